@@ -1,0 +1,238 @@
+"""The settings: read from the Celery configuration once, validated, frozen."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from celery import Celery
+from celery.app import app_or_default
+from celery.utils.imports import symbol_by_name
+
+from redisbeater.exceptions import ImproperlyConfigured
+
+__all__ = ("PREFIX", "Config")
+
+#: What the name of each setting begins with.
+PREFIX = "redisbeater_"
+
+#: URL schemes that redisbeater connects to.
+SCHEMES = ("redis", "rediss", "unix")
+
+#: Client options that redisbeater must set itself: scripts may not be replayed, replies are text.
+RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
+
+_T = TypeVar("_T")
+
+
+def _setting(default: Any, doc: str, accepts: str) -> Any:
+    if callable(default):
+        return field(default_factory=default, metadata={"doc": doc, "accepts": accepts})
+    return field(default=default, metadata={"doc": doc, "accepts": accepts})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Every setting of redisbeater, as the rest of the package uses it.
+
+    ``None`` and 0 are values of their own and never mean "not set".
+    """
+
+    redis_url: str = _setting(
+        None, "Where the schedule is kept. Default: ``broker_url``, when the broker is Redis.", "a URL: redis://, rediss:// or unix://"
+    )
+    redis_options: Mapping[str, Any] = _setting(
+        dict, "Options for the Redis client (redis-py): password, username, socket_timeout, ...", "a dict"
+    )
+    redis_use_ssl: bool | Mapping[str, Any] = _setting(
+        False, "TLS options for ``rediss://``: ssl_cert_reqs, ssl_ca_certs, ssl_certfile, ssl_keyfile.", "a bool or a dict"
+    )
+    key_prefix: str = _setting(
+        "redisbeater:", "What every key begins with. ``redbeat:`` takes over a RedBeat schedule.", "a text that is not empty"
+    )
+    lock_key: str | None = _setting(
+        ":lock", "Key of the leader's lock, below the prefix. None: no lock, every beat is active.", "a text or None"
+    )
+    lock_timeout: float = _setting(
+        15.0, "Seconds after which a lock that is not renewed is free; the longest take-over after a crash.", "seconds, at least 1"
+    )
+    lock_lost: str | None = _setting(
+        None,
+        "What a leader does that finds another beat holding its lock: ``exit`` or ``standby``. "
+        "None: exit, and standby for a beat embedded in a worker.",
+        "'exit', 'standby' or None",
+    )
+    lease_timeout: float = _setting(
+        30.0, "Seconds after which claimed entries that were not confirmed come up again.", "seconds, at least 1"
+    )
+    batch_size: int = _setting(500, "How many due entries one claim takes.", "a whole number, at least 1")
+    retry_period: float = _setting(
+        -1.0, "Seconds that beat rides out an unreachable Redis before it ends. -1: for ever; 0: not at all.", "seconds, or -1"
+    )
+    schedule_classes: Mapping[str, type] = _setting(
+        dict, "Custom schedule classes that may be stored, by class or import path.", "a list of classes or import paths"
+    )
+
+    @classmethod
+    def from_app(cls, app: Celery | None = None) -> Config:
+        """Read the settings of an app; no I/O.
+
+        Raises:
+            ImproperlyConfigured: a setting is unknown or has a value that cannot be used.
+        """
+        app = app_or_default(app)
+        given = dict(_given_settings(app))
+        _refuse_unknown(given)
+        given.setdefault("redis_url", _broker_redis_url(app))
+        return cls(**{name: _READERS[name](name, value) for name, value in given.items()})
+
+    @property
+    def lock_name(self) -> str | None:
+        """The whole key of the lock; None when there is none."""
+        if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
+            return self.lock_key
+        return self.key_prefix + self.lock_key
+
+
+def _given_settings(app: Celery) -> Iterator[tuple[str, Any]]:
+    """What the user set, without prefix and namespace; a namespaced name and a plain one are the same setting."""
+    namespace = (app.namespace or "").lower().rstrip("_") + "_"
+    for key in app.conf.keys():  # noqa: SIM118 - iterating app.conf does not finalise it, keys() does
+        name = str(key).lower()
+        if app.namespace:
+            name = name.removeprefix(namespace)
+        if name.startswith(PREFIX):
+            yield name.removeprefix(PREFIX), app.conf[key]
+
+
+def _refuse_unknown(given: Mapping[str, Any]) -> None:
+    known = [setting.name for setting in fields(Config)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"known are {', '.join(PREFIX + k for k in known)}"
+            raise ImproperlyConfigured(f"{PREFIX}{name} is not a setting of redisbeater; {hint}")
+
+
+def _broker_redis_url(app: Celery) -> str:
+    broker = app.conf.broker_write_url or ""
+    first = broker[0] if isinstance(broker, (list, tuple)) else broker.split(";")[0]
+    url = first.replace("redis+socket://", "unix://", 1).replace("socket://", "unix://", 1)
+    if urlsplit(url).scheme not in SCHEMES:
+        raise ImproperlyConfigured(
+            f"redisbeater_redis_url is not set and the broker ({urlsplit(url).scheme or 'none'}) is not a Redis that it "
+            "could be taken from; set redisbeater_redis_url = 'redis://host:6379/0'"
+        )
+    return url
+
+
+def _refuse(name: str, value: Any) -> ImproperlyConfigured:
+    accepts = next(setting.metadata["accepts"] for setting in fields(Config) if setting.name == name)
+    return ImproperlyConfigured(f"{PREFIX}{name} = {value!r}: expected {accepts}")
+
+
+def _read_url(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise _refuse(name, value)
+    if urlsplit(value).scheme not in SCHEMES:
+        # The value is not shown: it may hold a password.
+        schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise ImproperlyConfigured(
+            f"{PREFIX}{name} has the scheme {urlsplit(value).scheme!r}: expected one of {schemes}"
+        )
+    return value
+
+
+def _read_options(name: str, value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise _refuse(name, type(value))
+    options = dict(value or {})
+    for option in RESERVED_OPTIONS:
+        if option in options:
+            raise ImproperlyConfigured(f"{PREFIX}{name}[{option!r}]: redisbeater sets this itself; remove it")
+    return options
+
+
+def _read_ssl(name: str, value: Any) -> bool | Mapping[str, Any]:
+    if isinstance(value, (bool, Mapping)):
+        return value
+    if value is None:
+        return False
+    raise _refuse(name, value)
+
+
+def _read_prefix(name: str, value: Any) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise _refuse(name, value)
+
+
+def _read_lock_key(name: str, value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and value):
+        return value
+    raise _refuse(name, value)
+
+
+def _read_lock_lost(name: str, value: Any) -> str | None:
+    if value in ("exit", "standby", None):
+        return value  # type: ignore[no-any-return]
+    raise _refuse(name, value)
+
+
+def _seconds(least: float) -> Callable[[str, Any], float]:
+    def read(name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
+            raise _refuse(name, value)
+        return float(value)
+
+    return read
+
+
+def _read_retry_period(name: str, value: Any) -> float:
+    if value == -1:
+        return -1.0
+    return _seconds(0)(name, value)
+
+
+def _read_batch_size(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _refuse(name, value)
+    return value
+
+
+def _read_classes(name: str, value: Any) -> Mapping[str, type]:
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise _refuse(name, value)
+    classes = [_schedule_class(name, item) for item in value]
+    return {f"{cls.__module__}.{cls.__qualname__}": cls for cls in classes}
+
+
+def _schedule_class(name: str, item: Any) -> type:
+    try:
+        cls = symbol_by_name(item)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise ImproperlyConfigured(f"{PREFIX}{name}: cannot import {item!r}: {exc}") from exc
+    if not isinstance(cls, type) or not hasattr(cls, "to_redisbeater") or not hasattr(cls, "from_redisbeater"):
+        raise ImproperlyConfigured(
+            f"{PREFIX}{name}: {item!r} needs a method to_redisbeater() and a class method from_redisbeater(data)"
+        )
+    return cls
+
+
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "redis_url": _read_url,
+    "redis_options": _read_options,
+    "redis_use_ssl": _read_ssl,
+    "key_prefix": _read_prefix,
+    "lock_key": _read_lock_key,
+    "lock_timeout": _seconds(1),
+    "lock_lost": _read_lock_lost,
+    "lease_timeout": _seconds(1),
+    "batch_size": _read_batch_size,
+    "retry_period": _read_retry_period,
+    "schedule_classes": _read_classes,
+}

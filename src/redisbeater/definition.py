@@ -1,0 +1,190 @@
+"""The definition of an entry: what runs and when, as the user wrote it; and its stored text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from celery.schedules import BaseSchedule, schedule
+
+from redisbeater import json_text
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.schedules.codec import ScheduleCodec
+from redisbeater.schedules.moment import decode_datetime, encode_datetime, read_zone
+
+__all__ = ("Definition", "check_name")
+
+#: Longer names are refused: Redis would take them, people and logs would not.
+MAX_NAME_BYTES = 512
+
+#: Task options that hold a moment, stored in RedBeat's form.
+_MOMENTS = ("eta", "expires")
+
+_OURS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone")
+
+
+def check_name(name: Any) -> str:
+    """The name of an entry, if it can be one.
+
+    Raises:
+        InvalidEntry: it is empty, too long, not text, or begins with ``:`` like our own keys.
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidEntry("$.name", f"expected a text that is not empty, got {name!r}")
+    json_text.check_value(name, "$.name")
+    if name.startswith(":"):
+        raise InvalidEntry("$.name", f"{name!r} begins with ':', which is kept for redisbeater's own keys")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise InvalidEntry("$.name", f"longer than {MAX_NAME_BYTES} bytes: {name[:40]!r}...")
+    return name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """What runs and when.
+
+    ``extra`` holds stored fields that this version does not know; they are kept when the entry is saved.
+    """
+
+    name: str
+    task: str
+    schedule: BaseSchedule
+    args: list[Any] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    enabled: bool = True
+    timezone: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def checked(cls, *, schedule: Any, args: Any = None, kwargs: Any = None, options: Any = None, **others: Any) -> Definition:
+        """A definition from what a user gave, every field checked.
+
+        Raises:
+            InvalidEntry: naming the first field that cannot be stored.
+        """
+        definition = cls(
+            schedule=_as_schedule(schedule),
+            args=list(args) if isinstance(args, (list, tuple)) else args or [],
+            kwargs=dict(kwargs) if isinstance(kwargs, Mapping) else kwargs or {},
+            options=_storable_options(options),
+            **others,
+        )
+        check_name(definition.name)
+        _check(definition)
+        return definition
+
+    @classmethod
+    def from_text(cls, name: str, text: str, codec: ScheduleCodec) -> Definition:
+        """The definition that is stored under a name; the name in the key counts, not one in the text.
+
+        Raises:
+            InvalidEntry: the text is not JSON, lacks a field, or has one that cannot be read.
+        """
+        data = json_text.from_text(text, "$")
+        if not isinstance(data, dict):
+            raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
+        for needed in ("task", "schedule"):
+            if needed not in data:
+                raise InvalidEntry(f"$.{needed}", "is missing")
+        definition = cls(
+            name=name,
+            task=data["task"],
+            schedule=codec.decode(data["schedule"]),
+            args=_or(data.get("args"), []),
+            kwargs=_or(data.get("kwargs"), {}),
+            options=_decoded_options(_or(data.get("options"), {})),
+            enabled=_or(data.get("enabled"), True),
+            timezone=data.get("timezone"),
+            extra={key: value for key, value in data.items() if key not in _OURS},
+        )
+        _check(definition)
+        return definition
+
+    def to_text(self, codec: ScheduleCodec) -> str:
+        """The stored text, as RedBeat writes it unless the entry uses what RedBeat lacks.
+
+        Raises:
+            InvalidEntry: the schedule, or a value that it stores, cannot be stored.
+        """
+        stored = {
+            "name": self.name,
+            "task": self.task,
+            "args": self.args,
+            "kwargs": self.kwargs,
+            "options": _encoded_options(self.options),
+            "schedule": codec.encode(self.schedule),
+            "enabled": self.enabled,
+        }
+        if self.timezone is not None:
+            stored["timezone"] = self.timezone
+        stored.update(self.extra)
+        json_text.check_value(stored, "$")
+        return json_text.to_text(stored)
+
+    def zone(self, default: tzinfo) -> tzinfo:
+        """The zone of the entry's local times: its own, else the app's."""
+        return default if self.timezone is None else read_zone(self.timezone, "$.timezone")
+
+    def fires_like(self, other: Definition, codec: ScheduleCodec) -> bool:
+        """Whether both have the same fire times, so that going from one to the other moves nothing."""
+        return self.timezone == other.timezone and codec.encode(self.schedule) == codec.encode(other.schedule)
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _as_schedule(given: Any) -> Any:
+    if isinstance(given, bool) or given is None:
+        raise InvalidEntry("$.schedule", f"expected seconds, a timedelta or a schedule, got {given!r}")
+    if isinstance(given, (int, float)):
+        return schedule(_interval(given))
+    return schedule(given) if isinstance(given, timedelta) else given
+
+
+def _interval(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (ValueError, OverflowError) as exc:
+        raise InvalidEntry("$.schedule.every", f"expected seconds above 0, got {seconds!r}") from exc
+
+
+def _check(definition: Definition) -> None:
+    if not isinstance(definition.task, str) or not definition.task:
+        raise InvalidEntry("$.task", f"expected the name of a task, got {definition.task!r}")
+    for name, kind, word in (
+        ("args", list, "a list"),
+        ("kwargs", dict, "a dict"),
+        ("options", dict, "a dict"),
+        ("enabled", bool, "true or false"),
+    ):
+        value = getattr(definition, name)
+        if not isinstance(value, kind):
+            raise InvalidEntry(f"$.{name}", f"expected {word}, got {value!r}")
+    if not isinstance(definition.options.get("headers", {}), (dict, type(None))):
+        raise InvalidEntry("$.options.headers", f"expected a dict, got {definition.options['headers']!r}")
+    if definition.timezone is not None:
+        read_zone(definition.timezone, "$.timezone")
+
+
+def _storable_options(options: Any) -> Any:
+    """Options with a relative ``expires`` in seconds; Celery takes both."""
+    if not isinstance(options, Mapping):
+        return options or {}
+    return {key: value.total_seconds() if key == "expires" and isinstance(value, timedelta) else value for key, value in options.items()}
+
+
+def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: encode_datetime(value) if key in _MOMENTS and isinstance(value, datetime) else value for key, value in options.items()}
+
+
+def _decoded_options(options: Any) -> Any:
+    if not isinstance(options, dict):
+        return options
+    return {
+        key: decode_datetime(value, f"$.options.{key}") if key in _MOMENTS and isinstance(value, dict) else value
+        for key, value in options.items()
+    }

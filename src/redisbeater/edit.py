@@ -1,0 +1,188 @@
+"""Edits of an entry: what they do to its next fire time, and how they are stored without losing one of another writer.
+
+An edit is read, change, write-if-unchanged; a writer that lost the race reads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from typing import Any
+
+from redisbeater.context import Context
+from redisbeater.definition import Definition
+from redisbeater.exceptions import EditConflict, EntryNotFound, InvalidEntry
+from redisbeater.meta import Meta
+from redisbeater.schedules import first_fire_time, next_fire_time, resumed_fire_time
+from redisbeater.score import Score
+from redisbeater.store import Snapshot
+
+__all__ = ("StoredEntry", "change", "load", "reschedule", "upsert")
+
+#: Edits that lose this often in a row meet something that never stops writing.
+ATTEMPTS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredEntry:
+    """An entry as it stands in Redis, read."""
+
+    definition: Definition
+    meta: Meta
+    score: Score
+
+
+def load(context: Context, name: str) -> StoredEntry:
+    """Read one entry.
+
+    Raises:
+        EntryNotFound: there is none of that name.
+        InvalidEntry: it is broken.
+    """
+    snapshot = context.redis.load(name)
+    definition = _definition(context, snapshot)
+    score = snapshot.score or Score(fire_time=None, dormant=True)
+    return StoredEntry(definition=definition, meta=Meta.from_text(snapshot.meta), score=score)
+
+
+def upsert(context: Context, definition: Definition, meta: Meta, *, origin: str = "") -> StoredEntry:
+    """Create an entry, or make its definition this one.
+
+    The next fire time moves only when the schedule or its zone changed; the counters of an entry that exists stay.
+
+    Arguments:
+        meta: for an entry that is new.
+        origin: for a static entry, its application and what its code says.
+
+    Raises:
+        InvalidEntry: the definition cannot be stored, or never fires.
+        EditConflict: others kept changing the entry.
+    """
+    definition.to_text(context.codec)  # refused before Redis is asked
+
+    def edit(snapshot: Snapshot) -> _Edit:
+        before = _readable_definition(context, snapshot)
+        stored_meta = _readable_meta(snapshot) if snapshot.definition else None
+        after = definition if before is None else replace(definition, extra={**before.extra, **definition.extra})
+        edited = _Edit(after=after, meta=stored_meta or meta, writes_meta=stored_meta is None)
+        return replace(edited, score=score_after_edit(before, edited.after, edited.meta, snapshot, context))
+
+    return _write(context, definition.name, edit, origin=origin)
+
+
+def change(context: Context, name: str, **fields: Any) -> StoredEntry:
+    """Change some fields of an entry's definition; the others stay as they are at that moment.
+
+    Raises:
+        EntryNotFound, InvalidEntry, EditConflict: as for :func:`load` and :func:`upsert`.
+    """
+
+    def edit(snapshot: Snapshot) -> _Edit:
+        before = _definition(context, snapshot)
+        after, meta = replace(before, **fields), Meta.from_text(snapshot.meta)
+        return _Edit(after=after, meta=meta, score=score_after_edit(before, after, meta, snapshot, context))
+
+    return _write(context, name, edit)
+
+
+def reschedule(context: Context, name: str, last_run_at: datetime | None) -> StoredEntry:
+    """Let an entry count from a run at that instant, now by default; its run count stays.
+
+    Raises:
+        EntryNotFound, InvalidEntry, EditConflict: as for :func:`load` and :func:`upsert`.
+    """
+
+    def edit(snapshot: Snapshot) -> _Edit:
+        definition = _definition(context, snapshot)
+        meta = replace(Meta.from_text(snapshot.meta), last_run_at=last_run_at or snapshot.now)
+        score = _score_of_new(definition, meta, snapshot.now, definition.zone(context.zone))
+        return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
+
+    return _write(context, name, edit)
+
+
+def score_after_edit(
+    before: Definition | None, after: Definition, meta: Meta, snapshot: Snapshot, context: Context
+) -> Score | None:
+    """The score that an edit gives an entry; None: the stored one stays.
+
+    Raises:
+        InvalidEntry: an entry that is new, or whose schedule is, never fires.
+    """
+    zone, score, now = after.zone(context.zone), snapshot.score, snapshot.now
+    if before is None or score is None:
+        return _score_of_new(after, meta, now, zone)
+    if not after.fires_like(before, context.codec):
+        return _planned(after, resumed_fire_time(after.schedule, zone, meta.last_run_at, now))
+    if not after.enabled:
+        return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
+    if before.enabled and not (score.dormant and score.fire_time):
+        return None
+    return _revived(after, score, meta, now, zone)
+
+
+def _score_of_new(definition: Definition, meta: Meta, now: datetime, zone: tzinfo) -> Score:
+    if meta.last_run_at is not None:
+        following = next_fire_time(definition.schedule, zone, meta.last_run_at)
+        return Score.planned(following, enabled=definition.enabled)
+    return _planned(definition, first_fire_time(definition.schedule, zone, now))
+
+
+def _planned(definition: Definition, fire_time: datetime | None) -> Score:
+    if fire_time is None:
+        raise InvalidEntry("$.schedule", f"{definition.schedule!r} never fires again")
+    return Score.planned(fire_time, enabled=definition.enabled)
+
+
+def _revived(definition: Definition, score: Score, meta: Meta, now: datetime, zone: tzinfo) -> Score:
+    """The score of an entry that was disabled or set aside: on its old grid, never in the past."""
+    anchor = score.fire_time or meta.last_run_at
+    if anchor is not None and not score.dormant and anchor > now:
+        return score
+    return Score.planned(resumed_fire_time(definition.schedule, zone, anchor, now))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Edit:
+    after: Definition
+    meta: Meta
+    score: Score | None = None
+    writes_meta: bool = False
+
+
+def _write(context: Context, name: str, edit: Callable[[Snapshot], _Edit], *, origin: str = "") -> StoredEntry:
+    for _ in range(ATTEMPTS):
+        snapshot = context.redis.load(name)
+        made = edit(snapshot)
+        if context.redis.save(
+            snapshot,
+            definition=made.after.to_text(context.codec),
+            score=made.score,
+            meta=made.meta.to_text() if made.writes_meta else "",
+            origin=origin,
+        ):
+            score = made.score or snapshot.score
+            assert score is not None, "an entry without a score gets one"
+            return StoredEntry(definition=made.after, meta=made.meta, score=score)
+    raise EditConflict(f"{name!r} was changed by others {ATTEMPTS} times while this change was made; it was not written")
+
+
+def _definition(context: Context, snapshot: Snapshot) -> Definition:
+    if not snapshot.definition:
+        raise EntryNotFound(snapshot.name)
+    return Definition.from_text(snapshot.name, snapshot.definition, context.codec)
+
+
+def _readable_definition(context: Context, snapshot: Snapshot) -> Definition | None:
+    try:
+        return _definition(context, snapshot)
+    except (EntryNotFound, InvalidEntry):
+        return None
+
+
+def _readable_meta(snapshot: Snapshot) -> Meta | None:
+    try:
+        return Meta.from_text(snapshot.meta)
+    except InvalidEntry:
+        return None

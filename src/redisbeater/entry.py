@@ -1,0 +1,231 @@
+"""``RedisScheduleEntry``: one entry of the schedule, for Python programs and for Celery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from celery import Celery
+from celery.app import app_or_default
+from celery.beat import ScheduleEntry
+from celery.schedules import BaseSchedule, maybe_schedule, schedstate
+
+from redisbeater import edit
+from redisbeater.context import Context
+from redisbeater.definition import Definition, check_name
+from redisbeater.instant import to_unix
+from redisbeater.meta import Meta
+from redisbeater.schedules.local_time import in_zone
+
+__all__ = ("RedisScheduleEntry",)
+
+#: What an entry is made of, by the names of the constructor; what Celery copies from one to the next.
+_FIELDS = (
+    "name", "task", "schedule", "args", "kwargs", "options",
+    "enabled", "timezone", "last_run_at", "total_run_count", "app",
+)  # fmt: skip
+
+
+class RedisScheduleEntry(ScheduleEntry):  # type: ignore[misc]
+    """An entry: what runs and when. Making one writes nothing; :meth:`save` does.
+
+    Arguments:
+        name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes.
+        task: the name of the task.
+        schedule: seconds, a timedelta, or a schedule: ``crontab``, ``rrule``, ``solar``, ``clocked``, a registered class.
+        args, kwargs: what the task is called with; JSON values.
+        options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
+        enabled: a disabled entry stays in the schedule and does not run.
+        timezone: IANA name; local times of the schedule are read in it. Default: the app's.
+        last_run_at: for a new entry: count from a run at this time. Naive: in the entry's zone.
+        app: default: the current app.
+
+    Example::
+
+        RedisScheduleEntry("report", "proj.tasks.report", crontab(hour=9, minute=0), args=[1], app=app).save()
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        task: str | None = None,
+        schedule: BaseSchedule | float | timedelta | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+        app: Celery | None = None,
+        *,
+        timezone: str | None = None,
+        last_run_at: datetime | None = None,
+        total_run_count: int | None = None,
+        relative: bool = False,
+    ) -> None:
+        # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
+        self.app = app_or_default(app)
+        self.name = name
+        self.task = task
+        self.schedule = _schedule(schedule, relative, self.app)
+        self.args = args or []
+        self.kwargs = kwargs or {}
+        self.options = options or {}
+        self.enabled = enabled
+        self.timezone = timezone
+        self.last_run_at = last_run_at
+        self.total_run_count = total_run_count or 0
+        self._due_at: datetime | None = None
+
+    @classmethod
+    def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:
+        """Read the entry with that key.
+
+        Raises:
+            EntryNotFound: there is none; a ``KeyError``.
+            InvalidEntry: it is broken; the message names the field.
+        """
+        name = Context.of(app).redis.keys.name(key)
+        return cls(name, app=app)._read()
+
+    @staticmethod
+    def generate_key(app: Celery | None, name: str) -> str:
+        """The key of the entry with that name."""
+        return Context.of(app).redis.keys.entry(name)
+
+    @property
+    def key(self) -> str:
+        """The key of this entry."""
+        return self.generate_key(self.app, check_name(self.name))
+
+    @property
+    def due_at(self) -> datetime | None:
+        """The next fire time, aware UTC, as of the last read or save; None: unsaved, disabled or finished."""
+        return self._due_at
+
+    @property
+    def score(self) -> float | None:
+        """The next fire time in UNIX seconds; None as for :attr:`due_at`."""
+        return None if self._due_at is None else float(to_unix(self._due_at))
+
+    @property
+    def rank(self) -> int | None:
+        """How many entries of the schedule come before this one, dormant ones included; asks Redis. None: not in it."""
+        return self._context.redis.rank(check_name(self.name))
+
+    def save(self) -> RedisScheduleEntry:
+        """Create the entry, or make the stored one like this one.
+
+        The next fire time moves only when the schedule or its zone changed, and then never into the past. Run count
+        and last run of an entry that exists stay as they are; use :meth:`reschedule` to count from another time.
+
+        Raises:
+            InvalidEntry: a field cannot be stored; nothing was written.
+            StoreUnavailable: Redis cannot be reached; it may have been written, saving again is harmless.
+        """
+        return self._adopt(edit.upsert(self._context, self.definition(), self._new_meta()))
+
+    def delete(self) -> None:
+        """Remove the entry; no error when there is none. A static one comes back when beat starts: disable it."""
+        self._context.redis.delete(check_name(self.name))
+        self._due_at = None
+
+    def reschedule(self, last_run_at: datetime | None = None) -> RedisScheduleEntry:
+        """Count from a run at that time, now by default; what is overdue then runs at once.
+
+        Raises:
+            EntryNotFound: it is not stored.
+        """
+        instant = None if last_run_at is None else self._instant(last_run_at)
+        return self._adopt(edit.reschedule(self._context, check_name(self.name), instant))
+
+    def enable(self) -> RedisScheduleEntry:
+        """Let it run again from its next fire time on; what passed meanwhile is not made up for.
+
+        Raises:
+            EntryNotFound: it is not stored.
+        """
+        return self._adopt(edit.change(self._context, check_name(self.name), enabled=True))
+
+    def disable(self) -> RedisScheduleEntry:
+        """Let it rest; it keeps its phase.
+
+        Raises:
+            EntryNotFound: it is not stored.
+        """
+        return self._adopt(edit.change(self._context, check_name(self.name), enabled=False))
+
+    def definition(self) -> Definition:
+        """What is stored of this entry, checked.
+
+        Raises:
+            InvalidEntry: naming the first field that cannot be stored.
+        """
+        return Definition.checked(
+            name=self.name,
+            task=self.task,
+            schedule=self.schedule,
+            args=self.args,
+            kwargs=self.kwargs,
+            options=self.options,
+            enabled=self.enabled,
+            timezone=self.timezone,
+        )
+
+    @property
+    def _context(self) -> Context:
+        return Context.of(self.app)
+
+    def _read(self) -> RedisScheduleEntry:
+        return self._adopt(edit.load(self._context, check_name(self.name)))
+
+    def _adopt(self, stored: edit.StoredEntry) -> RedisScheduleEntry:
+        definition, meta = stored.definition, stored.meta
+        self.task, self.schedule, self.enabled = definition.task, definition.schedule, definition.enabled
+        self.args, self.kwargs, self.options = definition.args, definition.kwargs, definition.options
+        self.timezone = definition.timezone
+        self.schedule.app = self.app
+        self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
+        self._due_at = None if stored.score.dormant else stored.score.fire_time
+        return self
+
+    def _new_meta(self) -> Meta:
+        last_run_at = None if self.last_run_at is None else self._instant(self.last_run_at)
+        return Meta(last_run_at=last_run_at, total_run_count=self.total_run_count)
+
+    def _instant(self, moment: datetime) -> datetime:
+        return in_zone(moment, self.definition().zone(self._context.zone) if self.schedule else self._context.zone)
+
+    # Celery's side of an entry
+
+    def is_due(self) -> schedstate:
+        """Whether the next fire time has come by this host's clock, and seconds until it does; beat asks Redis instead."""
+        if self._due_at is None:
+            return schedstate(False, None)
+        remaining = (self._due_at - datetime.now(timezone.utc)).total_seconds()
+        return schedstate(remaining <= 0, max(remaining, 0.0))
+
+    def _next_instance(self, last_run_at: datetime | None = None) -> RedisScheduleEntry:
+        fields = dict(self, last_run_at=last_run_at or self.default_now(), total_run_count=self.total_run_count + 1)
+        return type(self)(**fields)
+
+    __next__ = next = _next_instance
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        return ((name, getattr(self, name)) for name in _FIELDS)
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (type(self), dict(self))
+
+
+def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisScheduleEntry:
+    return cls(**fields)
+
+
+def _schedule(given: Any, relative: bool, app: Celery) -> Any:
+    """The schedule for a number or timedelta; what cannot be one is refused by name when the entry is saved."""
+    if isinstance(given, bool) or not isinstance(given, (int, float, timedelta, BaseSchedule)):
+        return given
+    try:
+        return maybe_schedule(given, relative, app=app)
+    except (ValueError, OverflowError):  # NaN, infinity
+        return given

@@ -1,0 +1,69 @@
+"""What can go wrong, as one tree.
+
+.. code-block:: text
+
+    RedisBeaterError
+    ├── ImproperlyConfigured   (also celery's)       a setting is wrong
+    ├── InvalidEntry           (also ValueError)     an entry cannot be stored or read
+    ├── EntryNotFound          (also KeyError)       no entry of that name
+    ├── EditConflict                                 others kept changing the entry
+    ├── LockNotOwnedError                            another beat took the lock
+    └── StoreError                                   Redis refused
+        └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached now
+"""
+
+from celery import exceptions as celery_exceptions
+
+__all__ = (
+    "EditConflict",
+    "EntryNotFound",
+    "ImproperlyConfigured",
+    "InvalidEntry",
+    "LockNotOwnedError",
+    "RedisBeaterError",
+    "StoreError",
+    "StoreUnavailable",
+)
+
+
+class RedisBeaterError(Exception):
+    """The root of all errors that redisbeater raises."""
+
+
+class ImproperlyConfigured(RedisBeaterError, celery_exceptions.ImproperlyConfigured):
+    """A setting has a value that cannot be used."""
+
+
+class InvalidEntry(RedisBeaterError, ValueError):
+    """An entry cannot be stored or read; the message starts with the field, ``$.schedule.minute: ...``."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.path, self.problem)
+
+
+class EntryNotFound(RedisBeaterError, KeyError):
+    """There is no entry of that name in the schedule."""
+
+    def __str__(self) -> str:  # KeyError would show the repr
+        return f"no entry named {self.args[0]!r} in the schedule"
+
+
+class EditConflict(RedisBeaterError):
+    """Other writers changed the entry again and again while this change was made; nothing was written."""
+
+
+class LockNotOwnedError(RedisBeaterError):
+    """Another beat holds the lock: this one must not dispatch any more."""
+
+
+class StoreError(RedisBeaterError):
+    """Redis answered with an error."""
+
+
+class StoreUnavailable(StoreError, ConnectionError):
+    """Redis cannot be reached, or did not answer in time; the call may have been executed."""

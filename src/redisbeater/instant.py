@@ -1,0 +1,34 @@
+"""An instant: an aware UTC datetime in Python, UNIX seconds as text at the Redis edge.
+
+Text, because a float that passes through Lua or JSON loses digits; six decimals, because that is the
+resolution of :class:`datetime.datetime` and of the Redis server's clock.
+"""
+
+from datetime import datetime, timedelta, timezone
+
+__all__ = ("EPOCH", "FAR_FUTURE", "from_unix", "to_unix")
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+#: The latest instant we plan with; what lies beyond (a score of ``+inf``) is read as this.
+FAR_FUTURE = datetime(9999, 1, 1, tzinfo=timezone.utc)
+
+_MICROSECOND = timedelta(microseconds=1)
+_FAR_FUTURE_SECONDS = (FAR_FUTURE - EPOCH).total_seconds()
+
+
+def to_unix(instant: datetime) -> str:
+    """UNIX seconds with six decimals; an instant before 1970 becomes the first one after it.
+
+    A negative score would mean "dormant", and zero "now".
+    """
+    seconds, microseconds = divmod(max((instant - EPOCH) // _MICROSECOND, 1), 1_000_000)
+    return f"{seconds}.{microseconds:06d}"
+
+
+def from_unix(seconds: str | float) -> datetime:
+    """The instant of that many UNIX seconds, exact to the microsecond."""
+    value = float(seconds)
+    if value >= _FAR_FUTURE_SECONDS:
+        return FAR_FUTURE
+    return EPOCH + timedelta(microseconds=round(value * 1_000_000))

@@ -1,0 +1,84 @@
+"""JSON as it is stored: what goes in comes back exactly, or is refused by the path of the value."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from redisbeater.exceptions import InvalidEntry
+
+__all__ = ("check_value", "from_text", "to_text")
+
+_HINTS = {
+    "datetime": "pass value.isoformat()",
+    "date": "pass value.isoformat()",
+    "timedelta": "pass value.total_seconds()",
+    "set": "pass sorted(value)",
+    "bytes": "pass a text, for example base64",
+    "UUID": "pass str(value)",
+    "Decimal": "pass str(value)",
+}
+
+
+def check_value(value: Any, path: str) -> None:
+    """Refuse what JSON would not give back as it was (a tuple comes back as a list).
+
+    Raises:
+        InvalidEntry: with the path of the first such value.
+    """
+    if value is None or isinstance(value, (bool, int)):
+        return
+    if isinstance(value, str):
+        _check_str(value, path)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidEntry(path, f"{value!r} is not JSON")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            check_value(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        _check_dict(value, path)
+    else:
+        kind = type(value).__name__
+        hint = f"; {_HINTS[kind]}" if kind in _HINTS else ""
+        raise InvalidEntry(path, f"a {kind} cannot be stored as JSON{hint}")
+
+
+def _check_str(value: str, path: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidEntry(path, f"{value!r} is not valid unicode") from exc
+
+
+def _check_dict(value: dict[Any, Any], path: str) -> None:
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise InvalidEntry(path, f"the key {key!r} would come back as a text; use a text")
+        _check_str(key, path)
+        check_value(item, f"{path}.{key}")
+
+
+def to_text(value: Any) -> str:
+    """The text of a checked value, as RedBeat would write it."""
+    return json.dumps(value, allow_nan=False)
+
+
+def from_text(text: str, path: str) -> Any:
+    """The value of a stored text.
+
+    Raises:
+        InvalidEntry: it is not JSON; ``NaN`` and ``Infinity`` are not.
+    """
+    try:
+        _check_str(text, path)
+        return json.loads(text, parse_constant=_refuse_constant)
+    except InvalidEntry:
+        raise
+    except (ValueError, RecursionError) as exc:
+        raise InvalidEntry(path, f"not JSON: {exc}") from exc
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")

@@ -1,0 +1,67 @@
+"""The meta of an entry: what became of it so far; and its stored text.
+
+Only the two fields that RedBeat knows are written: it hands every field of ``meta`` to a constructor that refuses
+others, so one more would take the entry away from RedBeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from redisbeater import json_text
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.schedules.moment import decode_datetime, encode_datetime
+
+__all__ = ("Meta",)
+
+_OURS = ("last_run_at", "total_run_count")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meta:
+    """What became of an entry so far.
+
+    ``last_run_at`` is the fire time of the last run, aware UTC; None before the first. ``extra`` holds fields that
+    the application put there; they are kept.
+    """
+
+    last_run_at: datetime | None = None
+    total_run_count: int = 0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_text(cls, text: str | None) -> Meta:
+        """The meta of a stored text; none stored is that of an entry that never ran.
+
+        Raises:
+            InvalidEntry: it is not JSON, or a field cannot be read.
+        """
+        data = json_text.from_text(text, "meta") if text else {}
+        if not isinstance(data, dict):
+            raise InvalidEntry("meta", f"expected an object, got {type(data).__name__}")
+        count = data.get("total_run_count") or 0
+        if not isinstance(count, int):
+            raise InvalidEntry("meta.total_run_count", f"expected a whole number, got {count!r}")
+        return cls(
+            last_run_at=_decode(data.get("last_run_at")),
+            total_run_count=count,
+            extra={key: value for key, value in data.items() if key not in _OURS},
+        )
+
+    def to_text(self) -> str:
+        """The stored text, in RedBeat's form."""
+        last_run_at = None if self.last_run_at is None else encode_datetime(self.last_run_at)
+        return json_text.to_text({"last_run_at": last_run_at, "total_run_count": self.total_run_count, **self.extra})
+
+    def after_run(self, fire_time: datetime) -> Meta:
+        """The meta once one more run was sent."""
+        return replace(self, last_run_at=fire_time, total_run_count=self.total_run_count + 1)
+
+
+def _decode(stored: Any) -> datetime | None:
+    if stored is None:
+        return None
+    return decode_datetime(stored, "meta.last_run_at").astimezone(timezone.utc)

@@ -1,0 +1,190 @@
+"""Schedules as they are stored: an object with ``__type__``, in RedBeat's form wherever RedBeat has one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from celery.schedules import BaseSchedule, crontab, schedule, solar
+from dateutil.rrule import weekday
+
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import from_unix
+from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.cron_field import field_texts, make_crontab
+from redisbeater.schedules.moment import decode_datetime, encode_datetime, read_zone, zone_name
+from redisbeater.schedules.rrule import PARTS, rrule
+
+__all__ = ("ScheduleCodec",)
+
+#: Where a schedule stands in a definition; what error messages begin with.
+PATH = "$.schedule"
+
+
+class ScheduleCodec:
+    """Encodes and decodes schedules; of custom classes only those that the application registered.
+
+    Arguments:
+        classes: registered custom classes by import path. Nothing is ever imported from stored data.
+    """
+
+    def __init__(self, classes: Mapping[str, type] | None = None) -> None:
+        self._classes = dict(classes or {})
+        self._decoders: dict[str, Callable[[dict[str, Any]], BaseSchedule]] = {
+            "interval": _decode_interval,
+            "crontab": _decode_crontab,
+            "rrule": _decode_rrule,
+            "solar": _decode_solar,
+            "clocked": _decode_clocked,
+            "custom": self._decode_custom,
+        }
+
+    def encode(self, schedule_: Any) -> dict[str, Any]:
+        """The stored form of a schedule, JSON values only.
+
+        Raises:
+            InvalidEntry: its type cannot be stored, or one of its values is out of range.
+        """
+        if hasattr(schedule_, "to_redisbeater"):
+            return self._encode_custom(schedule_)
+        if isinstance(schedule_, crontab):
+            return _encode_crontab(schedule_)
+        if isinstance(schedule_, rrule):
+            return _encode_rrule(schedule_)
+        if isinstance(schedule_, clocked):
+            return {"__type__": "clocked", "at": encode_datetime(schedule_.at)}
+        if isinstance(schedule_, solar):
+            return {"__type__": "solar", "event": schedule_.event, "lat": schedule_.lat, "lon": schedule_.lon}
+        if isinstance(schedule_, schedule):
+            return _encode_interval(schedule_)
+        raise InvalidEntry(
+            PATH,
+            f"cannot store {schedule_!r}; expected seconds, a timedelta, crontab, rrule, solar, clocked, "
+            "or a class that is listed in redisbeater_schedule_classes",
+        )
+
+    def decode(self, data: Any) -> BaseSchedule:
+        """The schedule of a stored form.
+
+        Raises:
+            InvalidEntry: the form is unknown, or a field of it is wrong.
+        """
+        if not isinstance(data, dict):
+            raise InvalidEntry(PATH, f"expected an object with __type__, got {data!r}")
+        kind = data.get("__type__")
+        decoder = self._decoders.get(kind) if isinstance(kind, str) else None
+        if decoder is None:
+            raise InvalidEntry(f"{PATH}.__type__", f"unknown type {kind!r}; expected one of {', '.join(self._decoders)}")
+        return decoder({key: value for key, value in data.items() if key != "__type__"})
+
+    def _encode_custom(self, custom: Any) -> dict[str, Any]:
+        path = f"{type(custom).__module__}.{type(custom).__qualname__}"
+        if path not in self._classes:
+            raise InvalidEntry(PATH, f"{path} is not registered; add it: redisbeater_schedule_classes = [{path!r}]")
+        return {"__type__": "custom", "import_path": path, "data": custom.to_redisbeater()}
+
+    def _decode_custom(self, data: dict[str, Any]) -> BaseSchedule:
+        path = data.get("import_path")
+        if path not in self._classes:
+            raise InvalidEntry(f"{PATH}.import_path", f"{path!r} is not listed in redisbeater_schedule_classes")
+        try:
+            return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined,no-any-return]
+        except Exception as exc:  # the application's code: whatever it raises is this entry's problem alone
+            raise InvalidEntry(f"{PATH}.data", f"{path}.from_redisbeater: {type(exc).__name__}: {exc}") from exc
+
+
+def _encode_interval(interval: schedule) -> dict[str, Any]:
+    every = interval.run_every.total_seconds() if isinstance(interval.run_every, timedelta) else interval.run_every
+    return {"__type__": "interval", "every": _check_every(every), "relative": bool(interval.relative)}
+
+
+def _decode_interval(data: dict[str, Any]) -> schedule:
+    return schedule(timedelta(seconds=_check_every(data.get("every"))), relative=bool(data.get("relative", False)))
+
+
+def _check_every(every: Any) -> float:
+    path = f"{PATH}.every"
+    if isinstance(every, bool) or not isinstance(every, (int, float)):
+        raise InvalidEntry(path, f"expected seconds, got {every!r}")
+    if not math.isfinite(every) or not 1e-6 <= every <= timedelta.max.total_seconds():
+        raise InvalidEntry(path, f"expected seconds above 0, got {every!r}")
+    return every
+
+
+def _encode_crontab(cron: crontab) -> dict[str, Any]:
+    fields = field_texts(cron)
+    make_crontab(fields, PATH)
+    return {"__type__": "crontab", **fields}
+
+
+def _decode_crontab(data: dict[str, Any]) -> crontab:
+    return make_crontab(data, PATH)
+
+
+def _decode_solar(data: dict[str, Any]) -> solar:
+    try:
+        return solar(**data)
+    except Exception as exc:  # celery raises five kinds here, ImproperlyConfigured without ephem among them
+        raise InvalidEntry(PATH, f"solar: {' '.join(str(exc).split())}") from exc
+
+
+def _decode_clocked(data: dict[str, Any]) -> clocked:
+    return clocked(decode_datetime(data.get("at"), f"{PATH}.at", default_zone=None))
+
+
+def _encode_rrule(rule: rrule) -> dict[str, Any]:
+    """RedBeat's form: dates as UNIX seconds and minutes of offset, and beside them the zone's name, where it has one.
+
+    RedBeat refuses the name, and without it would keep the offset of one season: it cannot run such a rule rightly.
+    """
+    parts = {name: _encode_part(getattr(rule, name)) for name in PARTS}
+    stored = {"__type__": "rrule", **parts, **_encode_date("dtstart", rule.dtstart)}
+    if rule.until is not None:
+        stored.update(_encode_date("until", rule.until))
+    name = zone_name(rule.zone)
+    return stored if name in (None, "UTC") else {**stored, "timezone": name}
+
+
+def _encode_date(name: str, moment: datetime) -> dict[str, Any]:
+    offset = moment.utcoffset()
+    return {name: int(moment.timestamp()), f"{name}_tz": offset.total_seconds() / 60 if offset else 0}
+
+
+def _encode_part(part: Any) -> Any:
+    if isinstance(part, (list, tuple, set)):
+        return [_encode_part(item) for item in part]
+    if isinstance(part, weekday):
+        return {"__type__": "weekday", "wkday": part.weekday, **({"n": part.n} if part.n else {})}
+    return part
+
+
+def _decode_rrule(data: dict[str, Any]) -> rrule:
+    zone = read_zone(data.pop("timezone"), f"{PATH}.timezone") if "timezone" in data else None
+    try:
+        dates = {name: _decode_date(data, name) for name in ("dtstart", "until")}
+        if zone is not None:
+            dates = {name: moment and moment.astimezone(zone) for name, moment in dates.items()}
+        if dates["dtstart"] is None:
+            raise InvalidEntry(f"{PATH}.dtstart", "is missing")
+        return rrule(**dates, **{name: _decode_part(part) for name, part in data.items()})
+    except (TypeError, ValueError, OverflowError, KeyError) as exc:
+        if isinstance(exc, InvalidEntry):
+            raise
+        raise InvalidEntry(PATH, f"rrule: {exc}") from exc
+
+
+def _decode_date(data: dict[str, Any], name: str) -> datetime | None:
+    seconds, minutes = data.pop(name, None), data.pop(f"{name}_tz", 0)
+    if seconds is None:
+        return None
+    return from_unix(seconds).astimezone(timezone(timedelta(minutes=minutes)) if minutes else timezone.utc)
+
+
+def _decode_part(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_decode_part(item) for item in part]
+    if isinstance(part, dict):
+        return weekday(part["wkday"], part.get("n"))
+    return part

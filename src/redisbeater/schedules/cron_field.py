@@ -1,0 +1,85 @@
+"""The fields of a crontab, checked one by one so that an error names the field.
+
+Celery reads ``MON#1`` as Monday and ``monkey`` too; here a part is a number, a name, ``*`` or a range, with a step.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from celery.schedules import ParseException, crontab
+
+from redisbeater.exceptions import InvalidEntry
+
+__all__ = ("FIELDS", "field_texts", "make_crontab")
+
+FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
+
+_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_NAMES = {"day_of_week": _DAYS, "month_of_year": _MONTHS}
+
+_PART = re.compile(r"(?P<first>\*|\w+)(-(?P<last>\w+))?(/(?P<step>\w+))?")
+
+
+def field_texts(schedule: crontab) -> dict[str, Any]:
+    """The five fields as they were given, by Celery's names; JSON values."""
+    given = {name: getattr(schedule, f"_orig_{name}") for name in FIELDS}
+    return {name: value if isinstance(value, (int, str)) else sorted(value) for name, value in given.items()}
+
+
+def make_crontab(fields: dict[str, Any], path: str) -> crontab:
+    """The crontab of five optional fields.
+
+    Raises:
+        InvalidEntry: a field cannot be read, or no date has that day and month; the path names the field.
+    """
+    for name, value in fields.items():
+        _check_field(name, value, f"{path}.{name}")
+    try:
+        return crontab(**fields)
+    except ValueError as exc:
+        raise InvalidEntry(f"{path}.day_of_month", f"{exc}".strip()) from exc
+
+
+def _check_field(name: str, value: Any, path: str) -> None:
+    if name not in FIELDS:
+        raise InvalidEntry(path, f"unknown field; a crontab has {', '.join(FIELDS)}")
+    if isinstance(value, str):
+        _check_text(name, value, path)
+    elif isinstance(value, bool) or not isinstance(value, (int, Iterable)):
+        raise InvalidEntry(path, f"expected a number, a text or a list of numbers, got {value!r}")
+    elif not isinstance(value, int) and not all(type(item) is int for item in value):
+        raise InvalidEntry(path, f"expected numbers in the list, got {value!r}")
+    try:
+        crontab(**{name: value})
+    except (ValueError, TypeError, ParseException, IndexError) as exc:
+        raise InvalidEntry(path, f"{exc}".strip() or f"cannot read {value!r}") from exc
+
+
+def _check_text(name: str, text: str, path: str) -> None:
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise InvalidEntry(path, f"cannot read {part!r}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'")
+        if match["first"] == "*" and match["last"]:
+            raise InvalidEntry(path, f"cannot read {part!r}; a range has two ends, as in '1-5'")
+        if match["step"] is not None and (not match["step"].isdecimal() or int(match["step"]) == 0):
+            raise InvalidEntry(path, f"the step in {part!r} must be a whole number above 0")
+        for value in (match["first"], match["last"]):
+            if value and value != "*":
+                _check_value(name, value, path)
+
+
+def _check_value(name: str, value: str, path: str) -> None:
+    if value.isdecimal():
+        return
+    names = _NAMES.get(name, ())
+    if not any(value.lower() in (full, full[:3]) for full in names):
+        known = f"a number or a name such as {names[1][:3]!r}" if names else "a number"
+        raise InvalidEntry(path, f"cannot read {value!r}; expected {known}")

@@ -1,0 +1,69 @@
+"""Datetimes as RedBeat stores them: an object of their parts with an IANA zone or an offset in seconds."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from redisbeater.exceptions import InvalidEntry
+
+__all__ = ("decode_datetime", "encode_datetime", "read_zone", "zone_name")
+
+_PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+
+
+def zone_name(zone: tzinfo | None) -> str | None:
+    """The IANA name of a zone; None for an offset."""
+    if zone is timezone.utc:
+        return "UTC"
+    return getattr(zone, "key", None)
+
+
+def read_zone(name: Any, path: str) -> tzinfo:
+    """The zone of an IANA name.
+
+    Raises:
+        InvalidEntry: there is no such zone.
+    """
+    if name == "UTC":
+        return timezone.utc
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, TypeError, OSError) as exc:
+        raise InvalidEntry(path, f"unknown time zone {name!r}; expected an IANA name such as 'Europe/Vienna'") from exc
+
+
+def encode_datetime(moment: datetime) -> dict[str, Any]:
+    """The stored form; a naive moment has no ``timezone``."""
+    parts: dict[str, Any] = {"__type__": "datetime", **{part: getattr(moment, part) for part in _PARTS}}
+    offset = moment.utcoffset()
+    if offset is not None:
+        parts["timezone"] = zone_name(moment.tzinfo) or offset.total_seconds()
+    if moment.fold:
+        parts["fold"] = moment.fold
+    return parts
+
+
+def decode_datetime(data: Any, path: str, default_zone: tzinfo | None = timezone.utc) -> datetime:
+    """The moment of a stored form.
+
+    Raises:
+        InvalidEntry: it is not a datetime object, or no such date exists.
+    """
+    if not isinstance(data, dict) or data.get("__type__") != "datetime":
+        raise InvalidEntry(path, f"expected an object with __type__ 'datetime', got {data!r}")
+    parts = {key: value for key, value in data.items() if key not in ("__type__", "timezone")}
+    try:
+        return datetime(**parts, tzinfo=_zone(data, path, default_zone))
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise InvalidEntry(path, str(exc)) from exc
+
+
+def _zone(data: dict[str, Any], path: str, default: tzinfo | None) -> tzinfo | None:
+    zone = data.get("timezone")
+    if zone is None:
+        return default
+    if isinstance(zone, (int, float)):
+        return timezone(timedelta(seconds=zone)) if zone else timezone.utc
+    return read_zone(zone, f"{path}.timezone")

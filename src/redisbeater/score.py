@@ -1,0 +1,43 @@
+"""The score of an entry in the schedule: when beat must next look at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from redisbeater.instant import from_unix, to_unix
+
+__all__ = ("Score",)
+
+#: What RedBeat writes for an entry with nothing left to run.
+_FINISHED = "-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A fire time, or dormant: then the fire time, if any, only remembers where the entry's grid stood.
+
+    On the wire a dormant score is the negative of that fire time, which RedBeat ignores as we do.
+    """
+
+    fire_time: datetime | None
+    dormant: bool = False
+
+    @classmethod
+    def planned(cls, fire_time: datetime | None, *, enabled: bool = True) -> Score:
+        """The score for a next fire time; no fire time means finished."""
+        return cls(fire_time=fire_time, dormant=not enabled or fire_time is None)
+
+    @classmethod
+    def from_text(cls, text: str) -> Score:
+        """Read a member's score."""
+        if text == _FINISHED:
+            return cls(fire_time=None, dormant=True)
+        dormant = text.startswith("-")
+        return cls(fire_time=from_unix(text.lstrip("-")), dormant=dormant)
+
+    def to_text(self) -> str:
+        """The score as it is stored, in UNIX seconds."""
+        if self.fire_time is None:
+            return _FINISHED
+        return ("-" if self.dormant else "") + to_unix(self.fire_time)

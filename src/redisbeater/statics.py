@@ -1,0 +1,82 @@
+"""Static entries: what ``beat_schedule`` says, brought into the schedule by the leader.
+
+Each static entry carries its origin: the application whose code it came from, and a digest of what that code
+said. While the code says the same, changes that operators made at run time stay; when it changes, the code wins.
+Entries of other applications, and dynamic ones, are not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from celery import Celery
+
+from redisbeater import edit
+from redisbeater.context import Context
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import EditConflict, InvalidEntry
+from redisbeater.store.snapshot import sha1
+
+__all__ = ("reconcile",)
+
+logger = logging.getLogger(__name__)
+
+
+def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
+    """Make the static entries of an app what its code declares: new and changed ones written, removed ones deleted.
+
+    A declared entry that cannot be stored is listed as broken and logged; the others are not held up.
+    """
+    context = Context.of(app)
+    statics = context.redis.statics()
+    origins = context.redis.origins(sorted(statics | declared.keys()))
+    for name, fields in declared.items():
+        _declare(context, app, name, fields, origins[name], is_static=name in statics)
+    for name in statics - declared.keys():
+        _prune(context, app, name, origins[name])
+
+
+def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str | None, *, is_static: bool) -> None:
+    try:
+        entry = _entry(app, name, fields)
+        declared = _origin(app, entry, context)
+        if origin == declared:
+            return
+        if origin is not None and not _is_ours(app, origin) and not (origin == "" and is_static):
+            logger.error("static entry %r is not stored: an entry of that name exists that is not ours; rename one", name)
+            return
+        edit.upsert(context, entry.definition(), entry._new_meta(), origin=declared)
+        logger.info("static entry %r stored", name)
+    except (InvalidEntry, EditConflict) as exc:
+        logger.error("static entry %r cannot be stored: %s", name, exc)
+        context.redis.report_broken(name, str(exc))
+
+
+def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None:
+    if origin is None or _is_ours(app, origin):
+        context.redis.delete(name, origin=origin or "")
+        logger.info("static entry %r is no longer declared: deleted", name)
+
+
+def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
+    if isinstance(fields, RedisScheduleEntry):
+        return fields
+    try:
+        return RedisScheduleEntry(name, app=app, **fields)
+    except TypeError as exc:
+        raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
+
+
+def _origin(app: Celery, entry: RedisScheduleEntry, context: Context) -> str:
+    return f"{_application(app)} {sha1(entry.definition().to_text(context.codec))}"
+
+
+def _is_ours(app: Celery, origin: str) -> bool:
+    return bool(origin) and origin.rpartition(" ")[0] == _application(app)
+
+
+def _application(app: Celery) -> str:
+    """What tells applications apart that share a schedule: the name given to ``Celery(...)``."""
+    return app.main or "__main__"

@@ -1,0 +1,45 @@
+"""Every key in Redis, its type and its members. No other module builds a key name.
+
+=================  ===========  ====================================================================  ======
+key                type         members                                                               TTL
+=================  ===========  ====================================================================  ======
+``P:schedule``     sorted set   entry key -> UNIX seconds, negative: dormant                          none
+``P<name>``        hash         ``definition``, ``meta``; ours: ``claim_id``, ``claim_fire_time``,    none
+                                ``claim_until``, ``origin``, ``last_error``
+``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
+``P:lock``         string       token of the leader: host, pid and a random part                      yes
+``P:id``           string       random identity of the schedule, namespace of its task ids            none
+``P:broken``       hash         entry name -> JSON: ``reason``, ``since``                             none
+``P:changes``      channel      the name of a changed entry, or ``:lock`` when the lock is free
+=================  ===========  ====================================================================  ======
+
+``P`` is the prefix, ``redisbeater:`` by default.
+"""
+
+from __future__ import annotations
+
+__all__ = ("LOCK_RELEASED", "Keys")
+
+#: The message on the changes channel that the lock is free; no entry name begins with a colon.
+LOCK_RELEASED = ":lock"
+
+
+class Keys:
+    """The key names below one prefix."""
+
+    def __init__(self, prefix: str, lock: str | None) -> None:
+        self.prefix = prefix
+        self.schedule = f"{prefix}:schedule"
+        self.statics = f"{prefix}:statics"
+        self.id = f"{prefix}:id"
+        self.broken = f"{prefix}:broken"
+        self.changes = f"{prefix}:changes"
+        self.lock = lock if lock is not None else f"{prefix}:lock"
+
+    def entry(self, name: str) -> str:
+        """The key of an entry."""
+        return self.prefix + name
+
+    def name(self, entry_key: str) -> str:
+        """The name of the entry with a key."""
+        return entry_key.removeprefix(self.prefix)

@@ -1,0 +1,71 @@
+"""The lock: who may dispatch."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+
+from redisbeater.store.connection import Connection
+from redisbeater.store.keys import LOCK_RELEASED, Keys
+
+__all__ = ("Lock", "new_token")
+
+#: The lock is renewed when a third of its timeout has passed, so that two renewals may fail.
+RENEWALS_PER_TIMEOUT = 3
+
+
+def new_token() -> str:
+    """A token that tells an operator who leads: host, pid and a random part."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+
+
+class Lock:
+    """A lock with a timeout, for one beat.
+
+    What we know of it counts from before the request was sent: an answer that took long does not make it last longer.
+    """
+
+    def __init__(self, connection: Connection, keys: Keys, timeout: float) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._timeout = timeout
+        self._asked_at = float("-inf")
+        self.token = new_token()
+        #: Token of the beat that holds the lock, when it is not this one.
+        self.holder = ""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it is too early to renew."""
+        return time.monotonic() < self._asked_at + self._timeout / RENEWALS_PER_TIMEOUT
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the lock must still be ours by our own clock."""
+        return time.monotonic() < self._asked_at + self._timeout
+
+    def acquire(self) -> float | None:
+        """Take the lock if it is free. None: it is ours; else seconds until the holder's time is over."""
+        asked_at = time.monotonic()
+        outcome, self.holder, milliseconds = self._connection.run("acquire", [self._keys.lock], self._terms())
+        if outcome == "HELD":
+            return max(int(milliseconds), 0) / 1000
+        self._asked_at = asked_at
+        return None
+
+    def renew(self) -> bool:
+        """Keep the lock for another while; False: it is not ours any more, but free or another beat's."""
+        asked_at = time.monotonic()
+        outcome, self.holder = self._connection.run("renew", [self._keys.lock], self._terms())
+        self._asked_at = asked_at if outcome == "RENEWED" else float("-inf")
+        return bool(outcome == "RENEWED")
+
+    def release(self) -> None:
+        """Give the lock up, if it is ours, and wake the standbys."""
+        self._asked_at = float("-inf")
+        self._connection.run("unlock", [self._keys.lock], [self.token, self._keys.changes, LOCK_RELEASED])
+
+    def _terms(self) -> list[str]:
+        return [self.token, str(int(self._timeout * 1000))]

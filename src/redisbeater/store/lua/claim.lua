@@ -1,0 +1,60 @@
+-- Take due entries for a while: the oldest first, each moved to the end of the lease, so that it comes up again by
+-- itself, with the same fire time, when nobody commits it.
+--
+-- The score is the authority on the fire time, except where it is the end of a lease or a retry that we put there:
+-- then the fire time stands beside it. A score of 0 means now. A member may be the bare name of an entry, which is
+-- corrected; one without a hash is removed and reported. Entry keys are read from the schedule, not passed in KEYS:
+-- they share its slot by construction (one hash tag in the prefix).
+--
+-- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
+-- KEYS[2] lock       string: token of the leader
+-- KEYS[3] id         string: identity of this schedule, made here when it is missing
+-- ARGV[1] token      text: what the lock must hold; empty: there is no lock
+-- ARGV[2] claim_id   text: marks the entries that this claim takes
+-- ARGV[3] lease      seconds
+-- ARGV[4] limit      number of entries
+-- ARGV[5] prefix     text: what every entry key begins with
+-- ARGV[6] new_id     text: the identity if there is none yet
+-- Returns {'CLAIMED', now, id, next look or '', {{key, definition, meta, fire time}, ...}, {removed member, ...}}
+--      or {'FENCED'}: another beat holds the lock, or nobody; nothing was taken
+local schedule, lock, id = KEYS[1], KEYS[2], KEYS[3]
+local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local prefix, new_id = ARGV[5], ARGV[6]
+
+local function fields_of(key)
+  local fields = redis.pcall('HMGET', key, 'definition', 'meta', 'claim_fire_time', 'claim_until')
+  return not fields.err and fields[1] and fields
+end
+
+local function resolve(member)
+  if string.sub(member, 1, #prefix) == prefix then
+    local fields = fields_of(member)
+    if fields then return member, fields end
+  end
+  return prefix .. member, fields_of(prefix .. member)
+end
+
+if token ~= '' and redis.call('GET', lock) ~= token then return {'FENCED'} end
+redis.call('SET', id, new_id, 'NX')
+local time = redis.call('TIME')
+local now = string.format('%d.%06d', time[1], time[2])
+local lease_end = string.format('%.6f', tonumber(now) + tonumber(lease))
+local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT', 0, limit)
+local claimed, removed = {}, {}
+for i = 1, #due, 2 do
+  local member, score = due[i], due[i + 1]
+  local key, fields = resolve(member)
+  if key ~= member or not fields then redis.call('ZREM', schedule, member) end
+  if fields then
+    local fire_time = score
+    if fields[3] and tonumber(fields[4]) == tonumber(score) then fire_time = fields[3] end
+    if tonumber(fire_time) == 0 then fire_time = now end
+    redis.call('HSET', key, 'claim_id', claim_id, 'claim_fire_time', fire_time, 'claim_until', lease_end)
+    redis.call('ZADD', schedule, lease_end, key)
+    claimed[#claimed + 1] = {key, fields[1], fields[2] or '', fire_time}
+  else
+    removed[#removed + 1] = member
+  end
+end
+local head = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+return {'CLAIMED', now, redis.call('GET', id), head[2] or '', claimed, removed}

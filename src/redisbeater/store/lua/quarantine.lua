@@ -1,0 +1,26 @@
+-- Set one claimed entry aside: dormant, and listed as broken with the reason.
+--
+-- When its definition was replaced meanwhile, the new one deserves a try: it comes up again at once instead.
+--
+-- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
+-- KEYS[2] broken      hash: entry name -> why it was set aside
+-- KEYS[3] entry       hash: the claimed entry
+-- ARGV[1] claim_id    text: the claim under which it was read
+-- ARGV[2] name        text: its name
+-- ARGV[3] definition  text: SHA-1 of the definition that is broken
+-- ARGV[4] report      text: why and since when, JSON
+-- Returns 'QUARANTINED', 'EDITED': the definition was replaced, or 'FENCED': the claim is not ours any more
+local schedule, broken, entry = KEYS[1], KEYS[2], KEYS[3]
+local claim_id, name, definition, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local fields = redis.call('HMGET', entry, 'claim_id', 'claim_fire_time', 'definition')
+if fields[1] ~= claim_id then return 'FENCED' end
+redis.call('HDEL', entry, 'claim_id', 'claim_fire_time', 'claim_until')
+local fire_time = fields[2] or '1'
+if redis.sha1hex(fields[3] or '') ~= definition then
+  redis.call('ZADD', schedule, fire_time, entry)
+  return 'EDITED'
+end
+redis.call('ZADD', schedule, '-' .. fire_time, entry)
+redis.call('HSET', broken, name, report)
+return 'QUARANTINED'

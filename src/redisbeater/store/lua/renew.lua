@@ -1,0 +1,14 @@
+-- Keep the lock for another while.
+--
+-- KEYS[1] lock      string: token of the leader, with TTL
+-- ARGV[1] token     text: ours
+-- ARGV[2] timeout   milliseconds until it is free again unless it is renewed
+-- Returns {'RENEWED', ''}, {'GONE', ''}: nobody holds it, or {'HELD', token of the leader}: somebody else does
+local lock = KEYS[1]
+local token, timeout = ARGV[1], ARGV[2]
+
+local holder = redis.call('GET', lock)
+if not holder then return {'GONE', ''} end
+if holder ~= token then return {'HELD', holder} end
+redis.call('PEXPIRE', lock, timeout)
+return {'RENEWED', ''}

@@ -1,0 +1,82 @@
+"""The changes channel: what wakes a beat that waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import redis
+
+from redisbeater.store.connection import Connection, wrapped
+
+__all__ = ("Notifier",)
+
+
+class Notifier:
+    """Listens on the changes channel with a connection of its own.
+
+    A message that is lost while the connection is down is found by the next poll; nothing depends on it.
+    """
+
+    def __init__(self, connection: Connection, channel: str) -> None:
+        self._connection = connection
+        self._channel = channel
+        self._subscription: Any = None
+
+    def listen(self) -> None:
+        """Subscribe, if not done yet; changes from now on are heard by the next wait.
+
+        Raises:
+            StoreUnavailable, StoreError: the subscription failed.
+        """
+        if self._subscription is not None:
+            return
+        subscription = self._connection.client.pubsub(ignore_subscribe_messages=True)
+        try:
+            subscription.subscribe(self._channel)
+            # The confirmation: until it is here, a change could pass unheard.
+            subscription.get_message(timeout=1.0)
+        except redis.RedisError as exc:
+            subscription.close()
+            raise wrapped(exc) from exc
+        self._subscription = subscription
+
+    def wait(self, timeout: float) -> set[str]:
+        """Wait for changes.
+
+        Arguments:
+            timeout: seconds at most.
+
+        Returns:
+            All messages that are there, at once when there are some; empty when the time is over.
+
+        Raises:
+            StoreUnavailable, StoreError: the connection is gone; the next :meth:`listen` makes a new one.
+        """
+        self.listen()
+        try:
+            return set(self._messages(timeout))
+        except redis.RedisError as exc:
+            self.close()
+            raise wrapped(exc) from exc
+
+    def _messages(self, timeout: float) -> Iterator[str]:
+        deadline = time.monotonic() + timeout
+        heard = False
+        while True:
+            message = self._subscription.get_message(timeout=0 if heard else max(deadline - time.monotonic(), 0))
+            if message is not None:
+                heard = True
+                yield message["data"]
+            elif heard or time.monotonic() >= deadline:
+                return
+
+    def close(self) -> None:
+        """Stop listening; never raises."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            try:
+                subscription.close()
+            except (redis.RedisError, OSError):
+                pass  # it is given up anyway

@@ -1,0 +1,249 @@
+"""The schedule in Redis: each transition of an entry is one script.
+
+.. code-block:: text
+
+    save ──> scheduled ──claim──> claimed ──commit──> scheduled, or dormant when it has finished
+                 ^                   │ ├──release──> scheduled again, same fire time
+                 └────── lease over ─┘ └──quarantine──> dormant, listed as broken
+
+A claim is a lease: when nobody commits, the entry comes up again with the same fire time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from redisbeater.config import Config
+from redisbeater.exceptions import LockNotOwnedError
+from redisbeater.instant import from_unix
+from redisbeater.score import Score
+from redisbeater.store.claim import Claim, ClaimedEntry
+from redisbeater.store.connection import Connection
+from redisbeater.store.keys import LOCK_RELEASED, Keys
+from redisbeater.store.lock import Lock
+from redisbeater.store.notifier import Notifier
+from redisbeater.store.snapshot import Snapshot, sha1
+
+__all__ = ("Confirmation", "RedisSchedule")
+
+#: How many names one round trip asks for.
+PAGE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """What is committed for one claimed entry: its next score, and its new meta if it ran."""
+
+    entry: ClaimedEntry
+    next: Score
+    meta: str = ""
+
+
+class RedisSchedule:
+    """One schedule, below one prefix. Building it does no I/O.
+
+    All its methods raise :class:`~redisbeater.exceptions.StoreUnavailable` when Redis cannot be reached and
+    :class:`~redisbeater.exceptions.StoreError` when it refuses.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.keys = Keys(config.key_prefix, config.lock_name)
+        self._config = config
+        self._connection = Connection(config)
+
+    # What beat does with due entries
+
+    def claim(self, *, token: str, limit: int) -> Claim:
+        """Take up to ``limit`` due entries, oldest first, for a lease; an entry is never taken by two.
+
+        Arguments:
+            token: what the lock must hold; empty: no lock is asked for.
+
+        Raises:
+            LockNotOwnedError: the lock is not ours; nothing was taken.
+        """
+        claim_id = uuid.uuid4().hex
+        asked_at = time.monotonic()
+        lease = self._config.lease_timeout
+        reply = self._connection.run(
+            "claim",
+            [self.keys.schedule, self.keys.lock, self.keys.id],
+            [token, claim_id, str(lease), str(limit), self.keys.prefix, str(uuid.uuid4())],
+        )
+        if reply[0] == "FENCED":
+            raise LockNotOwnedError("another beat holds the lock, or it has run out")
+        _, now, schedule_id, next_look, entries, removed = reply
+        return Claim(
+            id=claim_id,
+            schedule_id=schedule_id,
+            now=from_unix(now),
+            asked_at=asked_at,
+            trusted_until=asked_at + lease,
+            next_look=from_unix(next_look) if next_look else None,
+            entries=tuple(self._claimed(*entry) for entry in entries),
+            removed=tuple(removed),
+        )
+
+    def _claimed(self, key: str, definition: str, meta: str, fire_time: str) -> ClaimedEntry:
+        return ClaimedEntry(
+            key=key, name=self.keys.name(key), definition=definition, meta=meta, fire_time=from_unix(fire_time)
+        )
+
+    def commit(self, claim: Claim, confirmations: Sequence[Confirmation]) -> list[str]:
+        """Confirm claimed entries; the names of those whose claim was no longer ours, where nothing was written."""
+        if not confirmations:
+            return []
+        outcomes = self._connection.run(
+            "commit",
+            [self.keys.schedule, self.keys.broken, *(item.entry.key for item in confirmations)],
+            [claim.id, *_flat((item.entry.name, item.meta, item.next.to_text()) for item in confirmations)],
+        )
+        return [item.entry.name for item, outcome in zip(confirmations, outcomes) if outcome == "FENCED"]
+
+    def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
+        """Give claimed entries back unsent, to come up again after ``delay`` seconds with the same fire time."""
+        if entries:
+            self._connection.run(
+                "release",
+                [self.keys.schedule, *(entry.key for entry in entries)],
+                [claim.id, f"{delay:.6f}", reason],
+            )
+
+    def quarantine(self, claim: Claim, entry: ClaimedEntry, reason: str) -> bool:
+        """Set a claimed entry aside; False: it was edited meanwhile, or is no longer ours, and gets another try."""
+        outcome = self._connection.run(
+            "quarantine",
+            [self.keys.schedule, self.keys.broken, entry.key],
+            [claim.id, entry.name, sha1(entry.definition), _report(reason, claim.now)],
+        )
+        return bool(outcome == "QUARANTINED")
+
+    # What anybody does with one entry
+
+    def load(self, name: str) -> Snapshot:
+        """Read an entry and the clock."""
+        now, definition, meta, score, origin, last_error = self._connection.run(
+            "load", [self.keys.schedule, self.keys.entry(name)]
+        )
+        return Snapshot(
+            name=name,
+            now=from_unix(now),
+            definition=definition,
+            meta=meta,
+            score=Score.from_text(score) if score else None,
+            origin=origin,
+            last_error=last_error,
+        )
+
+    def save(self, snapshot: Snapshot, *, definition: str, score: Score | None, meta: str = "", origin: str = "") -> bool:
+        """Create or change the entry that was read; False: its definition was changed since, nothing was written.
+
+        Arguments:
+            score: the new one; None keeps the stored one, and with it the next fire time.
+            meta: the new one; empty keeps the stored one.
+            origin: set for a static entry.
+        """
+        outcome = self._connection.run(
+            "save",
+            [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.entry(snapshot.name)],
+            [
+                snapshot.name,
+                sha1(snapshot.definition),
+                definition,
+                meta,
+                score.to_text() if score else "",
+                origin,
+                self.keys.changes,
+            ],
+        )
+        return bool(outcome == "SAVED")
+
+    def delete(self, name: str, *, origin: str = "") -> bool:
+        """Remove an entry, with ``origin`` only while it still has that one; False: nothing was removed."""
+        outcome = self._connection.run(
+            "delete",
+            [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.entry(name)],
+            [name, origin, self.keys.changes],
+        )
+        return bool(outcome == "DELETED")
+
+    def rank(self, name: str) -> int | None:
+        """How many entries come before this one; None when it is not in the schedule."""
+        return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))  # type: ignore[return-value]
+
+    # What is in it
+
+    def names(self, offset: int, limit: int) -> list[str]:
+        """Names of entries by their score, dormant ones first; one page."""
+        members = self._connection.call(
+            lambda client: client.zrange(self.keys.schedule, offset, offset + limit - 1)
+        )
+        return [self.keys.name(member) for member in members]  # type: ignore[union-attr]
+
+    def count(self) -> int:
+        """How many entries there are."""
+        return self._connection.call(lambda client: client.zcard(self.keys.schedule))  # type: ignore[return-value]
+
+    def statics(self) -> set[str]:
+        """Names of the static entries, of all applications."""
+        return set(self._connection.call(lambda client: client.smembers(self.keys.statics)))  # type: ignore[arg-type]
+
+    def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
+        """The origin of each entry that exists: empty for a dynamic one; None for one that does not."""
+        origins: dict[str, str | None] = {}
+        for start in range(0, len(names), PAGE):
+            page = names[start : start + PAGE]
+            origins.update(zip(page, self._connection.call(partial(self._origins_of, names=page))))
+        return origins
+
+    def _origins_of(self, client: Any, names: Sequence[str]) -> list[str | None]:
+        with client.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.hexists(self.keys.entry(name), "definition")
+                pipe.hget(self.keys.entry(name), "origin")
+            replies = pipe.execute()
+        return [(origin or "") if exists else None for exists, origin in zip(replies[::2], replies[1::2])]
+
+    def report_broken(self, name: str, reason: str) -> None:
+        """List an entry as broken that never was in the schedule, such as a static one that cannot be read."""
+        report = _report(reason, datetime.now(timezone.utc))
+        self._connection.call(lambda client: client.hset(self.keys.broken, name, report))
+
+    def broken(self) -> dict[str, dict[str, str]]:
+        """Entries that were set aside: name -> ``reason`` and ``since`` (ISO 8601, UTC)."""
+        reports = self._connection.call(lambda client: client.hgetall(self.keys.broken))
+        return {name: json.loads(report) for name, report in reports.items()}  # type: ignore[union-attr]
+
+    # Its lock and its channel
+
+    def lock(self) -> Lock:
+        """A lock for one beat."""
+        return Lock(self._connection, self.keys, self._config.lock_timeout)
+
+    def notifier(self) -> Notifier:
+        """A listener for changes, for one beat."""
+        return Notifier(self._connection, self.keys.changes)
+
+    @staticmethod
+    def says_lock_is_free(messages: set[str]) -> bool:
+        """Whether one of the messages heard is that the lock was released."""
+        return LOCK_RELEASED in messages
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        self._connection.close()
+
+
+def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [cell for row in rows for cell in row]
+
+
+def _report(reason: str, since: datetime) -> str:
+    return json.dumps({"reason": reason, "since": since.isoformat()})

@@ -1,0 +1,37 @@
+"""Lua scripts: package data, one file per transition."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import NoScriptError
+
+__all__ = ("Script", "load_script")
+
+
+@dataclass(frozen=True)
+class Script:
+    """One script; the server keeps it after the first call, and loses it with a restart or a failover."""
+
+    text: str
+    sha: str
+
+    def run(self, client: Redis, keys: Sequence[str], args: Sequence[str]) -> Any:
+        """Run it, sending its text only when the server does not know it."""
+        try:
+            return client.evalsha(self.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return client.eval(self.text, len(keys), *keys, *args)
+
+
+@cache
+def load_script(name: str) -> Script:
+    """The script of ``lua/<name>.lua``."""
+    text = resources.files(__package__).joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+    return Script(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

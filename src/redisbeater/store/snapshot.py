@@ -1,0 +1,29 @@
+"""One entry as it is stored at one instant."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+
+from redisbeater.score import Score
+
+__all__ = ("Snapshot", "sha1")
+
+
+def sha1(text: str) -> str:
+    """What our scripts compare texts by, the same as Lua's ``redis.sha1hex``."""
+    return hashlib.sha1(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """An entry as it is stored, at the server's time ``now``; empty texts and no score when it is not."""
+
+    name: str
+    now: datetime
+    definition: str
+    meta: str
+    score: Score | None
+    origin: str = ""
+    last_error: str = ""
