@@ -43,22 +43,30 @@ class Config:
     """
 
     redis_url: str = _setting(
-        None, "Where the schedule is kept. Default: ``broker_url``, when the broker is Redis.", "a URL: redis://, rediss:// or unix://"
+        None,
+        "Where the schedule is kept. Default: ``broker_url``, when the broker is Redis.",
+        "a URL: redis://, rediss:// or unix://",
     )
     redis_options: Mapping[str, Any] = _setting(
         dict, "Options for the Redis client (redis-py): password, username, socket_timeout, ...", "a dict"
     )
     redis_use_ssl: bool | Mapping[str, Any] = _setting(
-        False, "TLS options for ``rediss://``: ssl_cert_reqs, ssl_ca_certs, ssl_certfile, ssl_keyfile.", "a bool or a dict"
+        False,
+        "TLS options for ``rediss://``: ssl_cert_reqs, ssl_ca_certs, ssl_certfile, ssl_keyfile.",
+        "a bool or a dict",
     )
     key_prefix: str = _setting(
-        "redisbeater:", "What every key begins with. ``redbeat:`` takes over a RedBeat schedule.", "a text that is not empty"
+        "redisbeater:",
+        "What every key begins with. ``redbeat:`` takes over a RedBeat schedule.",
+        "a text that is not empty",
     )
     lock_key: str | None = _setting(
         ":lock", "Key of the leader's lock, below the prefix. None: no lock, every beat is active.", "a text or None"
     )
     lock_timeout: float = _setting(
-        15.0, "Seconds after which a lock that is not renewed is free; the longest take-over after a crash.", "seconds, at least 1"
+        15.0,
+        "Seconds after which a lock that is not renewed is free; the longest take-over after a crash.",
+        "seconds, at least 1",
     )
     lock_lost: str | None = _setting(
         None,
@@ -71,10 +79,14 @@ class Config:
     )
     batch_size: int = _setting(500, "How many due entries one claim takes.", "a whole number, at least 1")
     retry_period: float = _setting(
-        -1.0, "Seconds that beat rides out an unreachable Redis before it ends. -1: for ever; 0: not at all.", "seconds, or -1"
+        -1.0,
+        "Seconds that beat rides out an unreachable Redis before it ends. -1: for ever; 0: not at all.",
+        "seconds, or -1",
     )
     schedule_classes: Mapping[str, type] = _setting(
-        dict, "Custom schedule classes that may be stored, by class or import path.", "a list of classes or import paths"
+        dict,
+        "Custom schedule classes that may be stored, by class or import path.",
+        "a list of classes or import paths",
     )
 
     @classmethod
@@ -124,8 +136,8 @@ def _broker_redis_url(app: Celery) -> str:
     url = first.replace("redis+socket://", "unix://", 1).replace("socket://", "unix://", 1)
     if urlsplit(url).scheme not in SCHEMES:
         raise ImproperlyConfigured(
-            f"redisbeater_redis_url is not set and the broker ({urlsplit(url).scheme or 'none'}) is not a Redis that it "
-            "could be taken from; set redisbeater_redis_url = 'redis://host:6379/0'"
+            f"redisbeater_redis_url is not set, and the broker ({urlsplit(url).scheme or 'none'}) is not a Redis "
+            "that it could be taken from; set redisbeater_redis_url = 'redis://host:6379/0'"
         )
     return url
 
@@ -179,7 +191,7 @@ def _read_lock_key(name: str, value: Any) -> str | None:
 
 def _read_lock_lost(name: str, value: Any) -> str | None:
     if value in ("exit", "standby", None):
-        return value  # type: ignore[no-any-return]
+        return value
     raise _refuse(name, value)
 
 

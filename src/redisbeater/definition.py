@@ -59,7 +59,9 @@ class Definition:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def checked(cls, *, schedule: Any, args: Any = None, kwargs: Any = None, options: Any = None, **others: Any) -> Definition:
+    def checked(
+        cls, *, schedule: Any, args: Any = None, kwargs: Any = None, options: Any = None, **others: Any
+    ) -> Definition:
         """A definition from what a user gave, every field checked.
 
         Raises:
@@ -174,11 +176,15 @@ def _storable_options(options: Any) -> Any:
     """Options with a relative ``expires`` in seconds; Celery takes both."""
     if not isinstance(options, Mapping):
         return options or {}
-    return {key: value.total_seconds() if key == "expires" and isinstance(value, timedelta) else value for key, value in options.items()}
+    expires = options.get("expires")
+    return {**options, "expires": expires.total_seconds()} if isinstance(expires, timedelta) else dict(options)
 
 
 def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: encode_datetime(value) if key in _MOMENTS and isinstance(value, datetime) else value for key, value in options.items()}
+    return {
+        key: encode_datetime(value) if key in _MOMENTS and isinstance(value, datetime) else value
+        for key, value in options.items()
+    }
 
 
 def _decoded_options(options: Any) -> Any:

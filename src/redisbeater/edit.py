@@ -165,7 +165,9 @@ def _write(context: Context, name: str, edit: Callable[[Snapshot], _Edit], *, or
             score = made.score or snapshot.score
             assert score is not None, "an entry without a score gets one"
             return StoredEntry(definition=made.after, meta=made.meta, score=score)
-    raise EditConflict(f"{name!r} was changed by others {ATTEMPTS} times while this change was made; it was not written")
+    raise EditConflict(
+        f"{name!r} was changed by others {ATTEMPTS} times while this change was made; it was not written"
+    )
 
 
 def _definition(context: Context, snapshot: Snapshot) -> Definition:

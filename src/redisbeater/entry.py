@@ -27,13 +27,14 @@ _FIELDS = (
 )  # fmt: skip
 
 
-class RedisScheduleEntry(ScheduleEntry):  # type: ignore[misc]
+class RedisScheduleEntry(ScheduleEntry):
     """An entry: what runs and when. Making one writes nothing; :meth:`save` does.
 
     Arguments:
         name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes.
         task: the name of the task.
-        schedule: seconds, a timedelta, or a schedule: ``crontab``, ``rrule``, ``solar``, ``clocked``, a registered class.
+        schedule: seconds, a timedelta, or a schedule: ``crontab``, ``rrule``, ``solar``, ``clocked``, a registered
+            class.
         args, kwargs: what the task is called with; JSON values.
         options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
         enabled: a disabled entry stays in the schedule and does not run.
@@ -198,7 +199,7 @@ class RedisScheduleEntry(ScheduleEntry):  # type: ignore[misc]
     # Celery's side of an entry
 
     def is_due(self) -> schedstate:
-        """Whether the next fire time has come by this host's clock, and seconds until it does; beat asks Redis instead."""
+        """Whether the next fire time has come by this host's clock, and seconds until then; beat asks Redis instead."""
         if self._due_at is None:
             return schedstate(False, None)
         remaining = (self._due_at - datetime.now(timezone.utc)).total_seconds()

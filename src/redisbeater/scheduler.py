@@ -39,7 +39,7 @@ WAIT_SLICE = 1.0
 BROKER_TIMEOUT = 4.0
 
 
-class RedisScheduler(Scheduler):  # type: ignore[misc]
+class RedisScheduler(Scheduler):
     """The scheduler for ``celery beat -S redisbeater.RedisScheduler``. Building one does no I/O."""
 
     Entry = RedisScheduleEntry
@@ -141,7 +141,11 @@ class RedisScheduler(Scheduler):  # type: ignore[misc]
     def install_default_entries(self, data: dict[str, Any]) -> None:
         """Add Celery's own clean-up of results, for backends that do not expire them."""
         if self.app.conf.result_expires and not self.app.backend.supports_autoexpire:
-            cleanup = {"task": "celery.backend_cleanup", "schedule": crontab("0", "4", "*"), "options": {"expires": 12 * 3600}}
+            cleanup = {
+                "task": "celery.backend_cleanup",
+                "schedule": crontab("0", "4", "*"),
+                "options": {"expires": 12 * 3600},
+            }
             data.setdefault("celery.backend_cleanup", cleanup)
 
     # Claim, plan, dispatch, commit
@@ -317,7 +321,12 @@ class RedisScheduler(Scheduler):  # type: ignore[misc]
         """What the banner of beat says."""
         config, lock = self._context.config, self._redis.keys.lock
         held = "none, every beat is active" if config.lock_key is None else f"`{lock}` ({config.lock_timeout:g}s)"
-        return f"    . redis -> {maybe_sanitize_url(config.redis_url)}\n    . schedule -> `{self._redis.keys.schedule}`\n    . lock -> {held}"
+        lines = {
+            "redis": maybe_sanitize_url(config.redis_url),
+            "schedule": f"`{self._redis.keys.schedule}`",
+            "lock": held,
+        }
+        return "\n".join(f"    . {name} -> {value}" for name, value in lines.items())
 
 
 def _quietly(farewell: Any) -> None:

@@ -45,7 +45,9 @@ def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str 
         if origin == declared:
             return
         if origin is not None and not _is_ours(app, origin) and not (origin == "" and is_static):
-            logger.error("static entry %r is not stored: an entry of that name exists that is not ours; rename one", name)
+            logger.error(
+                "static entry %r is not stored: an entry of that name exists that is not ours; rename one", name
+            )
             return
         edit.upsert(context, entry.definition(), entry._new_meta(), origin=declared)
         logger.info("static entry %r stored", name)

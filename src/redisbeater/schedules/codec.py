@@ -76,7 +76,9 @@ class ScheduleCodec:
         kind = data.get("__type__")
         decoder = self._decoders.get(kind) if isinstance(kind, str) else None
         if decoder is None:
-            raise InvalidEntry(f"{PATH}.__type__", f"unknown type {kind!r}; expected one of {', '.join(self._decoders)}")
+            raise InvalidEntry(
+                f"{PATH}.__type__", f"unknown type {kind!r}; expected one of {', '.join(self._decoders)}"
+            )
         return decoder({key: value for key, value in data.items() if key != "__type__"})
 
     def _encode_custom(self, custom: Any) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class ScheduleCodec:
         if path not in self._classes:
             raise InvalidEntry(f"{PATH}.import_path", f"{path!r} is not listed in redisbeater_schedule_classes")
         try:
-            return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined,no-any-return]
+            return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
         except Exception as exc:  # the application's code: whatever it raises is this entry's problem alone
             raise InvalidEntry(f"{PATH}.data", f"{path}.from_redisbeater: {type(exc).__name__}: {exc}") from exc
 
@@ -168,7 +170,8 @@ def _decode_rrule(data: dict[str, Any]) -> rrule:
             dates = {name: moment and moment.astimezone(zone) for name, moment in dates.items()}
         if dates["dtstart"] is None:
             raise InvalidEntry(f"{PATH}.dtstart", "is missing")
-        return rrule(**dates, **{name: _decode_part(part) for name, part in data.items()})
+        parts: dict[str, Any] = {name: _decode_part(part) for name, part in data.items()}
+        return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
     except (TypeError, ValueError, OverflowError, KeyError) as exc:
         if isinstance(exc, InvalidEntry):
             raise

@@ -66,7 +66,9 @@ def _check_text(name: str, text: str, path: str) -> None:
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if match is None:
-            raise InvalidEntry(path, f"cannot read {part!r}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'")
+            raise InvalidEntry(
+                path, f"cannot read {part!r}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'"
+            )
         if match["first"] == "*" and match["last"]:
             raise InvalidEntry(path, f"cannot read {part!r}; a range has two ends, as in '1-5'")
         if match["step"] is not None and (not match["step"].isdecimal() or int(match["step"]) == 0):

@@ -1,7 +1,7 @@
 """The next fire time of a Celery crontab, exact across DST.
 
-Celery matches wall-clock fields and skips the repeated hour in autumn. Here a crontab is either *fixed* (``30 2 * * *``: once
-a day) or *repeating* (``*/10 * * * *``: elapsed time):
+Celery matches wall-clock fields and skips the repeated hour in autumn. Here a crontab is either *fixed*
+(``30 2 * * *``: once a day) or *repeating* (``*/10 * * * *``: elapsed time):
 
 - fixed: each local time once, the first of a repeated pair; one in a gap fires when the gap ends, on the same date;
 - repeating: each existing local time, both of a repeated pair; only when a gap swallows all of a date's times, one
@@ -67,10 +67,8 @@ def _next_on_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) ->
 def _next_on_plain_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) -> datetime | None:
     midnight = datetime(day.year, day.month, day.day)
     start = (midnight - offset_at(midnight, zone)).replace(tzinfo=timezone.utc)
-    if after < start:
-        slot = _slot_from(schedule, 0)
-    else:
-        slot = _slot_from(schedule, (after - start) // _MINUTE + 1)
+    # Of a minute that has begun, the next one counts; of a day that has not, the first.
+    slot = _slot_from(schedule, max((after - start) // _MINUTE + 1, 0))
     return None if slot is None else start + slot * _MINUTE
 
 

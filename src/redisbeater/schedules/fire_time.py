@@ -37,7 +37,7 @@ def next_fire_time(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> dat
     if hasattr(schedule, "to_redisbeater"):
         return _by_celery(schedule, zone, after)
     if _is_interval(schedule):
-        return after + schedule.run_every  # type: ignore[attr-defined,no-any-return]
+        return after + schedule.run_every
     if isinstance(schedule, crontab):
         return crontab_engine.next_fire_time(schedule, zone, after)
     if isinstance(schedule, rrule):
@@ -75,8 +75,8 @@ def resumed_fire_time(schedule: BaseSchedule, zone: tzinfo, anchor: datetime | N
 def latest_fire_time(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime, now: datetime) -> datetime:
     """The newest fire time that is not after now, beginning at one that is not; missed ones are not stepped through."""
     if _is_interval(schedule):
-        every = schedule.run_every  # type: ignore[attr-defined]
-        return fire_time + (now - fire_time) // every * every  # type: ignore[no-any-return]
+        every = schedule.run_every
+        return fire_time + (now - fire_time) // every * every
     following = next_fire_time(schedule, zone, fire_time)
     if following is None or following > now:
         return fire_time

@@ -27,7 +27,18 @@ FREQUENCIES = {
 #: No zone has put its clocks forward by more at once and kept the date.
 _LONGEST_SHIFT = timedelta(hours=3)
 
-_BY = ("bysetpos", "bymonth", "bymonthday", "byyearday", "byeaster", "byweekno", "byweekday", "byhour", "byminute", "bysecond")
+_BY = (
+    "bysetpos",
+    "bymonth",
+    "bymonthday",
+    "byyearday",
+    "byeaster",
+    "byweekno",
+    "byweekday",
+    "byhour",
+    "byminute",
+    "bysecond",
+)
 
 #: The parts of a rule besides its two dates, in the order of RedBeat's stored form.
 PARTS = ("freq", "interval", "wkst", "count", *_BY)
@@ -89,7 +100,8 @@ class rrule(BaseSchedule):
         """The rule over naive local times, as RFC 5545 section 3.3.5 reads them."""
         parts = {name: getattr(self, name) for name in PARTS if name != "freq"}
         until = self.until.astimezone(self.zone).replace(tzinfo=None) if self.until else None
-        return dateutil_rrule(self.freq, dtstart=self.dtstart.replace(tzinfo=None), until=until, **parts)
+        frequency: Any = self.freq  # any int to us, seven literals to the type
+        return dateutil_rrule(frequency, dtstart=self.dtstart.replace(tzinfo=None), until=until, **parts)
 
     def first_occurrence(self) -> datetime | None:
         """The first fire time, as an instant; None when the rule has none."""
@@ -110,7 +122,7 @@ class rrule(BaseSchedule):
         start = local if local.utcoffset() == earlier.utcoffset() else earlier
         return start.replace(tzinfo=None)
 
-    def remaining_estimate(self, last_run_at: datetime) -> timedelta | None:  # type: ignore[override]
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta | None:
         """How long until the next occurrence; for Celery, which asks schedules this way. None: the rule has ended."""
         following = self.next_fire_time(in_zone(last_run_at, timezone.utc))
         return None if following is None else following - self.maybe_make_aware(self.now())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import redis
@@ -27,14 +27,13 @@ RETRY_SECONDS = 3.0
 #: Seconds of silence after which a connection is checked before it is used.
 HEALTH_CHECK_INTERVAL = 30
 
-_T = TypeVar("_T")
-
 
 class Connection:
     """A client for one schedule; building it does no I/O. Safe to share between threads, and after a fork."""
 
     def __init__(self, config: Config) -> None:
-        self.client: redis.Redis = redis.Redis.from_url(config.redis_url, **_client_options(config))
+        # Replies are text or numbers by construction; redis-py's own types leave open which, and whether it is async.
+        self.client: Any = redis.Redis.from_url(config.redis_url, **_client_options(config))
         self._attempts = Retrying(
             retry=retry_if_exception(_is_transient),
             stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0),
@@ -51,7 +50,7 @@ class Connection:
         """
         return self.call(lambda client: load_script(script).run(client, keys, args))
 
-    def call(self, operation: Callable[[redis.Redis], _T]) -> _T:
+    def call(self, operation: Callable[[Any], Any]) -> Any:
         """Run a whole operation, again while Redis cannot be reached; it must bear being executed twice.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -32,7 +33,7 @@ class Notifier:
         """
         if self._subscription is not None:
             return
-        subscription = self._connection.client.pubsub(ignore_subscribe_messages=True)
+        subscription: Any = self._connection.client.pubsub(ignore_subscribe_messages=True)
         try:
             subscription.subscribe(self._channel)
             # The confirmation: until it is here, a change could pass unheard.
@@ -76,7 +77,5 @@ class Notifier:
         """Stop listening; never raises."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
-            try:
+            with suppress(redis.RedisError, OSError):
                 subscription.close()
-            except (redis.RedisError, OSError):
-                pass  # it is given up anyway

@@ -142,7 +142,9 @@ class RedisSchedule:
             last_error=last_error,
         )
 
-    def save(self, snapshot: Snapshot, *, definition: str, score: Score | None, meta: str = "", origin: str = "") -> bool:
+    def save(
+        self, snapshot: Snapshot, *, definition: str, score: Score | None, meta: str = "", origin: str = ""
+    ) -> bool:
         """Create or change the entry that was read; False: its definition was changed since, nothing was written.
 
         Arguments:
@@ -176,24 +178,23 @@ class RedisSchedule:
 
     def rank(self, name: str) -> int | None:
         """How many entries come before this one; None when it is not in the schedule."""
-        return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))  # type: ignore[return-value]
+        rank: int | None = self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
+        return rank
 
     # What is in it
 
     def names(self, offset: int, limit: int) -> list[str]:
         """Names of entries by their score, dormant ones first; one page."""
-        members = self._connection.call(
-            lambda client: client.zrange(self.keys.schedule, offset, offset + limit - 1)
-        )
-        return [self.keys.name(member) for member in members]  # type: ignore[union-attr]
+        members = self._connection.call(lambda client: client.zrange(self.keys.schedule, offset, offset + limit - 1))
+        return [self.keys.name(member) for member in members]
 
     def count(self) -> int:
         """How many entries there are."""
-        return self._connection.call(lambda client: client.zcard(self.keys.schedule))  # type: ignore[return-value]
+        return int(self._connection.call(lambda client: client.zcard(self.keys.schedule)))
 
     def statics(self) -> set[str]:
         """Names of the static entries, of all applications."""
-        return set(self._connection.call(lambda client: client.smembers(self.keys.statics)))  # type: ignore[arg-type]
+        return set(self._connection.call(lambda client: client.smembers(self.keys.statics)))
 
     def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
         """The origin of each entry that exists: empty for a dynamic one; None for one that does not."""
@@ -219,7 +220,7 @@ class RedisSchedule:
     def broken(self) -> dict[str, dict[str, str]]:
         """Entries that were set aside: name -> ``reason`` and ``since`` (ISO 8601, UTC)."""
         reports = self._connection.call(lambda client: client.hgetall(self.keys.broken))
-        return {name: json.loads(report) for name, report in reports.items()}  # type: ignore[union-attr]
+        return {name: json.loads(report) for name, report in reports.items()}
 
     # Its lock and its channel
 

@@ -9,7 +9,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from redis import Redis
 from redis.exceptions import NoScriptError
 
 __all__ = ("Script", "load_script")
@@ -22,7 +21,7 @@ class Script:
     text: str
     sha: str
 
-    def run(self, client: Redis, keys: Sequence[str], args: Sequence[str]) -> Any:
+    def run(self, client: Any, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run it, sending its text only when the server does not know it."""
         try:
             return client.evalsha(self.sha, len(keys), *keys, *args)
@@ -33,5 +32,5 @@ class Script:
 @cache
 def load_script(name: str) -> Script:
     """The script of ``lua/<name>.lua``."""
-    text = resources.files(__package__).joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
+    text = resources.files(__package__).joinpath("lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
     return Script(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
