@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from servers import INSTALL, Program, Server, programs, running
+
+#: Databases of the test server: the schedule's, the broker's.
+SCHEDULE_DB, BROKER_DB = 0, 1
+
+
+def _name(program: Program | None) -> str:
+    return program.name if program else "no-server"
+
+
+@pytest.fixture(scope="session", params=programs() or [None], ids=_name)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A real server; the tests that use it run once for each program found."""
+    if request.param is None:
+        pytest.fail(INSTALL)
+    with running(request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"t-{uuid.uuid4().hex[:8]}:"
+
+
+@pytest.fixture
+def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
+    """A plain client of the schedule's database, which must hold no key afterwards that we do not know."""
+    client = server.client(SCHEDULE_DB)
+    yield client
+    unknown = [key for key in client.scan_iter() if not _is_known(client, key, prefix)]
+    for db in (SCHEDULE_DB, BROKER_DB):
+        server.client(db).flushdb()
+    assert not unknown, f"keys left that are none of ours: {unknown}"
+
+
+def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
+    if not key.startswith(prefix):
+        return False
+    ours = {"schedule": "zset", "statics": "set", "lock": "string", "id": "string", "broken": "hash"}
+    expected = ours.get(key.removeprefix(f"{prefix}:"), "hash")
+    return client.type(key) == expected
+
+
+@pytest.fixture
+def make_app(server: Server, client: redis.Redis, prefix: str) -> Callable[..., Celery]:
+    """Make apps over one fresh schedule; their broker is in memory unless they say otherwise."""
+
+    def make(name: str = "proj", **settings: Any) -> Celery:
+        app = Celery(name, broker="memory://", set_as_current=False)
+        app.conf.update(redisbeater_redis_url=server.url(SCHEDULE_DB), redisbeater_key_prefix=prefix, **settings)
+        return app
+
+    return make
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery]) -> Celery:
+    return make_app()
