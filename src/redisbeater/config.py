@@ -99,7 +99,8 @@ class Config:
         app = app_or_default(app)
         given = dict(_given_settings(app))
         _refuse_unknown(given)
-        given.setdefault("redis_url", _broker_redis_url(app))
+        if "redis_url" not in given:
+            given["redis_url"] = _broker_redis_url(app)
         return cls(**{name: _READERS[name](name, value) for name, value in given.items()})
 
     @property
