@@ -129,18 +129,13 @@ class RedisSchedule:
 
     def load(self, name: str) -> Snapshot:
         """Read an entry and the clock."""
-        now, definition, meta, score, origin, last_error = self._connection.run(
-            "load", [self.keys.schedule, self.keys.entry(name)]
-        )
-        return Snapshot(
-            name=name,
-            now=from_unix(now),
-            definition=definition,
-            meta=meta,
-            score=Score.from_text(score) if score else None,
-            origin=origin,
-            last_error=last_error,
-        )
+        return self.load_many([name])[0]
+
+    def load_many(self, names: Sequence[str]) -> list[Snapshot]:
+        """Read entries and the clock; meant for pages of at most some hundred."""
+        keys = [self.keys.schedule, *(self.keys.entry(name) for name in names)]
+        now, *entries = self._connection.run("load", keys)
+        return [_snapshot(name, from_unix(now), *fields) for name, fields in zip(names, entries)]
 
     def save(
         self, snapshot: Snapshot, *, definition: str, score: Score | None, meta: str = "", origin: str = ""
@@ -183,10 +178,10 @@ class RedisSchedule:
 
     # What is in it
 
-    def names(self, offset: int, limit: int) -> list[str]:
-        """Names of entries by their score, dormant ones first; one page."""
-        members = self._connection.call(lambda client: client.zrange(self.keys.schedule, offset, offset + limit - 1))
-        return [self.keys.name(member) for member in members]
+    def names(self) -> list[str]:
+        """Names of all entries, in no order; asked for in pages, so that the server is never busy with it for long."""
+        members = self._connection.call(lambda client: list(client.zscan_iter(self.keys.schedule, count=PAGE)))
+        return list(dict.fromkeys(self.keys.name(member) for member, _ in members))
 
     def count(self) -> int:
         """How many entries there are."""
@@ -240,6 +235,20 @@ class RedisSchedule:
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
         self._connection.close()
+
+
+def _snapshot(
+    name: str, now: datetime, definition: str, meta: str, score: str, origin: str, last_error: str
+) -> Snapshot:
+    return Snapshot(
+        name=name,
+        now=now,
+        definition=definition,
+        meta=meta,
+        score=Score.from_text(score) if score else None,
+        origin=origin,
+        last_error=last_error,
+    )
 
 
 def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:

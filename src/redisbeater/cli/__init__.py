@@ -1,0 +1,5 @@
+"""``celery -A proj redisbeater ...``: look at a schedule and change it."""
+
+from redisbeater.cli.commands import redisbeater
+
+__all__ = ("redisbeater",)

@@ -1,0 +1,146 @@
+"""The commands: list, show, enable, disable, delete, broken."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from celery import Celery
+from celery.bin.base import handle_preload_options
+
+from redisbeater.cli.listing import Row, rows, table
+from redisbeater.context import Context
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
+
+__all__ = ("redisbeater",)
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
+
+
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Hand the app to a command, and tell its errors in one line: exit code 2 for bad input, 1 when Redis fails."""
+
+    @click.pass_context
+    @functools.wraps(function)
+    def run(ctx: click.Context, /, *args: Any, **kwargs: Any) -> None:
+        try:
+            function(ctx.obj.app, *args, **kwargs)
+        except RedisBeaterError as exc:
+            kind = click.ClickException if isinstance(exc, StoreError) else _BadInput
+            raise kind(str(exc)) from exc
+
+    return run
+
+
+class _BadInput(click.ClickException):
+    exit_code = 2
+
+
+@click.group()
+@click.pass_context
+@handle_preload_options
+def redisbeater(ctx: click.Context, **_: Any) -> None:
+    """Look at the schedule in Redis, and change it while beat runs."""
+
+
+@redisbeater.command("list")
+@click.option("--prefix", default="", help="Only entries whose name begins with this text.")
+@_as_json
+@_command
+def list_(app: Celery, prefix: str, as_json: bool) -> None:
+    """List the entries, the next one to run first.
+
+    Example: celery -A proj redisbeater list --prefix report
+    """
+    context = Context.of(app)
+    found = rows(context, [name for name in context.redis.names() if name.startswith(prefix)])
+    _print([row.as_dict() for row in found], as_json, lambda: table(found))
+
+
+@redisbeater.command()
+@click.argument("name")
+@_as_json
+@_command
+def show(app: Celery, name: str, as_json: bool) -> None:
+    """Show one entry.
+
+    Example: celery -A proj redisbeater show report --json
+    """
+    context = Context.of(app)
+    (row,) = rows(context, [name])
+    if row.state == "missing":
+        raise EntryNotFound(name)
+    _print(row.details(), as_json, lambda: _lines(row))
+
+
+@redisbeater.command()
+@_names
+@_command
+def enable(app: Celery, names: Sequence[str]) -> None:
+    """Let entries run again, from their next fire time on.
+
+    Example: celery -A proj redisbeater enable report
+    """
+    for name in names:
+        entry = RedisScheduleEntry(name, app=app).enable()
+        click.echo(f"{name}: enabled, next at {entry.due_at.isoformat() if entry.due_at else 'never: it has finished'}")
+
+
+@redisbeater.command()
+@_names
+@_command
+def disable(app: Celery, names: Sequence[str]) -> None:
+    """Let entries rest; they keep their phase.
+
+    Example: celery -A proj redisbeater disable report clean-up
+    """
+    for name in names:
+        RedisScheduleEntry(name, app=app).disable()
+        click.echo(f"{name}: disabled")
+
+
+@redisbeater.command()
+@_names
+@_command
+def delete(app: Celery, names: Sequence[str]) -> None:
+    """Delete entries. A static one comes back when beat starts: disable it instead.
+
+    Example: celery -A proj redisbeater delete report
+    """
+    for name in names:
+        if not Context.of(app).redis.delete(name):
+            raise EntryNotFound(name)
+        click.echo(f"{name}: deleted")
+
+
+@redisbeater.command()
+@_as_json
+@_command
+def broken(app: Celery, as_json: bool) -> None:
+    """List the entries that were set aside because they cannot be read or planned, and why.
+
+    Example: celery -A proj redisbeater broken --json
+    """
+    reports = Context.of(app).redis.broken()
+    _print(
+        reports,
+        as_json,
+        lambda: [f"{name}: {report['reason']} (since {report['since']})" for name, report in sorted(reports.items())],
+    )
+
+
+def _lines(row: Row) -> list[str]:
+    return [f"{field:<12} {value}" for field, value in row.details().items() if value not in (None, "")]
+
+
+def _print(value: Any, as_json: bool, lines: Callable[[], Sequence[str]]) -> None:
+    if as_json:
+        click.echo(json.dumps(value, indent=2, default=str))
+    else:
+        for line in lines():
+            click.echo(line)

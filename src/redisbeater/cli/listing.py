@@ -1,0 +1,97 @@
+"""Entries as rows of a table, broken ones included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from redisbeater.context import Context
+from redisbeater.definition import Definition
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import FAR_FUTURE
+from redisbeater.meta import Meta
+from redisbeater.store import Snapshot
+
+__all__ = ("Row", "rows", "table")
+
+#: Entries that one script reads.
+PAGE = 200
+
+_COLUMNS = ("name", "state", "next", "last_run_at", "runs", "schedule", "task")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One entry; ``state`` is enabled, disabled, finished, broken or missing."""
+
+    name: str
+    state: str
+    next: datetime | None = None
+    last_run_at: datetime | None = None
+    runs: int = 0
+    schedule: str = ""
+    task: str = ""
+    origin: str = ""
+    last_error: str = ""
+    definition: Any = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a listing says of it."""
+        return {column: _iso(getattr(self, column)) for column in _COLUMNS}
+
+    def details(self) -> dict[str, Any]:
+        """All there is to say of it."""
+        return {**self.as_dict(), "origin": self.origin, "last_error": self.last_error, "definition": self.definition}
+
+
+def rows(context: Context, names: Sequence[str]) -> list[Row]:
+    """A row for each name, the next to run first, those that will not run at the end."""
+    found = [_row(context, snapshot) for snapshot in _snapshots(context, names)]
+    return sorted(found, key=lambda row: (row.next or FAR_FUTURE, row.name))
+
+
+def _snapshots(context: Context, names: Sequence[str]) -> Iterator[Snapshot]:
+    for start in range(0, len(names), PAGE):
+        yield from context.redis.load_many(names[start : start + PAGE])
+
+
+def _row(context: Context, snapshot: Snapshot) -> Row:
+    if not snapshot.definition:
+        return Row(name=snapshot.name, state="missing")
+    try:
+        definition = Definition.from_text(snapshot.name, snapshot.definition, context.codec)
+        meta = Meta.from_text(snapshot.meta)
+    except InvalidEntry as exc:
+        return Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
+    score = snapshot.score
+    planned = None if score is None or score.dormant else score.fire_time
+    return Row(
+        name=snapshot.name,
+        state="disabled" if not definition.enabled else "enabled" if planned else "finished",
+        next=planned,
+        last_run_at=meta.last_run_at,
+        runs=meta.total_run_count,
+        schedule=f"{definition.schedule!r}".strip("<>"),
+        task=definition.task,
+        origin=f"static, {snapshot.origin.rpartition(' ')[0]}" if snapshot.origin else "dynamic",
+        last_error=snapshot.last_error,
+        definition=json.loads(snapshot.definition),
+    )
+
+
+def table(found: Sequence[Row]) -> list[str]:
+    """The rows as aligned lines under a head."""
+    cells = [list(_COLUMNS), *([_cell(value) for value in row.as_dict().values()] for row in found)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
+
+
+def _iso(value: Any) -> Any:
+    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None or value == "" else str(value)
