@@ -1,0 +1,1 @@
+"""``python -m redisbeater.demo``: a real beat and a real worker over a schedule that changes while they run."""

@@ -1,0 +1,151 @@
+"""The demo: entries come, change and go while a real beat and a real worker run; each step is shown live."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from celery.schedules import crontab
+
+from redisbeater import RedisScheduleEntry, clocked
+from redisbeater.demo.app import EXECUTED, demo_app, hello
+from redisbeater.demo.processes import Output, celery, embedded_server
+
+#: Seconds that worker and beat may take to start.
+PATIENCE = 60.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the demo; the exit code: 0, or 1 when the worker executed nothing."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _say("starting", "a server, a worker and a beat")
+    with contextlib.ExitStack() as stack:
+        url = options.redis_url or stack.enter_context(embedded_server())
+        executed = _perform(stack, url, options.seconds)
+    _say("", f"{executed} runs executed")
+    return 0 if executed else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m redisbeater.demo",
+        description="Entries come, change and go while a real beat and a real worker run.",
+        epilog="example: python -m redisbeater.demo --seconds 20",
+    )
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="N", help="end after N seconds (default: 15)")
+    parser.add_argument("--redis-url", metavar="URL", help="use this Redis or Valkey instead of an embedded one")
+    return parser
+
+
+def _perform(stack: contextlib.ExitStack, url: str, seconds: float) -> int:
+    output = Output()
+    worker_arguments = ("worker", "--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle")
+    worker = stack.enter_context(celery(output, "worker", url, *worker_arguments))
+    beat = stack.enter_context(celery(output, "beat", url, "beat", "-S", "redisbeater", "--loglevel", "INFO"))
+    waits_for = {"worker": "ready.", "beat": "leading"}
+    deadline = time.monotonic() + PATIENCE
+    log: deque[str] = deque(maxlen=20)
+    while waits_for:
+        source, line = output.next(0.2) or ("", "")
+        log.append(line)
+        if source in waits_for and waits_for[source] in line:
+            del waits_for[source]
+            _say("ready", source)
+        if time.monotonic() > deadline or worker.poll() is not None or beat.poll() is not None:
+            sys.exit("worker or beat did not start:\n" + "\n".join(filter(None, log)))
+    return _show(output, _Steps(url, seconds), seconds)
+
+
+def _show(output: Output, steps: _Steps, seconds: float) -> int:
+    executed = 0
+    deadline = time.monotonic() + seconds
+    try:
+        while (remaining := deadline - time.monotonic()) > 0:
+            steps.take_due()
+            source, line = output.next(min(remaining, 0.05)) or ("", "")
+            executed += _tell(source, line)
+    except KeyboardInterrupt:
+        _say("", "interrupted")
+    finally:
+        steps.clean_up()
+    return executed
+
+
+def _tell(source: str, line: str) -> int:
+    """Show a line of a process, if it tells something; 1 when it is a run that was executed."""
+    if source == "worker" and line.startswith(EXECUTED):
+        run = json.loads(line.removeprefix(EXECUTED))
+        _say("executed", f"{run['name']:<12} {run['greeting']!r}, {run['lateness'] * 1000:.0f} ms late")
+        return 1
+    if source == "beat" and "Sending due task" in line:
+        _say("sent", line.partition("Sending due task ")[2].partition(" (")[0])
+    elif "ERROR" in line or "CRITICAL" in line:
+        _say(source, line)
+    return 0
+
+
+class _Steps:
+    """What happens to the schedule, step by step, while beat runs."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        self._app = demo_app(url)
+        self._start = time.monotonic()
+        self._seconds = seconds
+        self._made: dict[str, Any] = {}
+        self._steps = self._script()
+        self._next = next(self._steps)
+
+    def take_due(self) -> None:
+        """Take the steps whose moment has come."""
+        while time.monotonic() - self._start >= self._next[0] * self._seconds:
+            self._next[1]()
+            self._next = next(self._steps, (float("inf"), lambda: None))
+
+    def clean_up(self) -> None:
+        """Delete what is left of the demo's entries."""
+        for entry in self._made.values():
+            entry.delete()
+
+    def _script(self) -> Iterator[tuple[float, Callable[[], None]]]:
+        soon = datetime.now(timezone.utc) + timedelta(seconds=self._seconds * 0.4)
+        yield 0.0, lambda: self._save("every-second", 1.0, "tick")
+        yield 0.0, lambda: self._save("cron", crontab(), "once a minute")
+        yield 0.0, lambda: self._save("one-off", clocked(soon), "once")
+        yield 0.1, lambda: self._save("edited", 2.0, "before the edit")
+        yield 0.1, lambda: self._save("deleted", 1.0, "not for long")
+        yield 0.5, lambda: self._save("edited", 1.0, "after the edit")
+        yield 0.5, lambda: self._delete("deleted")
+
+    def _save(self, name: str, schedule: Any, greeting: str) -> None:
+        entry = RedisScheduleEntry(name, hello.name, schedule, args=[greeting], app=self._app).save()
+        verb = "changed" if name in self._made else "scheduled"
+        self._made[name] = entry
+        _say(verb, f"{name:<12} {entry.schedule!r}, next at {_clock(entry.due_at)}")
+
+    def _delete(self, name: str) -> None:
+        self._made.pop(name).delete()
+        _say("deleted", name)
+
+
+def _clock(moment: datetime | None) -> str:
+    return "never" if moment is None else moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
+
+
+def _say(what: str, text: str) -> None:
+    if what:
+        print(f"{_clock(datetime.now(timezone.utc))}  {what:<10} {text}", flush=True)
+    else:
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
