@@ -1,0 +1,266 @@
+"""``celery beat -S redisbeater`` from outside: what users see."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime
+
+import redis
+from celery.schedules import crontab
+from project import Process, Project
+from waiting import wait_until
+
+from redisbeater import RedisScheduleEntry
+
+
+def leading(process: Process) -> Process:
+    process.says("leading as")
+    return process
+
+
+def interval(every: float, **fields: object) -> str:
+    schedule = {"__type__": "interval", "every": every}
+    return json.dumps({"name": "raw", "task": "proj.note", "schedule": schedule, **fields})
+
+
+def test_a_task_of_an_entry_is_executed_by_a_real_worker(project: Project) -> None:
+    leading(project.beat())
+    project.worker()
+    RedisScheduleEntry("hello", "proj.note", 1.0, args=[1], kwargs={"a": 2}, app=project.app()).save()
+
+    run = wait_until(project.runs, "a run")[0]
+
+    assert (run["name"], run["args"], run["kwargs"]) == ("hello", [1], {"a": 2})
+    assert datetime.fromisoformat(run["scheduled_for"]).timestamp() <= run["at"]
+
+
+def test_the_short_name_of_the_scheduler_works(project: Project) -> None:
+    RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
+    project.beat(scheduler="redisbeater")
+    wait_until(project.queued, "a message")
+
+
+def test_static_entries_of_the_configuration_run(make_project: Callable[..., Project]) -> None:
+    project = make_project(beat_schedule={"static": {"task": "proj.note", "schedule": 1.0}})
+    project.beat()
+    assert '"periodic_task_name": "static"' in wait_until(project.queued, "a message")[0]
+
+
+def test_the_banner_tells_where_the_schedule_is_and_hides_passwords(make_project: Callable[..., Project]) -> None:
+    url = "redis://user:secret@127.0.0.1:1/0"
+    beat = make_project(redisbeater_redis_url=url).beat()
+    beat.says("beat: Starting")
+    assert "127.0.0.1:1" in beat.output()
+    assert "secret" not in beat.output()
+
+
+def test_twenty_entries_saved_while_beat_sleeps_are_each_on_the_queue_at_once(project: Project) -> None:
+    leading(project.beat())
+    app = project.app()
+    latencies = []
+    for number in range(20):
+        entry = RedisScheduleEntry(f"due-{number}", "proj.note", 3600.0, app=app)
+        entry.last_run_at = datetime.fromtimestamp(time.time() - 3600).astimezone()
+        saved_at = time.monotonic()
+        entry.save()
+        wait_until(lambda: len(project.queued()) > number, f"message {number}")  # noqa: B023
+        latencies.append(time.monotonic() - saved_at)
+    # A poll would take up to 5 s; wake-ups take milliseconds, and a busy machine some more.
+    assert sorted(latencies)[10] < 1.0, latencies
+
+
+def test_two_hundred_entries_of_one_second_run_each_second(project: Project) -> None:
+    app = project.app()
+    for number in range(200):
+        RedisScheduleEntry(f"entry-{number}", "proj.note", 1.0, app=app).save()
+    leading(project.beat())
+
+    wait_until(lambda: len(project.queued()) >= 200 * 5, "five runs of each")
+
+    fire_times: dict[str, list[datetime]] = {}
+    for message in project.queued():
+        headers = json.loads(message)["headers"]
+        fire_times.setdefault(headers["periodic_task_name"], []).append(
+            datetime.fromisoformat(headers["scheduled_for"])
+        )
+    assert len(fire_times) == 200
+    for times in fire_times.values():
+        phases = {moment.microsecond for moment in times}
+        assert len(phases) == 1, "an entry left its grid"
+        assert len(set(times)) == len(times), "a fire time was sent twice"
+
+
+def test_a_raw_writer_needs_no_more_than_hset_and_zadd(project: Project, client: redis.Redis, prefix: str) -> None:
+    leading(project.beat("--max-interval", "1"))
+    client.hset(f"{prefix}raw", "definition", interval(3600, args=[{"__type__": "datetime"}]))
+    client.zadd(f"{prefix}:schedule", {"raw": 0})
+
+    message = json.loads(wait_until(project.queued, "a message")[0])
+
+    assert message["headers"]["argsrepr"] == "[{'__type__': 'datetime'}]"
+    members = client.zrange(f"{prefix}:schedule", 0, -1)
+    assert f"{prefix}raw" in members
+    assert "raw" not in members
+
+
+def test_a_raw_entry_with_a_score_in_the_future_does_not_run_before_it(
+    project: Project, client: redis.Redis, prefix: str
+) -> None:
+    leading(project.beat("--max-interval", "1"))
+    due_at = time.time() + 3
+    client.hset(f"{prefix}raw", "definition", interval(3600))
+    client.zadd(f"{prefix}:schedule", {f"{prefix}raw": due_at})
+    wait_until(project.queued, "a message")
+    assert time.time() >= due_at
+
+
+def test_broken_entries_do_not_hold_the_others_up(project: Project, client: redis.Redis, prefix: str) -> None:
+    broken = {
+        "no-json": "{",
+        "no-task": '{"schedule": {"__type__": "interval", "every": 1}}',
+        "no-date": '{"task": "t", "schedule": {"__type__": "crontab", "day_of_month": "31", "month_of_year": "2"}}',
+        "no-type": '{"task": "t", "schedule": {"__type__": "moon"}}',
+        "no-object": "[1]",
+        "no-text": b"\xff\xfe",
+    }
+    for name, definition in broken.items():
+        client.hset(f"{prefix}{name}", "definition", definition)
+        client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": 0})
+    client.hset(f"{prefix}good", "definition", interval(1))
+    client.zadd(f"{prefix}:schedule", {f"{prefix}good": 1})
+
+    beat = leading(project.beat())
+
+    wait_until(lambda: len(project.queued()) >= 3, "runs of the good entry")
+    assert set(client.hkeys(f"{prefix}:broken")) == set(broken)
+    assert beat.popen.poll() is None
+    for name in broken:
+        assert beat.output().count(f"entry '{name}' is broken") == 1
+
+
+def test_an_edited_entry_runs_as_edited_and_a_deleted_one_no_more(project: Project) -> None:
+    app = project.app()
+    edited = RedisScheduleEntry("edited", "proj.note", 1.0, args=["old"], app=app).save()
+    deleted = RedisScheduleEntry("deleted", "proj.note", 1.0, app=app).save()
+    leading(project.beat())
+    wait_until(lambda: len(project.queued()) >= 2, "messages")
+
+    deleted.delete()
+    edited.args = ["new"]
+    edited.save()
+    project.broker.delete("celery")
+    wait_until(lambda: len(project.queued()) >= 3, "messages after the edit")
+
+    sent = Counter(json.loads(message)["headers"]["periodic_task_name"] for message in project.queued())
+    assert sent.get("deleted", 0) <= 1, "one may have been on its way"
+    assert "['new']" in project.queued()[0]
+
+
+def test_sigterm_ends_beat_at_once_and_releases_the_lock(project: Project, client: redis.Redis, prefix: str) -> None:
+    RedisScheduleEntry("hello", "proj.note", 0.1, app=project.app()).save()
+    beat = leading(project.beat())
+    wait_until(project.queued, "a message")
+
+    assert beat.end() == 0
+
+    assert "Traceback" not in beat.output()
+    assert client.get(f"{prefix}:lock") is None
+    assert not client.hexists(f"{prefix}hello", "claim_id"), "a claim was left behind"
+
+
+def test_a_standby_takes_over_at_once_when_the_leader_ends(project: Project) -> None:
+    leader = leading(project.beat())
+    standby = project.beat()
+    standby.says("standing by; the leader is")
+    started = time.monotonic()
+    leader.end()
+    standby.says("leading as")
+    assert time.monotonic() - started < 10, "the lock lasts 15 s: the release was not heard"
+
+
+def test_a_standby_takes_over_within_the_locks_timeout_when_the_leader_is_killed(
+    make_project: Callable[..., Project],
+) -> None:
+    project = make_project(redisbeater_lock_timeout=2)
+    leader = leading(project.beat())
+    standby = project.beat()
+    standby.says("standing by; the leader is")
+    RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
+    leader.kill()
+    standby.says("leading as")
+    standby.says("Sending due task hello")
+
+
+def test_a_leader_that_was_paused_past_its_lock_sends_nothing_and_exits(make_project: Callable[..., Project]) -> None:
+    project = make_project(redisbeater_lock_timeout=2)
+    RedisScheduleEntry("hello", "proj.note", 0.5, app=project.app()).save()
+    first = leading(project.beat())
+    first.says("Sending due task hello")
+    second = project.beat()
+    second.says("standing by")
+    first.pause()
+    second.says("leading as")
+    sent_before = first.output().count("Sending due task")
+    first.resume()
+
+    assert first.popen.wait(20) != 0
+
+    assert "LockNotOwnedError" in first.output()
+    assert first.output().count("Sending due task") - sent_before <= 1, "one may have been on its way"
+
+
+def test_a_leader_that_lost_its_lock_stands_by_where_it_is_told_to(make_project: Callable[..., Project]) -> None:
+    project = make_project(redisbeater_lock_timeout=2, redisbeater_lock_lost="standby")
+    first = leading(project.beat())
+    second = project.beat()
+    second.says("standing by")
+    first.pause()
+    second.says("leading as")
+    first.resume()
+    first.says("lost the lock to")
+    second.end()
+    wait_until(lambda: first.output().count("leading as") == 2, "the first to lead again")
+
+
+def test_without_a_lock_two_beats_share_the_work_and_send_nothing_twice(make_project: Callable[..., Project]) -> None:
+    project = make_project(redisbeater_lock_key=None, redisbeater_batch_size=5)
+    app = project.app()
+    beats = [project.beat(), project.beat()]
+    for beat in beats:
+        beat.says("leading without a lock")
+    for number in range(50):
+        RedisScheduleEntry(f"entry-{number}", "proj.note", 0.5, app=app).save()
+
+    wait_until(lambda: all("Sending due task" in beat.output() for beat in beats), "both to send")
+    wait_until(lambda: len(project.queued()) > 300, "messages")
+
+    ids = Counter(json.loads(message)["headers"]["id"] for message in project.queued())
+    assert max(ids.values()) == 1
+
+
+def test_an_embedded_beat_runs_entries(project: Project) -> None:
+    RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
+    project.worker("--beat", "--scheduler", "redisbeater")
+    wait_until(project.runs, "a run")
+
+
+def test_beat_starts_without_redis_and_waits_for_it(make_project: Callable[..., Project]) -> None:
+    beat = make_project(redisbeater_redis_url="redis://127.0.0.1:1/0").beat()
+    beat.says("Redis does not answer, trying on")
+    assert beat.end() == 0
+    assert "Traceback" not in beat.output()
+
+
+def test_a_setting_with_a_typo_ends_beat_with_the_nearest_name(make_project: Callable[..., Project]) -> None:
+    beat = make_project(redisbeater_lock_timout=3).beat()
+    assert beat.popen.wait(30) != 0
+    assert "did you mean redisbeater_lock_timeout?" in beat.output()
+
+
+def test_a_crontab_of_a_running_beat_fires_on_the_minute(project: Project) -> None:
+    entry = RedisScheduleEntry("cron", "proj.note", crontab(), app=project.app()).save()
+    assert entry.due_at is not None
+    assert (entry.due_at.second, entry.due_at.microsecond) == (0, 0)

@@ -1,0 +1,147 @@
+"""A Celery project as a user would have it, with real beat and worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery import Celery
+from servers import Server, stop
+from waiting import wait_until
+
+#: Databases of the test server: the schedule's, the broker's.
+SCHEDULE_DB, BROKER_DB = 0, 1
+
+#: Where the tasks of the project note their runs.
+RUNS = "runs"
+
+SOURCE = """
+import json, time
+import redis
+from celery import Celery
+from celery.schedules import crontab
+
+app = Celery("proj", broker={broker!r})
+app.conf.update({settings!r})
+app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
+notes = redis.Redis.from_url({broker!r})
+
+@app.task(bind=True, name="proj.note")
+def note(self, *args, **kwargs):
+    headers = self.request.headers or {{}}
+    notes.rpush("runs", json.dumps({{
+        "id": self.request.id, "name": headers.get("periodic_task_name"), "at": time.time(),
+        "scheduled_for": headers.get("scheduled_for"), "args": args, "kwargs": kwargs,
+    }}))
+"""
+
+
+@dataclass
+class Process:
+    """A celery process, with what it printed."""
+
+    popen: subprocess.Popen[bytes]
+    log: Path
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def says(self, text: str) -> None:
+        """Wait until it has printed this."""
+        wait_until(lambda: text in self.output() or self._has_ended(text), f"{text!r} in the output of {self.log.stem}")
+
+    def _has_ended(self, text: str) -> bool:
+        assert self.popen.poll() is None or text in self.output(), f"ended without {text!r}:\n{self.output()}"
+        return False
+
+    def end(self) -> int:
+        """SIGTERM, as a supervisor would; the exit code."""
+        self.popen.terminate()
+        return self.popen.wait(15)
+
+    def kill(self) -> None:
+        """SIGKILL: a crash."""
+        self.popen.kill()
+        self.popen.wait(15)
+
+    def pause(self) -> None:
+        self.popen.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.popen.send_signal(signal.SIGCONT)
+
+
+class Project:
+    """A module ``proj`` in a folder, with an app, a task ``proj.note`` and settings."""
+
+    def __init__(self, server: Server, prefix: str, folder: Path, **settings: Any) -> None:
+        self.server = server
+        self.folder = folder
+        self.broker: redis.Redis = server.client(BROKER_DB)
+        self._processes: list[Process] = []
+        self.settings = {
+            "redisbeater_redis_url": server.url(SCHEDULE_DB),
+            "redisbeater_key_prefix": prefix,
+            **settings,
+        }
+        source = SOURCE.format(broker=server.url(BROKER_DB), settings=self.settings)
+        (folder / "proj.py").write_text(source)
+
+    def __enter__(self) -> Project:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def app(self) -> Celery:
+        """The same app, for the test's own process."""
+        app = Celery("proj", broker=self.server.url(BROKER_DB), set_as_current=False)
+        app.conf.update(self.settings)
+        return app
+
+    def beat(self, *arguments: str, scheduler: str = "redisbeater.RedisScheduler") -> Process:
+        return self.celery("beat", "-S", scheduler, "--loglevel", "DEBUG", *arguments)
+
+    def worker(self, *arguments: str) -> Process:
+        return self.celery(
+            "worker", "--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle", *arguments
+        )
+
+    def celery(self, *arguments: str) -> Process:
+        """Start a celery command in the project's folder."""
+        log = self.folder / f"{arguments[0]}-{len(self._processes)}.log"
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(self.folder)}
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", "celery", "-A", "proj", *arguments],
+                cwd=self.folder,
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        process = Process(popen, log)
+        self._processes.append(process)
+        return process
+
+    def queued(self) -> list[str]:
+        """The messages on the queue, newest first; nobody takes them unless a worker runs."""
+        return self.broker.lrange("celery", 0, -1)  # type: ignore[return-value]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """What the worker executed, oldest first."""
+        import json
+
+        return [json.loads(run) for run in self.broker.lrange(RUNS, 0, -1)]  # type: ignore[union-attr]
+
+    def end(self) -> None:
+        """End all processes that were started."""
+        for process in self._processes:
+            if process.popen.poll() is None:
+                process.resume()
+            stop(process.popen)
