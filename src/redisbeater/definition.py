@@ -83,8 +83,9 @@ class Definition:
         """The definition that is stored under a name; the name in the key counts, not one in the text.
 
         Raises:
-            InvalidEntry: the text is not JSON, lacks a field, or has one that cannot be read.
+            InvalidEntry: the text is not JSON, a field is missing or cannot be read, or the name cannot be one.
         """
+        check_name(name)
         data = json_text.from_text(text, "$")
         if not isinstance(data, dict):
             raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")

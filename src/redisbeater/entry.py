@@ -123,7 +123,7 @@ class RedisScheduleEntry(ScheduleEntry):
             InvalidEntry: a field cannot be stored; nothing was written.
             StoreUnavailable: Redis cannot be reached; it may have been written, saving again is harmless.
         """
-        return self._adopt(edit.upsert(self._context, self.definition(), self._new_meta()))
+        return self._adopt(edit.upsert(self._context, self.definition(), self.initial_meta()))
 
     def delete(self) -> None:
         """Remove the entry; no error when there is none. A static one comes back when beat starts: disable it."""
@@ -189,7 +189,8 @@ class RedisScheduleEntry(ScheduleEntry):
         self._due_at = None if stored.score.dormant else stored.score.fire_time
         return self
 
-    def _new_meta(self) -> Meta:
+    def initial_meta(self) -> Meta:
+        """What is stored as its meta when it is new."""
         last_run_at = None if self.last_run_at is None else self._instant(self.last_run_at)
         return Meta(last_run_at=last_run_at, total_run_count=self.total_run_count)
 
@@ -215,7 +216,7 @@ class RedisScheduleEntry(ScheduleEntry):
         return ((name, getattr(self, name)) for name in _FIELDS)
 
     def __reduce__(self) -> Any:
-        return _rebuild, (type(self), dict(self))
+        return _rebuild, (type(self), dict(self)), {"_due_at": self._due_at}
 
 
 def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisScheduleEntry:

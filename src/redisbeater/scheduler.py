@@ -23,6 +23,7 @@ from redisbeater.batch import Batch, Job, task_id
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import LockNotOwnedError, StoreError
+from redisbeater.mapping import ScheduleMapping
 from redisbeater.statics import reconcile
 
 __all__ = ("RedisScheduler",)
@@ -85,6 +86,7 @@ class RedisScheduler(Scheduler):
         return delay
 
     def _pass(self) -> float:
+        self._settle()
         self._notifier.listen()
         if not self._lead():
             return self._stand_by()
@@ -151,7 +153,6 @@ class RedisScheduler(Scheduler):
     # Claim, plan, dispatch, commit
 
     def _run_due(self) -> None:
-        self._settle()
         try:
             claim = self._redis.claim(
                 token=self._lock.token if self._lock else "", limit=self._context.config.batch_size
@@ -196,15 +197,15 @@ class RedisScheduler(Scheduler):
         return self._lock is None or self._lock.is_fresh or self._lock.renew()
 
     def _send(self, job: Job, schedule_id: str) -> Exception | None:
-        for entry in self._runs(job, schedule_id):
-            self._send_error = None
-            try:
+        self._send_error = None
+        try:
+            for entry in self._runs(job, schedule_id):
                 self.apply_entry(entry, producer=self.producer)
-            except Exception as exc:  # the producer: there is no connection to the broker
-                return exc
-            if self._send_error is not None:
-                return self._send_error
-        return None
+                if self._send_error is not None:
+                    break
+        except Exception as exc:  # the producer has no connection, or an instrument around apply_entry failed
+            return exc
+        return self._send_error
 
     def _runs(self, job: Job, schedule_id: str) -> Iterator[RedisScheduleEntry]:
         """An entry for each run, with its own options: Celery and its instruments write into them."""
@@ -236,6 +237,10 @@ class RedisScheduler(Scheduler):
         except SchedulingError as exc:
             self._send_error = exc
             raise
+
+    def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
+        """The entry as it is: its next fire time is set by the commit, after the run was sent."""
+        return entry
 
     def _give_back(self, batch: Batch, job: Job, error: Exception) -> None:
         delay = self._send_backoff.failed()
@@ -298,7 +303,16 @@ class RedisScheduler(Scheduler):
         if connection is not None:
             _quietly(connection.release)
 
-    # The end, and the banner
+    # What other programs see
+
+    @property
+    def schedule(self) -> ScheduleMapping:
+        """The entries by name, as they are in Redis."""
+        return ScheduleMapping(self.app)
+
+    def merge_inplace(self, b: dict[str, Any]) -> None:
+        """Create or change entries; unlike Celery's, it does not delete the others."""
+        self.update_from_dict(b)
 
     def close(self) -> None:
         """Say goodbye: commit what was sent, give back the rest, release the lock. Idempotent; never raises.
@@ -308,9 +322,10 @@ class RedisScheduler(Scheduler):
         """
         if self._in_tick:
             return
-        _quietly(self._settle)
-        if self._lock is not None and self._lock.is_trusted:
-            _quietly(self._lock.release)
+        if self._outage_since is None:
+            _quietly(self._settle)
+            if self._lock is not None and self._lock.is_trusted:
+                _quietly(self._lock.release)
         self._leading = False
         self._notifier.close()
         self._disconnect_broker()

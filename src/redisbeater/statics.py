@@ -49,7 +49,7 @@ def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str 
                 "static entry %r is not stored: an entry of that name exists that is not ours; rename one", name
             )
             return
-        edit.upsert(context, entry.definition(), entry._new_meta(), origin=declared)
+        edit.upsert(context, entry.definition(), entry.initial_meta(), origin=declared)
         logger.info("static entry %r stored", name)
     except (InvalidEntry, EditConflict) as exc:
         logger.error("static entry %r cannot be stored: %s", name, exc)

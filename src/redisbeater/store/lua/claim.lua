@@ -22,7 +22,7 @@ local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local prefix, new_id = ARGV[5], ARGV[6]
 
 local function fields_of(key)
-  local fields = redis.pcall('HMGET', key, 'definition', 'meta', 'claim_fire_time', 'claim_until')
+  local fields = redis.pcall('HMGET', key, 'definition', 'meta', 'claim_fire_time', 'claim_until', 'claim_id')
   return not fields.err and fields[1] and fields
 end
 
@@ -45,14 +45,14 @@ for i = 1, #due, 2 do
   local member, score = due[i], due[i + 1]
   local key, fields = resolve(member)
   if key ~= member or not fields then redis.call('ZREM', schedule, member) end
-  if fields then
+  if fields and fields[5] ~= claim_id then
     local fire_time = score
     if fields[3] and tonumber(fields[4]) == tonumber(score) then fire_time = fields[3] end
     if tonumber(fire_time) == 0 then fire_time = now end
     redis.call('HSET', key, 'claim_id', claim_id, 'claim_fire_time', fire_time, 'claim_until', lease_end)
     redis.call('ZADD', schedule, lease_end, key)
     claimed[#claimed + 1] = {key, fields[1], fields[2] or '', fire_time}
-  else
+  elseif not fields then
     removed[#removed + 1] = member
   end
 end

@@ -1,0 +1,36 @@
+"""The schedule as a mapping, for programs that use a Celery scheduler's ``schedule`` attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+
+from celery import Celery
+
+from redisbeater.context import Context
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import EntryNotFound
+
+__all__ = ("ScheduleMapping",)
+
+
+class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
+    """Entry name -> entry, read from Redis and written to it with each access; nothing is kept here."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def __getitem__(self, name: str) -> RedisScheduleEntry:
+        return RedisScheduleEntry.from_key(RedisScheduleEntry.generate_key(self._app, name), app=self._app)
+
+    def __setitem__(self, name: str, entry: RedisScheduleEntry) -> None:
+        entry.save()
+
+    def __delitem__(self, name: str) -> None:
+        if not Context.of(self._app).redis.delete(name):
+            raise EntryNotFound(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(Context.of(self._app).redis.names())
+
+    def __len__(self) -> int:
+        return Context.of(self._app).redis.count()
