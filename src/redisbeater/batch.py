@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from celery import Celery
+
 from redisbeater.context import Context
 from redisbeater.definition import Definition
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
 from redisbeater.policies import Plan, plan
@@ -35,6 +39,29 @@ class Job:
     meta: Meta
     plan: Plan
 
+    def runs(self, schedule_id: str, app: Celery) -> Iterator[RedisScheduleEntry]:
+        """An entry for each run, with options of its own: Celery and instruments around it write into them."""
+        definition = self.definition
+        for fire_time in self.plan.runs:
+            headers = {
+                **(definition.options.get("headers") or {}),
+                "periodic_task_name": definition.name,
+                "scheduled_for": fire_time.isoformat(),
+            }
+            identity = {"task_id": task_id(schedule_id, definition.name, fire_time), "headers": headers}
+            yield RedisScheduleEntry(
+                definition.name,
+                definition.task,
+                definition.schedule,
+                args=definition.args,
+                kwargs=definition.kwargs,
+                options={**definition.options, **identity},
+                app=app,
+                timezone=definition.timezone,
+                last_run_at=fire_time,
+                total_run_count=self.meta.total_run_count,
+            )
+
     def sent(self) -> Confirmation:
         """What to commit when all its runs are on their way."""
         meta = self.meta
@@ -46,8 +73,8 @@ class Job:
 class Batch:
     """The jobs of one claim.
 
-    A signal may end beat between any two steps, so each is told here first: what is confirmed may be committed, what
-    is unsent released, and the one job that is on its way is left to its lease, which sends it again with the same id.
+    What is confirmed is committed, what is unsent released, whenever beat ends; a job that was on its way when beat
+    was killed is left to its lease, which sends it again with the same id.
     """
 
     def __init__(self, claim: Claim, context: Context) -> None:
@@ -80,7 +107,11 @@ class Batch:
         """All runs of the job were accepted by the broker."""
         self.confirmed.append(job.sent())
 
-    def leftovers(self) -> list[ClaimedEntry]:
-        """What was not sent and can be given back, each once."""
-        unsent, self.unsent = self.unsent, deque()
-        return [job.claimed for job in unsent]
+    def unsent_entries(self) -> list[ClaimedEntry]:
+        """What was not sent and can be given back."""
+        return [job.claimed for job in self.unsent]
+
+    @property
+    def was_busy(self) -> bool:
+        """Whether the claim found anything, so that there may be more."""
+        return bool(self.claim.entries or self.claim.removed)

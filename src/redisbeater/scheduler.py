@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from celery import Celery
@@ -19,12 +18,16 @@ from kombu.exceptions import OperationalError
 from kombu.utils.url import maybe_sanitize_url
 
 from redisbeater.backoff import Backoff
-from redisbeater.batch import Batch, Job, task_id
+from redisbeater.batch import Batch, Job
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import LockNotOwnedError, StoreError
+from redisbeater.leadership import Leadership
 from redisbeater.mapping import ScheduleMapping
+from redisbeater.outage import Outage
 from redisbeater.statics import reconcile
+from redisbeater.store import Claim
+from redisbeater.uninterrupted import uninterrupted
 
 __all__ = ("RedisScheduler",)
 
@@ -35,6 +38,9 @@ DEFAULT_MAX_INTERVAL = 5
 
 #: Seconds that one tick waits at most, so that signals, ``inspect ping`` and the lock are attended to.
 WAIT_SLICE = 1.0
+
+#: Seconds after the end of a lock's time when it is surely free: Redis counts in milliseconds.
+EXPIRY_MARGIN = 0.002
 
 #: Seconds that one attempt to reach the broker may take.
 BROKER_TIMEOUT = 4.0
@@ -51,17 +57,16 @@ class RedisScheduler(Scheduler):
         super().__init__(app, lazy=True, **kwargs)
         self._context = Context.of(app)
         self._redis = self._context.redis
-        self._lock = None if self._context.config.lock_key is None else self._redis.lock()
+        config = self._context.config
+        lock = None if config.lock_key is None else self._redis.lock()
+        self._leadership = Leadership(lock, begin=self._begin_to_lead)
         self._notifier = self._redis.notifier()
-        self._slice = min(WAIT_SLICE, self._context.config.lock_timeout / 3)
-        self._leading = False
-        self._stands_by_for = ""
-        self._look_at = 0.0
-        self._batch: Batch | None = None
-        self._send_error: Exception | None = None
-        self._redis_backoff = Backoff(first=0.2, limit=self._slice)
+        self._slice = min(WAIT_SLICE, config.lock_timeout / 3)
+        self._outage = Outage(config.retry_period, longest_delay=self._slice)
         self._send_backoff = Backoff(first=0.5, limit=30)
-        self._outage_since: float | None = None
+        self._send_error: Exception | None = None
+        self._batch: Batch | None = None
+        self._look_at = 0.0
         self._in_tick = False
         #: Whether the beat service runs this scheduler: then it waits inside the tick, where it can be woken.
         self.is_served = False
@@ -79,16 +84,16 @@ class RedisScheduler(Scheduler):
         try:
             delay = self._pass()
         except StoreError as exc:
-            return self._ride_out(exc)
+            return self._outage.failed(exc)
         finally:
             self._in_tick = False
-        self._report_recovery()
+        self._outage.over()
         return delay
 
     def _pass(self) -> float:
         self._settle()
         self._notifier.listen()
-        if not self._lead():
+        if not self._leadership.keep() and not self._leadership.take(self._lock_lost()):
             return self._stand_by()
         if not self.is_served or time.monotonic() >= self._look_at:
             self._run_due()
@@ -96,39 +101,18 @@ class RedisScheduler(Scheduler):
 
     # Lead, or stand by
 
-    def _lead(self) -> bool:
-        if self._leading and (self._lock is None or self._lock.is_fresh or self._lock.renew()):
-            return True
-        was_leading, self._leading = self._leading, False
-        if self._lock is None or self._lock.acquire() is None:
-            self._begin_to_lead()
-            return True
-        if was_leading:
-            self._lose_lead(self._lock.holder)
-        return False
+    def _lock_lost(self) -> str:
+        return self._context.config.lock_lost or ("standby" if self.is_embedded else "exit")
 
     def _begin_to_lead(self) -> None:
-        self.setup_schedule()
-        self._leading = True
-        self._stands_by_for = ""
         self._look_at = 0.0
-        logger.info("leading%s", f" as {self._lock.token}" if self._lock else " without a lock")
-
-    def _lose_lead(self, holder: str) -> None:
-        message = f"lost the lock to {holder}"
-        lock_lost = self._context.config.lock_lost or ("standby" if self.is_embedded else "exit")
-        if lock_lost == "exit":
-            raise LockNotOwnedError(f"{message}; redisbeater_lock_lost = 'standby' waits instead of ending")
-        logger.warning("%s: standing by", message)
+        self.setup_schedule()
 
     def _stand_by(self) -> float:
-        assert self._lock is not None, "without a lock every beat leads"
-        if self._stands_by_for != self._lock.holder:
-            self._stands_by_for = self._lock.holder
-            logger.info("standing by; the leader is %s", self._lock.holder)
+        delay = min(self._slice, self._leadership.free_in + EXPIRY_MARGIN)
         if not self.is_served:
-            return self._slice
-        deadline = time.monotonic() + self._slice
+            return delay
+        deadline = time.monotonic() + delay
         while (remaining := deadline - time.monotonic()) > 0:
             if self._redis.says_lock_is_free(self._notifier.wait(remaining)):
                 break
@@ -154,23 +138,27 @@ class RedisScheduler(Scheduler):
 
     def _run_due(self) -> None:
         try:
-            claim = self._redis.claim(
-                token=self._lock.token if self._lock else "", limit=self._context.config.batch_size
-            )
+            with uninterrupted():
+                self._batch = batch = self._claim()
         except LockNotOwnedError:
-            self._leading = False
+            self._leadership.doubt()
+            self._look_at = 0.0
             return
+        self._dispatch(batch)
+        self._settle()
+        self._look_at = 0.0 if batch.was_busy else self._next_look(batch.claim)
+
+    def _claim(self) -> Batch:
+        claim = self._redis.claim(token=self._leadership.token, limit=self._context.config.batch_size)
         for member in claim.removed:
             logger.warning("entry %r had no hash: removed from the schedule", self._redis.keys.name(member))
-        self._batch = Batch(claim, self._context)
-        self._quarantine(self._batch)
-        self._dispatch(self._batch)
-        self._settle()
-        busy = claim.entries or claim.removed
-        self._look_at = 0.0 if busy else self._next_look(claim.asked_at, claim.idle_seconds)
+        batch = Batch(claim, self._context)
+        self._quarantine(batch)
+        return batch
 
-    def _next_look(self, asked_at: float, idle_seconds: float | None) -> float:
-        return asked_at + min(self.max_interval, self.max_interval if idle_seconds is None else idle_seconds)
+    def _next_look(self, claim: Claim) -> float:
+        idle = self.max_interval if claim.idle_seconds is None else claim.idle_seconds
+        return claim.asked_at + min(idle, self.max_interval)
 
     def _quarantine(self, batch: Batch) -> None:
         for claimed, reason in batch.broken:
@@ -179,56 +167,35 @@ class RedisScheduler(Scheduler):
 
     def _dispatch(self, batch: Batch) -> None:
         while batch.unsent and self._may_send(batch):
-            job = batch.take()
-            error = self._send(job, batch.claim.schedule_id)
-            if error is None:
-                batch.confirm(job)
-                self._send_backoff.succeeded(job.claimed.name)
-            elif self._is_broker_down(error):
-                self._give_back(batch, job, error)
-            else:
-                delay = self._send_backoff.failed(job.claimed.name)
-                self._redis.release(batch.claim, [job.claimed], delay=delay, reason=str(error))
+            with uninterrupted():
+                self._send_next(batch)
 
     def _may_send(self, batch: Batch) -> bool:
         """Whether claim and lock are still ours: nothing is sent on a lease that has run out."""
-        if time.monotonic() >= batch.claim.trusted_until:
-            return False
-        return self._lock is None or self._lock.is_fresh or self._lock.renew()
+        return time.monotonic() < batch.claim.trusted_until and self._leadership.keep()
+
+    def _send_next(self, batch: Batch) -> None:
+        job = batch.take()
+        error = self._send(job, batch.claim.schedule_id)
+        if error is None:
+            batch.confirm(job)
+            self._report_success(job)
+        elif self._is_broker_down(error):
+            self._give_all_back(batch, job, error)
+        else:
+            delay = self._send_backoff.failed(job.claimed.name)
+            self._redis.release(batch.claim, [job.claimed], delay=delay, reason=str(error))
 
     def _send(self, job: Job, schedule_id: str) -> Exception | None:
         self._send_error = None
         try:
-            for entry in self._runs(job, schedule_id):
+            for entry in job.runs(schedule_id, self.app):
                 self.apply_entry(entry, producer=self.producer)
                 if self._send_error is not None:
                     break
         except Exception as exc:  # the producer has no connection, or an instrument around apply_entry failed
             return exc
         return self._send_error
-
-    def _runs(self, job: Job, schedule_id: str) -> Iterator[RedisScheduleEntry]:
-        """An entry for each run, with its own options: Celery and its instruments write into them."""
-        definition = job.definition
-        for fire_time in job.plan.runs:
-            headers = {
-                **(definition.options.get("headers") or {}),
-                "periodic_task_name": definition.name,
-                "scheduled_for": fire_time.isoformat(),
-            }
-            identity = {"task_id": task_id(schedule_id, definition.name, fire_time), "headers": headers}
-            yield self.Entry(
-                definition.name,
-                definition.task,
-                definition.schedule,
-                args=definition.args,
-                kwargs=definition.kwargs,
-                options={**definition.options, **identity},
-                app=self.app,
-                timezone=definition.timezone,
-                last_run_at=fire_time,
-                total_run_count=job.meta.total_run_count,
-            )
 
     def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
         """Send one run by Celery's own path; a failure is noted, because ``apply_entry`` only logs it."""
@@ -242,24 +209,32 @@ class RedisScheduler(Scheduler):
         """The entry as it is: its next fire time is set by the commit, after the run was sent."""
         return entry
 
-    def _give_back(self, batch: Batch, job: Job, error: Exception) -> None:
+    def _report_success(self, job: Job) -> None:
+        self._send_backoff.succeeded(job.claimed.name)
+        if self._send_backoff.succeeded():
+            logger.info("the broker accepts runs again")
+
+    def _give_all_back(self, batch: Batch, job: Job, error: Exception) -> None:
         delay = self._send_backoff.failed()
-        entries = [job.claimed, *batch.leftovers()]
+        entries = [job.claimed, *batch.unsent_entries()]
         self._disconnect_broker()
         logger.error("the broker refuses: %d runs wait for another try in %.1f s: %s", len(entries), delay, error)
         self._redis.release(batch.claim, entries, delay=delay, reason=str(error))
+        batch.unsent.clear()
 
     def _settle(self) -> None:
         """Commit what was sent and give back what was not; what an error leaves over is settled by the next pass."""
-        batch = self._batch
-        if batch is None:
-            return
+        if self._batch is not None:
+            with uninterrupted():
+                self._confirm(self._batch)
+                self._redis.release(self._batch.claim, self._batch.unsent_entries())
+                self._batch = None
+
+    def _confirm(self, batch: Batch) -> None:
         fenced = self._redis.commit(batch.claim, batch.confirmed)
         batch.confirmed = []
         for name in fenced:
             logger.warning("entry %r was sent, but its claim had ended; it may be sent again with the same id", name)
-        self._redis.release(batch.claim, batch.leftovers())
-        self._batch = None
 
     # Wait
 
@@ -270,20 +245,6 @@ class RedisScheduler(Scheduler):
         if self._notifier.wait(min(delay, self._slice)):
             self._look_at = 0.0
         return 0.0
-
-    def _ride_out(self, error: StoreError) -> float:
-        now, period = time.monotonic(), self._context.config.retry_period
-        if self._outage_since is None:
-            self._outage_since = now
-            logger.error("Redis does not answer, trying on: %s", error)
-        if 0 <= period <= now - self._outage_since:
-            raise error
-        return self._redis_backoff.failed()
-
-    def _report_recovery(self) -> None:
-        if self._redis_backoff.succeeded() and self._outage_since is not None:
-            logger.info("Redis answers again after %.1f s", time.monotonic() - self._outage_since)
-        self._outage_since = None
 
     # The broker
 
@@ -322,11 +283,9 @@ class RedisScheduler(Scheduler):
         """
         if self._in_tick:
             return
-        if self._outage_since is None:
+        if not self._outage.is_on:
             _quietly(self._settle)
-            if self._lock is not None and self._lock.is_trusted:
-                _quietly(self._lock.release)
-        self._leading = False
+            _quietly(self._leadership.resign)
         self._notifier.close()
         self._disconnect_broker()
         _quietly(super().close)

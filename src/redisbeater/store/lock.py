@@ -35,6 +35,8 @@ class Lock:
         self.token = new_token()
         #: Token of the beat that holds the lock, when it is not this one.
         self.holder = ""
+        #: Seconds, as of then, until that beat loses the lock unless it renews it.
+        self.free_in = 0.0
 
     @property
     def is_fresh(self) -> bool:
@@ -46,26 +48,27 @@ class Lock:
         """Whether the lock must still be ours by our own clock."""
         return time.monotonic() < self._asked_at + self._timeout
 
-    def acquire(self) -> float | None:
-        """Take the lock if it is free. None: it is ours; else seconds until the holder's time is over."""
-        asked_at = time.monotonic()
-        outcome, self.holder, milliseconds = self._connection.run("acquire", [self._keys.lock], self._terms())
-        if outcome == "HELD":
-            return max(int(milliseconds), 0) / 1000
-        self._asked_at = asked_at
-        return None
+    def acquire(self) -> bool:
+        """Take the lock if it is free or already ours; False: another beat holds it."""
+        return self._ask("acquire") == "ACQUIRED"
 
     def renew(self) -> bool:
         """Keep the lock for another while; False: it is not ours any more, but free or another beat's."""
-        asked_at = time.monotonic()
-        outcome, self.holder = self._connection.run("renew", [self._keys.lock], self._terms())
-        self._asked_at = asked_at if outcome == "RENEWED" else float("-inf")
-        return bool(outcome == "RENEWED")
+        return self._ask("renew") == "RENEWED"
+
+    def doubt(self) -> None:
+        """Trust the lock no longer, until Redis says again that it is ours."""
+        self._asked_at = float("-inf")
 
     def release(self) -> None:
         """Give the lock up, if it is ours, and wake the standbys."""
-        self._asked_at = float("-inf")
+        self.doubt()
         self._connection.run("unlock", [self._keys.lock], [self.token, self._keys.changes, LOCK_RELEASED])
 
-    def _terms(self) -> list[str]:
-        return [self.token, str(int(self._timeout * 1000))]
+    def _ask(self, script: str) -> str:
+        asked_at = time.monotonic()
+        terms = [self.token, str(int(self._timeout * 1000))]
+        outcome, self.holder, milliseconds = self._connection.run(script, [self._keys.lock], terms)
+        self.free_in = max(int(milliseconds), 0) / 1000
+        self._asked_at = asked_at if outcome in ("ACQUIRED", "RENEWED") else float("-inf")
+        return str(outcome)
