@@ -1,0 +1,61 @@
+"""How Sphinx builds the documentation; the settings page is written from ``redisbeater.config.Config``."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+import redisbeater
+from redisbeater.config import PREFIX, Config
+
+project = "redisbeater"
+author = "the redisbeater authors"
+version = release = redisbeater.__version__
+html_title = f"redisbeater {release}"
+html_theme = "furo"
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build", "_generated", "examples"]
+autodoc_typehints = "none"  # the signatures of the sources, as they are written, say it shorter
+autodoc_member_order = "bysource"
+# Celery's and dateutil's own documentation is not linked: a build needs no network.
+nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"datetime\..*")]
+
+HERE = Path(__file__).parent
+
+
+def settings_table() -> str:
+    """The settings, as a table that links to one paragraph for each."""
+    rows = [
+        f"   * - :confval:`{PREFIX}{setting.name}`\n     - {_default(setting)}\n     - {setting.metadata['accepts']}"
+        for setting in fields(Config)
+    ]
+    details = [f".. confval:: {PREFIX}{setting.name}\n\n   {setting.metadata['doc']}" for setting in fields(Config)]
+    head = ".. list-table::\n   :header-rows: 1\n\n   * - setting\n     - default\n     - accepts"
+    return "\n\n".join(["\n".join([head, *rows]), *details]) + "\n"
+
+
+def _default(setting: Field[Any]) -> str:
+    if setting.default is MISSING:
+        return "empty"
+    if setting.name == "redis_url":
+        return "``broker_url``"
+    return f"``{setting.default:g}``" if isinstance(setting.default, float) else f"``{setting.default!r}``"
+
+
+def _write_settings(_: Any) -> None:
+    generated = HERE / "_generated"
+    generated.mkdir(exist_ok=True)
+    (generated / "settings.rst").write_text(settings_table(), encoding="utf-8")
+
+
+def _keep_property(_app: Any, what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
+    """Napoleon takes what stands before a colon in the first line of a property for its type."""
+    if what == "property":
+        lines.insert(0, "\\ ")  # an escaped space: nothing
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("builder-inited", _write_settings)
+    app.connect("autodoc-process-docstring", _keep_property, priority=400)  # before Napoleon's 500
