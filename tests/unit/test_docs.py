@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 import textwrap
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,7 +12,8 @@ import pytest
 
 from redisbeater.config import PREFIX, Config
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
 
 
@@ -43,3 +46,20 @@ def test_every_setting_is_in_the_table(setting: str) -> None:
 
     assert f"* - :confval:`{PREFIX}{setting}`" in table
     assert f".. confval:: {PREFIX}{setting}\n" in table
+
+
+def logged() -> Iterator[str]:
+    """What beat logs, from info on: of each message its longest text without a placeholder."""
+    for source in sorted((ROOT / "src" / "redisbeater").rglob("*.py")):
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="logger"), attr="info" | "warning" | "error" | "exception"),
+                    args=[ast.Constant(value=str(message)), *_],
+                ):
+                    yield max(re.split(r"%[-.\d]*\w", message), key=len).strip(" ':")
+
+
+@pytest.mark.parametrize("text", sorted(set(logged())))
+def test_every_line_of_the_log_is_explained(text: str) -> None:
+    assert text in (DOCS / "operating.rst").read_text(encoding="utf-8")
