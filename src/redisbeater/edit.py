@@ -154,7 +154,7 @@ class _Edit:
 def _write(context: Context, name: str, edit: Callable[[Snapshot], _Edit], *, origin: str = "") -> StoredEntry:
     for _ in range(ATTEMPTS):
         snapshot = context.redis.load(name)
-        made = edit(snapshot)
+        made = _made(edit, snapshot)
         if context.redis.save(
             snapshot,
             definition=made.after.to_text(context.codec),
@@ -168,6 +168,13 @@ def _write(context: Context, name: str, edit: Callable[[Snapshot], _Edit], *, or
     raise EditConflict(
         f"{name!r} was changed by others {ATTEMPTS} times while this change was made; it was not written"
     )
+
+
+def _made(edit: Callable[[Snapshot], _Edit], snapshot: Snapshot) -> _Edit:
+    try:
+        return edit(snapshot)
+    except OverflowError as exc:
+        raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
 
 
 def _definition(context: Context, snapshot: Snapshot) -> Definition:

@@ -36,6 +36,7 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
         _declare(context, app, name, fields, origins[name], is_static=name in statics)
     for name in statics - declared.keys():
         _prune(context, app, name, origins[name])
+    _forget_undeclared(context, app, declared)
 
 
 def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str | None, *, is_static: bool) -> None:
@@ -53,13 +54,20 @@ def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str 
         logger.info("static entry %r stored", name)
     except (InvalidEntry, EditConflict) as exc:
         logger.error("static entry %r cannot be stored: %s", name, exc)
-        context.redis.report_broken(name, str(exc))
+        context.redis.report_broken(name, str(exc), application=_application(app))
 
 
 def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None:
     if origin is None or _is_ours(app, origin):
         context.redis.delete(name, origin=origin or "")
         logger.info("static entry %r is no longer declared: deleted", name)
+
+
+def _forget_undeclared(context: Context, app: Celery, declared: Mapping[str, Any]) -> None:
+    """Broken ones that were never stored: nothing else would end their being listed."""
+    for name, report in context.redis.broken().items():
+        if name not in declared and report.get("application") == _application(app):
+            context.redis.forget_broken(name)
 
 
 def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:

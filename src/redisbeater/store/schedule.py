@@ -207,13 +207,17 @@ class RedisSchedule:
             replies = pipe.execute()
         return [(origin or "") if exists else None for exists, origin in zip(replies[::2], replies[1::2])]
 
-    def report_broken(self, name: str, reason: str) -> None:
-        """List an entry as broken that never was in the schedule, such as a static one that cannot be read."""
-        report = _report(reason, datetime.now(timezone.utc))
+    def report_broken(self, name: str, reason: str, *, application: str) -> None:
+        """List an entry of an application's code as broken, whether or not one of that name is stored."""
+        report = _report(reason, datetime.now(timezone.utc), application=application)
         self._connection.call(lambda client: client.hset(self.keys.broken, name, report))
 
+    def forget_broken(self, name: str) -> None:
+        """List an entry as broken no longer."""
+        self._connection.call(lambda client: client.hdel(self.keys.broken, name))
+
     def broken(self) -> dict[str, dict[str, str]]:
-        """Entries that were set aside: name -> ``reason`` and ``since`` (ISO 8601, UTC)."""
+        """Broken entries: name -> ``reason``, ``since`` (ISO 8601, UTC) and, of a static one, ``application``."""
         reports = self._connection.call(lambda client: client.hgetall(self.keys.broken))
         return {name: json.loads(report) for name, report in reports.items()}
 
@@ -255,5 +259,5 @@ def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:
     return [cell for row in rows for cell in row]
 
 
-def _report(reason: str, since: datetime) -> str:
-    return json.dumps({"reason": reason, "since": since.isoformat()})
+def _report(reason: str, since: datetime, **more: str) -> str:
+    return json.dumps({"reason": reason, "since": since.isoformat(), **more})

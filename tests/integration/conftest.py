@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from celery import Celery
+from kombu.transport import memory
+
+from redisbeater import RedisScheduler
+
+
+@pytest.fixture(autouse=True)
+def empty_broker() -> None:
+    """The in-memory broker is one for the whole process."""
+    memory.Channel.queues.clear()
+
+
+@pytest.fixture
+def make_scheduler(make_app: Callable[..., Celery]) -> Iterator[Callable[..., RedisScheduler]]:
+    """Make schedulers that the test drives by hand; they are closed when it ends."""
+    schedulers: list[RedisScheduler] = []
+
+    def make(app: Celery, cls: type[RedisScheduler] = RedisScheduler) -> RedisScheduler:
+        schedulers.append(cls(app))
+        return schedulers[-1]
+
+    yield make
+    for scheduler in schedulers:
+        scheduler.close()
+
+
+@pytest.fixture
+def scheduler(app: Celery, make_scheduler: Callable[..., RedisScheduler]) -> RedisScheduler:
+    return make_scheduler(app)

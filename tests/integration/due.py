@@ -1,0 +1,32 @@
+"""Entries that are due, and the clock they are due by."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from celery import Celery
+
+from redisbeater import RedisScheduleEntry
+
+UTC = timezone.utc
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def ago(**amount: float) -> datetime:
+    return now() - timedelta(**amount)
+
+
+def save_due(
+    app: Celery, name: str, task: str = "proj.work", *, late: float = 1.0, **fields: Any
+) -> RedisScheduleEntry:
+    """An entry that runs every minute and was due ``late`` seconds ago, stored."""
+    return RedisScheduleEntry(name, task, 60.0, app=app, last_run_at=ago(seconds=60 + late), **fields).save()
+
+
+def stored(app: Celery, name: str) -> RedisScheduleEntry:
+    """The entry as it is stored now."""
+    return RedisScheduleEntry.from_key(RedisScheduleEntry.generate_key(app, name), app=app)

@@ -1,0 +1,367 @@
+"""Static entries: what ``beat_schedule`` says, brought into the schedule by the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from celery.schedules import crontab
+from due import ago, save_due, stored
+
+from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler
+from redisbeater.context import Context
+
+REPORT = {"task": "proj.report", "schedule": 60.0, "args": (1,)}
+
+
+@pytest.fixture
+def start(make_app: Callable[..., Celery]) -> Callable[..., Celery]:
+    """Start a beat of an app whose code says this, let it lead, and end it; the app."""
+
+    def start(name: str = "proj", *, result_expires: Any = None, **settings: Any) -> Celery:
+        app = make_app(name, result_expires=result_expires, **settings)
+        scheduler = RedisScheduler(app)
+        scheduler.tick()
+        scheduler.close()
+        return app
+
+    return start
+
+
+@pytest.fixture
+def leader(make_app: Callable[..., Celery]) -> Iterator[RedisScheduler]:
+    """A beat of another app that leads, and goes on leading."""
+    scheduler = RedisScheduler(make_app("leader", result_expires=None))
+    scheduler.tick()
+    yield scheduler
+    scheduler.close()
+
+
+def state(client: redis.Redis, prefix: str) -> dict[str, Any]:
+    """All that is stored of the entries, and in which order."""
+    keys = client.zrange(f"{prefix}:schedule", 0, -1)
+    return {
+        "entries": {key: client.hgetall(key) for key in keys},
+        "scores": client.zrange(f"{prefix}:schedule", 0, -1, withscores=True),
+        "statics": client.smembers(f"{prefix}:statics"),
+    }
+
+
+def exists(app: Celery, name: str) -> bool:
+    try:
+        return bool(stored(app, name))
+    except EntryNotFound:
+        return False
+
+
+Start = Callable[..., Celery]
+
+
+def test_static_entries_are_stored_by_the_first_tick_of_a_leader(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+
+    entry = stored(app, "report")
+
+    assert (entry.task, entry.args, entry.schedule.run_every.total_seconds()) == ("proj.report", [1], 60)
+
+
+def test_a_static_entry_is_listed_as_static(start: Start, client: redis.Redis, prefix: str) -> None:
+    start(beat_schedule={"report": REPORT})
+
+    assert client.smembers(f"{prefix}:statics") == {"report"}
+
+
+def test_periodic_tasks_that_the_code_adds_are_static_entries(
+    make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    app = make_app()
+    app.add_periodic_task(crontab(minute=5), app.signature("proj.report", args=(1,)), name="report", priority=3)
+
+    make_scheduler(app).tick()
+
+    entry = stored(app, "report")
+    assert (entry.task, entry.args, entry.options["priority"]) == ("proj.report", [1], 3)
+
+
+def test_entry_objects_may_be_declared(start: Start, make_app: Callable[..., Celery]) -> None:
+    entry = RedisScheduleEntry("report", "proj.report", 60.0, timezone="Asia/Tokyo", app=make_app())
+
+    app = start(beat_schedule={"report": entry})
+
+    assert stored(app, "report").timezone == "Asia/Tokyo"
+
+
+def test_a_restart_with_the_same_code_writes_nothing(start: Start, client: redis.Redis, prefix: str) -> None:
+    start(beat_schedule={"report": REPORT, "daily": {"task": "proj.daily", "schedule": crontab(minute=0, hour=3)}})
+    before = state(client, prefix)
+
+    start(beat_schedule={"report": REPORT, "daily": {"task": "proj.daily", "schedule": crontab(minute=0, hour=3)}})
+
+    assert state(client, prefix) == before
+
+
+def test_a_static_entry_that_came_due_while_beat_was_down_runs_after_the_restart(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    stored(app, "report").reschedule(ago(seconds=61))
+
+    start(beat_schedule={"report": REPORT})
+
+    assert stored(app, "report").total_run_count == 1
+
+
+def test_changed_arguments_in_the_code_are_stored_and_move_nothing(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    due_at = stored(app, "report").due_at
+
+    start(beat_schedule={"report": {**REPORT, "args": (2,)}})
+
+    entry = stored(app, "report")
+    assert (entry.args, entry.due_at) == ([2], due_at)
+
+
+def test_a_changed_schedule_in_the_code_is_stored_and_counts(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+
+    start(beat_schedule={"report": {**REPORT, "schedule": crontab(minute=0, hour=3)}})
+
+    due_at = stored(app, "report").due_at
+    assert due_at is not None
+    assert (due_at.hour, due_at.minute, due_at.second) == (3, 0, 0)
+
+
+def test_the_run_count_survives_a_change_in_the_code(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    stored(app, "report").reschedule(ago(seconds=61))
+    start(beat_schedule={"report": REPORT})
+
+    start(beat_schedule={"report": {**REPORT, "args": (2,)}})
+
+    assert stored(app, "report").total_run_count == 1
+
+
+def test_an_entry_that_an_operator_disabled_stays_disabled_after_a_restart(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    stored(app, "report").disable()
+
+    start(beat_schedule={"report": REPORT})
+
+    assert not stored(app, "report").enabled
+
+
+def test_an_entry_that_an_operator_edited_stays_edited_after_a_restart(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    entry = stored(app, "report")
+    entry.args = ["operator"]
+    entry.save()
+
+    start(beat_schedule={"report": REPORT})
+
+    assert stored(app, "report").args == ["operator"]
+
+
+def test_a_change_in_the_code_wins_over_what_an_operator_did(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    stored(app, "report").disable()
+
+    start(beat_schedule={"report": {**REPORT, "args": (2,)}})
+
+    entry = stored(app, "report")
+    assert (entry.args, entry.enabled) == ([2], True)
+
+
+def test_an_entry_that_an_operator_deleted_comes_back_with_a_restart(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    stored(app, "report").delete()
+
+    start(beat_schedule={"report": REPORT})
+
+    assert exists(app, "report")
+
+
+def test_an_entry_that_the_code_no_longer_declares_is_deleted(start: Start, client: redis.Redis, prefix: str) -> None:
+    app = start(beat_schedule={"report": REPORT, "other": REPORT})
+
+    start(beat_schedule={"other": REPORT})
+
+    assert (exists(app, "report"), exists(app, "other")) == (False, True)
+    assert client.smembers(f"{prefix}:statics") == {"other"}
+
+
+def test_entries_of_another_app_are_not_touched(start: Start) -> None:
+    app = start("proj", beat_schedule={"report": REPORT})
+
+    start("other", beat_schedule={"theirs": REPORT})
+
+    assert (exists(app, "report"), exists(app, "theirs")) == (True, True)
+
+
+def test_an_entry_of_another_app_with_the_same_name_is_not_overwritten(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = start("proj", beat_schedule={"report": REPORT})
+
+    start("other", beat_schedule={"report": {**REPORT, "args": ("theirs",)}})
+
+    assert stored(app, "report").args == [1]
+    assert any("'report'" in record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+
+
+def test_a_dynamic_entry_of_the_same_name_is_not_overwritten(
+    start: Start, make_app: Callable[..., Celery], caplog: pytest.LogCaptureFixture
+) -> None:
+    RedisScheduleEntry("report", "proj.dynamic", 3600.0, app=make_app()).save()
+
+    app = start(beat_schedule={"report": REPORT})
+
+    assert stored(app, "report").task == "proj.dynamic"
+    assert any("'report'" in record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+
+
+def test_dynamic_entries_are_not_pruned(start: Start, make_app: Callable[..., Celery]) -> None:
+    RedisScheduleEntry("dynamic", "proj.dynamic", 3600.0, app=make_app()).save()
+
+    app = start(beat_schedule={"report": REPORT})
+
+    assert exists(app, "dynamic")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"schedule": 60.0}, "$.task: "),
+        ({"task": "proj.work"}, "$.schedule: "),
+        ({**REPORT, "kwargs": {"a": object()}}, "$.kwargs.a: "),
+        ({**REPORT, "shedule": 1}, "$: "),
+        ("daily", "$"),
+    ],
+    ids=["no task", "no schedule", "not JSON", "unknown field", "a text"],
+)
+def test_an_invalid_static_entry_is_listed_and_does_not_stop_the_others(start: Start, fields: Any, reason: str) -> None:
+    app = start(beat_schedule={"bad": fields, "good": REPORT})
+
+    assert exists(app, "good")
+    assert Context.of(app).redis.broken()["bad"]["reason"].startswith(reason)
+
+
+def test_an_invalid_static_entry_that_is_corrected_is_no_longer_listed(start: Start) -> None:
+    start(beat_schedule={"report": {"task": "proj.report"}})
+
+    app = start(beat_schedule={"report": REPORT})
+
+    assert Context.of(app).redis.broken() == {}
+    assert exists(app, "report")
+
+
+def test_an_invalid_static_entry_that_is_no_longer_declared_is_no_longer_listed(start: Start) -> None:
+    start(beat_schedule={"report": {"task": "proj.report"}})
+
+    app = start(beat_schedule={})
+
+    assert Context.of(app).redis.broken() == {}
+
+
+def test_an_invalid_static_entry_of_another_app_stays_listed(start: Start) -> None:
+    start("proj", beat_schedule={"report": {"task": "proj.report"}})
+
+    app = start("other", beat_schedule={})
+
+    assert list(Context.of(app).redis.broken()) == ["report"]
+
+
+def test_an_entry_whose_code_became_invalid_goes_on_as_it_was(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+
+    start(beat_schedule={"report": {**REPORT, "schedule": "daily"}})
+
+    assert stored(app, "report").schedule.run_every.total_seconds() == 60
+
+
+def test_a_backend_that_does_not_expire_results_gets_celerys_cleanup(start: Start) -> None:
+    app = start(result_expires=3600)
+
+    entry = stored(app, "celery.backend_cleanup")
+
+    assert (entry.task, entry.schedule) == ("celery.backend_cleanup", crontab(minute="0", hour="4"))
+
+
+def test_a_backend_that_expires_results_gets_no_cleanup(start: Start) -> None:
+    app = start(result_expires=3600, result_backend="cache+memory://")
+
+    assert not exists(app, "celery.backend_cleanup")
+
+
+def test_the_cleanup_is_deleted_when_the_backend_no_longer_needs_it(start: Start) -> None:
+    start(result_expires=3600)
+
+    app = start(result_expires=3600, result_backend="cache+memory://")
+
+    assert not exists(app, "celery.backend_cleanup")
+
+
+def test_a_cleanup_that_the_code_declares_itself_is_kept(start: Start) -> None:
+    own = {"task": "celery.backend_cleanup", "schedule": 60.0}
+
+    app = start(result_expires=3600, beat_schedule={"celery.backend_cleanup": own})
+
+    assert stored(app, "celery.backend_cleanup").schedule.run_every.total_seconds() == 60
+
+
+@pytest.mark.usefixtures("leader")
+def test_a_standby_stores_no_static_entries(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+
+    assert not exists(app, "report")
+
+
+def test_a_standby_deletes_no_static_entries(start: Start, make_app: Callable[..., Celery]) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    leading = RedisScheduler(make_app("leader"))
+    leading.tick()
+
+    start(beat_schedule={})
+    leading.close()
+
+    assert exists(app, "report")
+
+
+def test_building_a_scheduler_stores_no_static_entries(make_app: Callable[..., Celery]) -> None:
+    app = make_app(beat_schedule={"report": REPORT})
+
+    RedisScheduler(app)
+
+    assert not exists(app, "report")
+
+
+def test_static_entries_come_back_after_redis_was_flushed_and_the_lock_taken_anew(
+    make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler], client: redis.Redis
+) -> None:
+    app = make_app(beat_schedule={"report": REPORT})
+    scheduler = make_scheduler(app)
+    scheduler.tick()
+
+    client.flushdb()
+    scheduler.tick()
+    scheduler.tick()
+
+    assert exists(app, "report")
+
+
+def test_setting_up_twice_is_harmless(scheduler: RedisScheduler, app: Celery) -> None:
+    app.conf.beat_schedule = {"report": REPORT}
+    scheduler.setup_schedule()
+    due_at = stored(app, "report").due_at
+
+    scheduler.setup_schedule()
+
+    assert stored(app, "report").due_at == due_at
+
+
+def test_an_overdue_dynamic_entry_is_not_held_up_by_the_statics(start: Start, make_app: Callable[..., Celery]) -> None:
+    save_due(make_app(), "dynamic")
+
+    app = start(beat_schedule={"report": REPORT})
+
+    assert stored(app, "dynamic").total_run_count == 1
