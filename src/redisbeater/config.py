@@ -135,12 +135,20 @@ def _broker_redis_url(app: Celery) -> str:
     broker = app.conf.broker_write_url or ""
     first = broker[0] if isinstance(broker, (list, tuple)) else broker.split(";")[0]
     url = first.replace("redis+socket://", "unix://", 1).replace("socket://", "unix://", 1)
-    if urlsplit(url).scheme not in SCHEMES:
+    scheme = _scheme("redisbeater_redis_url is not set, and broker_url", url)
+    if scheme not in SCHEMES:
         raise ImproperlyConfigured(
-            f"redisbeater_redis_url is not set, and the broker ({urlsplit(url).scheme or 'none'}) is not a Redis "
+            f"redisbeater_redis_url is not set, and the broker ({scheme or 'none'}) is not a Redis "
             "that it could be taken from; set redisbeater_redis_url = 'redis://host:6379/0'"
         )
     return url
+
+
+def _scheme(setting: str, url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:  # not chained: its text may hold the password
+        raise ImproperlyConfigured(f"{setting} is not a URL; quote what is special in its password") from None
 
 
 def _refuse(name: str, value: Any) -> ImproperlyConfigured:
@@ -149,14 +157,13 @@ def _refuse(name: str, value: Any) -> ImproperlyConfigured:
 
 
 def _read_url(name: str, value: Any) -> str:
+    """A URL that can be read. It is shown in no error: it may hold a password."""
     if not isinstance(value, str) or not value:
-        raise _refuse(name, value)
-    if urlsplit(value).scheme not in SCHEMES:
-        # The value is not shown: it may hold a password.
+        raise _refuse(name, type(value) if value else value)
+    scheme = _scheme(f"{PREFIX}{name}", value)
+    if scheme not in SCHEMES:
         schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise ImproperlyConfigured(
-            f"{PREFIX}{name} has the scheme {urlsplit(value).scheme!r}: expected one of {schemes}"
-        )
+        raise ImproperlyConfigured(f"{PREFIX}{name} has the scheme {scheme!r}: expected one of {schemes}")
     return value
 
 

@@ -4,6 +4,7 @@ Text, because a float that passes through Lua or JSON loses digits; six decimals
 resolution of :class:`datetime.datetime` and of the Redis server's clock.
 """
 
+import math
 from datetime import datetime, timedelta, timezone
 
 __all__ = ("EPOCH", "FAR_FUTURE", "from_unix", "to_unix")
@@ -31,4 +32,5 @@ def from_unix(seconds: str | float) -> datetime:
     value = float(seconds)
     if value >= _FAR_FUTURE_SECONDS:
         return FAR_FUTURE
-    return EPOCH + timedelta(microseconds=round(value * 1_000_000))
+    whole = math.floor(value)  # apart, because the product would need more digits than a float has, from 2106 on
+    return EPOCH + timedelta(seconds=whole, microseconds=round((value - whole) * 1_000_000))

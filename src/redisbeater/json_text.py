@@ -69,16 +69,21 @@ def from_text(text: str, path: str) -> Any:
     """The value of a stored text.
 
     Raises:
-        InvalidEntry: it is not JSON; ``NaN`` and ``Infinity`` are not.
+        InvalidEntry: it is not JSON; ``NaN``, ``Infinity`` and ``1e999`` are not.
     """
     try:
         _check_str(text, path)
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except InvalidEntry:
         raise
     except (ValueError, RecursionError) as exc:
         raise InvalidEntry(path, f"not JSON: {exc}") from exc
 
 
+def _finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else _refuse_constant(digits)
+
+
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number")
+    raise ValueError(f"{name} is not a finite number")

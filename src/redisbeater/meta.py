@@ -64,4 +64,8 @@ class Meta:
 def _decode(stored: Any) -> datetime | None:
     if stored is None:
         return None
-    return decode_datetime(stored, "meta.last_run_at").astimezone(timezone.utc)
+    path = "meta.last_run_at"
+    try:
+        return decode_datetime(stored, path).astimezone(timezone.utc)
+    except OverflowError as exc:
+        raise InvalidEntry(path, f"{exc} in UTC") from exc

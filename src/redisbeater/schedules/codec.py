@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -21,6 +20,9 @@ __all__ = ("ScheduleCodec",)
 
 #: Where a schedule stands in a definition; what error messages begin with.
 PATH = "$.schedule"
+
+#: Beyond it the next fire time may lie after the last year that a datetime can hold.
+_LONGEST_INTERVAL = timedelta(days=365_242)
 
 
 class ScheduleCodec:
@@ -89,7 +91,7 @@ class ScheduleCodec:
 
     def _decode_custom(self, data: dict[str, Any]) -> BaseSchedule:
         path = data.get("import_path")
-        if path not in self._classes:
+        if not isinstance(path, str) or path not in self._classes:
             raise InvalidEntry(f"{PATH}.import_path", f"{path!r} is not listed in redisbeater_schedule_classes")
         try:
             return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
@@ -110,8 +112,8 @@ def _check_every(every: Any) -> float:
     path = f"{PATH}.every"
     if isinstance(every, bool) or not isinstance(every, (int, float)):
         raise InvalidEntry(path, f"expected seconds, got {every!r}")
-    if not math.isfinite(every) or not 1e-6 <= every <= timedelta.max.total_seconds():
-        raise InvalidEntry(path, f"expected seconds above 0, got {every!r}")
+    if not 1e-6 <= every <= _LONGEST_INTERVAL.total_seconds():
+        raise InvalidEntry(path, f"expected seconds above 0 and at most 1000 years of them, got {every!r}")
     return every
 
 
@@ -126,6 +128,7 @@ def _decode_crontab(data: dict[str, Any]) -> crontab:
 
 
 def _decode_solar(data: dict[str, Any]) -> solar:
+    _check_fields(data, ("event", "lat", "lon"))
     try:
         return solar(**data)
     except Exception as exc:  # celery raises five kinds here, ImproperlyConfigured without ephem among them
@@ -163,6 +166,7 @@ def _encode_part(part: Any) -> Any:
 
 
 def _decode_rrule(data: dict[str, Any]) -> rrule:
+    _check_fields(data, (*PARTS, "dtstart", "dtstart_tz", "until", "until_tz", "timezone"))
     zone = read_zone(data.pop("timezone"), f"{PATH}.timezone") if "timezone" in data else None
     try:
         dates = {name: _decode_date(data, name) for name in ("dtstart", "until")}
@@ -176,6 +180,13 @@ def _decode_rrule(data: dict[str, Any]) -> rrule:
         if isinstance(exc, InvalidEntry):
             raise
         raise InvalidEntry(PATH, f"rrule: {exc}") from exc
+
+
+def _check_fields(data: dict[str, Any], known: tuple[str, ...]) -> None:
+    """Celery's classes also take an app and a clock by keyword, which are not for stored data to set."""
+    for name in data:
+        if name not in known:
+            raise InvalidEntry(f"{PATH}.{name}", f"unknown field; expected {', '.join(known)}")
 
 
 def _decode_date(data: dict[str, Any], name: str) -> datetime | None:

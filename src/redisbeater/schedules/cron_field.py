@@ -54,7 +54,7 @@ def _check_field(name: str, value: Any, path: str) -> None:
         _check_text(name, value, path)
     elif isinstance(value, bool) or not isinstance(value, (int, Iterable)):
         raise InvalidEntry(path, f"expected a number, a text or a list of numbers, got {value!r}")
-    elif not isinstance(value, int) and not all(type(item) is int for item in value):
+    elif not isinstance(value, int) and not (value and all(type(item) is int for item in value)):
         raise InvalidEntry(path, f"expected numbers in the list, got {value!r}")
     try:
         crontab(**{name: value})

@@ -101,9 +101,13 @@ def _fixed_instants(schedule: crontab, zone: tzinfo, day: date) -> list[datetime
 
 
 def _gap_end_on(local: datetime, zone: tzinfo) -> datetime | None:
-    """The end of the gap, unless it ends on another date: a date that does not exist has no run."""
+    """The end of the gap, unless it swallows the whole date: one that does not exist has no run.
+
+    A gap may be the end of its date (America/Nuuk, from 23:00): then the run is at midnight, so that no day is lost.
+    """
     end = gap_end(local, zone)
-    return end if end.astimezone(zone).date() == local.date() else None
+    dates = {instant.astimezone(zone).date() for instant in (end - _MINUTE, end)}
+    return end if local.date() in dates else None
 
 
 def _repeating_instants(schedule: crontab, zone: tzinfo, day: date) -> Iterator[datetime]:

@@ -20,6 +20,7 @@ __all__ = ("first_fire_time", "latest_fire_time", "next_fire_time", "resumed_fir
 #: Where the search for the newest missed fire time begins; it widens until it finds one.
 _FIRST_WINDOW = timedelta(minutes=1)
 
+_SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -58,9 +59,7 @@ def first_fire_time(schedule: BaseSchedule, zone: tzinfo, now: datetime) -> date
     start = _start(schedule, zone)
     if start is None or start > now:
         return upcoming
-    if upcoming is None or next_fire_time(schedule, zone, start) == upcoming:
-        return start
-    return upcoming
+    return start if next_fire_time(schedule, zone, start) == upcoming else upcoming
 
 
 def resumed_fire_time(schedule: BaseSchedule, zone: tzinfo, anchor: datetime | None, now: datetime) -> datetime | None:
@@ -96,7 +95,8 @@ def _newest_until(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime, now
 
 
 def _is_interval(schedule_: BaseSchedule) -> bool:
-    return isinstance(schedule_, schedule) and not schedule_.relative
+    """Whether it counts from its last fire time; Celery aligns to nothing below a second, and would never advance."""
+    return isinstance(schedule_, schedule) and (not schedule_.relative or schedule_.run_every < _SECOND)
 
 
 def _start(schedule: BaseSchedule, zone: tzinfo) -> datetime | None:

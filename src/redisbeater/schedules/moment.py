@@ -56,6 +56,8 @@ def decode_datetime(data: Any, path: str, default_zone: tzinfo | None = timezone
     parts = {key: value for key, value in data.items() if key not in ("__type__", "timezone")}
     try:
         return datetime(**parts, tzinfo=_zone(data, path, default_zone))
+    except InvalidEntry:
+        raise
     except (TypeError, ValueError, OverflowError) as exc:
         raise InvalidEntry(path, str(exc)) from exc
 

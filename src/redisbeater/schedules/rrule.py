@@ -10,7 +10,7 @@ from celery.schedules import BaseSchedule, schedstate
 from dateutil.rrule import DAILY, HOURLY, MINUTELY, MONTHLY, SECONDLY, WEEKLY, YEARLY
 from dateutil.rrule import rrule as dateutil_rrule
 
-from redisbeater.schedules.local_time import in_zone, to_utc
+from redisbeater.schedules.local_time import in_zone, instant_of, to_utc
 
 __all__ = ("rrule",)
 
@@ -23,6 +23,8 @@ FREQUENCIES = {
     "MINUTELY": MINUTELY,
     "SECONDLY": SECONDLY,
 }
+
+_PERIOD_SECONDS = {WEEKLY: 604_800, DAILY: 86_400, HOURLY: 3600, MINUTELY: 60, SECONDLY: 1}
 
 #: No zone has put its clocks forward by more at once and kept the date.
 _LONGEST_SHIFT = timedelta(hours=3)
@@ -81,7 +83,7 @@ class rrule(BaseSchedule):
         self.freq = _frequency(freq)
         self.dtstart = self._aware(dtstart or self.now()).replace(microsecond=0)
         self.until = self._aware(until) if until else None
-        self.interval, self.wkst, self.count = interval, wkst, count
+        self.interval, self.wkst, self.count = _interval(interval), wkst, count
         self.bysetpos, self.byeaster, self.byweekno = bysetpos, byeaster, byweekno
         self.bymonth, self.bymonthday, self.byyearday = bymonth, bymonthday, byyearday
         self.byweekday, self.byhour, self.byminute, self.bysecond = byweekday, byhour, byminute, bysecond
@@ -110,17 +112,33 @@ class rrule(BaseSchedule):
 
     def next_fire_time(self, after: datetime) -> datetime | None:
         """The first occurrence after an instant; None when the rule has ended."""
-        for occurrence in self.rule.xafter(self._local_before(after)):
+        local = self._local_before(after)
+        earliest: datetime | None = None
+        for occurrence in self._rule_near(local).xafter(local):
             instant = to_utc(occurrence, self.zone)
             if instant > after:
-                return instant
-        return None
+                earliest = instant if earliest is None else min(earliest, instant)
+                if instant_of(occurrence, self.zone):  # one in a gap fires later than some that follow it on the clock
+                    break
+        return earliest
 
     def _local_before(self, after: datetime) -> datetime:
         """The local time to search from: a time in a gap fires later than some that follow it on the clock."""
         local, earlier = after.astimezone(self.zone), (after - _LONGEST_SHIFT).astimezone(self.zone)
         start = local if local.utcoffset() == earlier.utcoffset() else earlier
         return start.replace(tzinfo=None)
+
+    def _rule_near(self, local: datetime) -> Any:
+        """The rule begun anew shortly before a local time: dateutil steps through all occurrences since ``dtstart``.
+
+        In whole intervals, so that the phase stays. Years and months are few; a count needs them all.
+        """
+        start = self.dtstart.replace(tzinfo=None)
+        seconds = _PERIOD_SECONDS.get(self.freq, 0) * self.interval
+        if not seconds or self.count is not None or local <= start:
+            return self.rule
+        intervals = int((local - start).total_seconds()) // seconds - 1
+        return self.rule if intervals < 1 else self.rule.replace(dtstart=start + timedelta(seconds=intervals * seconds))
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta | None:
         """How long until the next occurrence; for Celery, which asks schedules this way. None: the rule has ended."""
@@ -163,3 +181,9 @@ def _frequency(freq: str | int) -> int:
     if isinstance(freq, str) and freq.upper() in FREQUENCIES:
         return FREQUENCIES[freq.upper()]
     raise ValueError(f"freq: expected one of {', '.join(FREQUENCIES)}, got {freq!r}")
+
+
+def _interval(interval: int) -> int:
+    if isinstance(interval, int) and not isinstance(interval, bool) and interval > 0:
+        return interval
+    raise ValueError(f"interval: expected a whole number above 0, got {interval!r}")

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.exceptions import ImproperlyConfigured as CeleryImproperlyConfigured
+from celery.schedules import BaseSchedule
+
+from redisbeater.config import PREFIX, Config
+from redisbeater.context import Context
+from redisbeater.exceptions import ImproperlyConfigured, RedisBeaterError
+
+URL = "redis://cache:6379/0"
+
+
+class Tide(BaseSchedule):
+    def to_redisbeater(self) -> None: ...
+
+    @classmethod
+    def from_redisbeater(cls, data: Any) -> Tide:
+        return cls()
+
+
+class HalfTide(BaseSchedule):
+    def to_redisbeater(self) -> None: ...
+
+
+def read(broker: Any = "memory://", **settings: Any) -> Config:
+    """The configuration of an app with these settings, and a URL unless they have one."""
+    app = Celery("proj", broker=broker, set_as_current=False)
+    app.conf.update({f"{PREFIX}{name}": value for name, value in {"redis_url": URL, **settings}.items()})
+    return Config.from_app(app)
+
+
+def read_without_url(broker: Any, **conf: Any) -> Config:
+    app = Celery("proj", broker=broker, set_as_current=False)
+    app.conf.update(conf)
+    return Config.from_app(app)
+
+
+def read_django(**settings: Any) -> Config:
+    """The configuration of an app that is configured as Django's are."""
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.config_from_object(type("settings", (), {"CELERY_REDISBEATER_REDIS_URL": URL, **settings}), namespace="CELERY")
+    return Config.from_app(app)
+
+
+# -- values
+
+
+def test_the_defaults() -> None:
+    assert read() == Config(
+        redis_url=URL,
+        redis_options={},
+        redis_use_ssl=False,
+        key_prefix="redisbeater:",
+        lock_key=":lock",
+        lock_timeout=15,
+        lock_lost=None,
+        lease_timeout=30,
+        batch_size=500,
+        retry_period=-1,
+        schedule_classes={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("redis_url", "redis://:secret@cache:6379/1", id="url"),
+        pytest.param("redis_url", "rediss://cache:6379/1", id="url-tls"),
+        pytest.param("redis_url", "unix:///run/redis.sock?db=1", id="url-socket"),
+        pytest.param("redis_options", {}, id="no-options"),
+        pytest.param("redis_options", {"password": "x", "socket_timeout": 1}, id="options"),
+        pytest.param("redis_use_ssl", True, id="ssl-true"),
+        pytest.param("redis_use_ssl", {"ssl_cert_reqs": "none"}, id="ssl-options"),
+        pytest.param("key_prefix", "redbeat:", id="prefix-of-redbeat"),
+        pytest.param("key_prefix", "{tag}:", id="prefix-with-hash-tag"),
+        pytest.param("lock_key", None, id="no-lock"),
+        pytest.param("lock_key", "redisbeater::other", id="whole-lock-key"),
+        pytest.param("lock_timeout", 1, id="shortest-lock"),
+        pytest.param("lock_timeout", 2.5, id="fraction-of-a-second"),
+        pytest.param("lock_lost", None, id="lock-lost-by-kind-of-beat"),
+        pytest.param("lock_lost", "exit", id="lock-lost-exit"),
+        pytest.param("lock_lost", "standby", id="lock-lost-standby"),
+        pytest.param("lease_timeout", 1, id="shortest-lease"),
+        pytest.param("batch_size", 1, id="smallest-batch"),
+        pytest.param("retry_period", 0, id="no-retry"),
+        pytest.param("retry_period", -1, id="retry-for-ever"),
+        pytest.param("retry_period", 60.5, id="retry-a-while"),
+        pytest.param("schedule_classes", [], id="no-classes"),
+    ],
+)
+def test_a_value_that_can_be_used_is_used(name: str, value: Any) -> None:
+    expected = {} if value == [] else value
+
+    assert getattr(read(**{name: value}), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        pytest.param("redis_options", None, {}, id="options"),
+        pytest.param("redis_use_ssl", None, False, id="ssl"),
+        pytest.param("lock_key", None, None, id="lock"),
+    ],
+)
+def test_none_is_a_value_where_it_means_off(name: str, value: Any, expected: Any) -> None:
+    assert getattr(read(**{name: value}), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(pytest.param("redis_url", value, id=f"url-{value!r}") for value in (None, "", 0)),
+        *(pytest.param("redis_options", value, id=f"options-{value!r}") for value in ("x", 0, [1])),
+        *(pytest.param("redis_use_ssl", value, id=f"ssl-{value!r}") for value in ("yes", 1, [])),
+        *(pytest.param("key_prefix", value, id=f"prefix-{value!r}") for value in (None, "", 0, b"x")),
+        *(pytest.param("lock_key", value, id=f"lock-{value!r}") for value in ("", 0, False, [])),
+        *(
+            pytest.param("lock_timeout", value, id=f"timeout-{value!r}")
+            for value in (None, 0, 0.9, -1, True, "15", float("nan"), float("inf"))
+        ),
+        *(pytest.param("lock_lost", value, id=f"lost-{value!r}") for value in ("", 0, False, "stop", [])),
+        *(
+            pytest.param("lease_timeout", value, id=f"lease-{value!r}")
+            for value in (None, 0, -1, True, "30", float("nan"))
+        ),
+        *(pytest.param("batch_size", value, id=f"batch-{value!r}") for value in (None, 0, -1, 1.5, True, "10")),
+        *(
+            pytest.param("retry_period", value, id=f"retry-{value!r}")
+            for value in (None, -2, -0.5, True, "10", float("inf"))
+        ),
+        *(pytest.param("schedule_classes", value, id=f"classes-{value!r}") for value in (None, "a.B", 0, b"a")),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_with_what_is_accepted(name: str, value: Any) -> None:
+    accepts = next(setting.metadata["accepts"] for setting in fields(Config) if setting.name == name)
+
+    with pytest.raises(ImproperlyConfigured) as refused:
+        read(**{name: value})
+
+    assert str(refused.value).startswith(f"redisbeater_{name} = ")
+    assert str(refused.value).endswith(f"expected {accepts}")
+
+
+def test_a_refused_setting_is_an_error_of_ours_and_of_celery_s() -> None:
+    assert issubclass(ImproperlyConfigured, RedisBeaterError)
+    assert issubclass(ImproperlyConfigured, CeleryImproperlyConfigured)
+
+
+@pytest.mark.parametrize(
+    "option", ["decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout"]
+)
+def test_an_option_that_redisbeater_sets_itself_is_refused(option: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=rf"redisbeater_redis_options\['{option}'\]: .*remove it"):
+        read(redis_options={option: None})
+
+
+def test_the_configuration_is_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        read().batch_size = 1  # type: ignore[misc]
+
+
+def test_every_setting_says_what_it_is_for_and_what_it_accepts() -> None:
+    assert all(setting.metadata["doc"] and setting.metadata["accepts"] for setting in fields(Config))
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        pytest.param({}, "redisbeater::lock", id="default"),
+        pytest.param({"key_prefix": "p:"}, "p::lock", id="below-the-prefix"),
+        pytest.param({"lock_key": "leader"}, "redisbeater:leader", id="another"),
+        pytest.param({"key_prefix": "redbeat:", "lock_key": "redbeat::lock"}, "redbeat::lock", id="whole-key"),
+        pytest.param({"lock_key": None}, None, id="none"),
+    ],
+)
+def test_the_lock_s_key_is_below_the_prefix(settings: dict[str, Any], name: str | None) -> None:
+    assert read(**settings).lock_name == name
+
+
+# -- names
+
+
+@pytest.mark.parametrize(
+    ("typo", "near"),
+    [
+        pytest.param("lock_time", "redisbeater_lock_timeout", id="cut-off"),
+        pytest.param("batchsize", "redisbeater_batch_size", id="underscore"),
+        pytest.param("redis_uri", "redisbeater_redis_url", id="letter"),
+        pytest.param("key_perfix", "redisbeater_key_prefix", id="swapped"),
+    ],
+)
+def test_an_unknown_setting_gives_the_nearest_name(typo: str, near: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=rf"redisbeater_{typo} is not a setting .*did you mean {near}\?"):
+        read(**{typo: 1})
+
+
+def test_an_unknown_setting_like_no_other_gives_all_names() -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"redisbeater_zzz is not .*known are redisbeater_redis_url, "):
+        read(zzz=1)
+
+
+def test_settings_of_others_are_none_of_ours() -> None:
+    assert read_without_url("redis://broker", redbeat_lock_key=1, beat_max_loop_interval=5).lock_key == ":lock"
+
+
+def test_names_may_be_upper_case() -> None:
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update(REDISBEATER_REDIS_URL=URL, REDISBEATER_BATCH_SIZE=7)
+
+    assert Config.from_app(app).batch_size == 7
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "value"),
+    [
+        pytest.param("CELERY_REDISBEATER_LOCK_KEY", "lock_key", None, id="explicit-none"),
+        pytest.param("CELERY_REDISBEATER_RETRY_PERIOD", "retry_period", 0, id="explicit-zero"),
+        pytest.param("CELERY_REDISBEATER_KEY_PREFIX", "key_prefix", "p:", id="text"),
+    ],
+)
+def test_a_django_style_setting_is_read(setting: str, name: str, value: Any) -> None:
+    assert getattr(read_django(**{setting: value}), name) == value
+
+
+def test_a_typo_in_a_django_style_setting_gives_the_nearest_name() -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"did you mean redisbeater_lock_key\?"):
+        read_django(CELERY_REDISBEATER_LOCK_KEYS=None)
+
+
+# -- the URL
+
+
+@pytest.mark.parametrize(
+    ("broker", "url"),
+    [
+        pytest.param("redis://broker:6379/1", "redis://broker:6379/1", id="redis"),
+        pytest.param("rediss://broker:6379/1", "rediss://broker:6379/1", id="tls"),
+        pytest.param("redis+socket:///run/redis.sock", "unix:///run/redis.sock", id="kombu-s-socket"),
+        pytest.param("socket:///run/redis.sock", "unix:///run/redis.sock", id="socket"),
+        pytest.param("redis://a:6379/0;redis://b:6379/0", "redis://a:6379/0", id="first-of-several"),
+        pytest.param(["redis://a:6379/0", "redis://b:6379/0"], "redis://a:6379/0", id="first-of-a-list"),
+    ],
+)
+def test_without_a_url_the_broker_s_is_taken(broker: Any, url: str) -> None:
+    assert read_without_url(broker).redis_url == url
+
+
+def test_a_url_of_its_own_goes_before_the_broker_s() -> None:
+    assert read(broker="redis://broker:6379/1").redis_url == URL
+
+
+def test_the_broker_is_asked_only_when_no_url_is_set() -> None:
+    assert read(broker="amqp://guest:guest@rabbit").redis_url == URL
+
+
+@pytest.mark.parametrize("broker", ["amqp://guest:hunter2@rabbit//", "sqs://key:hunter2@", "memory://"])
+def test_a_broker_that_is_not_redis_is_an_error_that_shows_the_fix(broker: str) -> None:
+    scheme = broker.split(":", 1)[0]
+
+    with pytest.raises(
+        ImproperlyConfigured, match=rf"\({scheme}\) is not a Redis .*set redisbeater_redis_url = 'redis"
+    ):
+        read_without_url(broker)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://:hunter2@cache", "hunter2", ["redis://:hunter2@a"], "redis://:hunter2[@cache"],
+    ids=["other-scheme", "no-scheme", "list", "bracket-in-password"],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: Any) -> None:
+    with pytest.raises(ImproperlyConfigured) as refused:
+        read(redis_url=url)
+
+    assert "redisbeater_redis_url" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"redis_options": ["password", "hunter2"]}, id="options-not-a-dict"),
+        pytest.param({"redis_options": {"password": "hunter2", "retry": 1}}, id="reserved-option"),
+    ],
+)
+def test_no_error_shows_a_password_among_the_options(settings: dict[str, Any]) -> None:
+    with pytest.raises(ImproperlyConfigured) as refused:
+        read(**settings)
+
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "broker", ["amqp://guest:hunter2@rabbit//", "redis+x://:hunter2@cache", "redis://:hunter2[@cache"]
+)
+def test_no_error_shows_the_broker_s_password(broker: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as refused:
+        read_without_url(broker)
+
+    assert "hunter2" not in str(refused.value)
+
+
+# -- custom schedules
+
+TIDE = f"{Tide.__module__}.Tide"
+
+
+@pytest.mark.parametrize("listed", [Tide, TIDE, f"{Tide.__module__}:Tide"], ids=["class", "path", "path-with-colon"])
+def test_schedule_classes_are_known_by_their_path(listed: Any) -> None:
+    assert read(schedule_classes=[listed]).schedule_classes == {TIDE: Tide}
+
+
+@pytest.mark.parametrize(
+    ("listed", "problem"),
+    [
+        pytest.param("nowhere.Tide", "cannot import 'nowhere.Tide'", id="no-module"),
+        pytest.param(f"{Tide.__module__}.Ebb", "cannot import", id="no-class"),
+        pytest.param(HalfTide, r"needs a method to_redisbeater\(\) and a class method", id="no-way-back"),
+        pytest.param(Tide(), "needs a method", id="an-instance"),
+        pytest.param(5, "needs a method", id="a-number"),
+    ],
+)
+def test_a_class_that_cannot_be_stored_is_refused(listed: Any, problem: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=rf"^redisbeater_schedule_classes: .*{problem}"):
+        read(schedule_classes=[listed])
+
+
+def test_the_codec_of_an_app_knows_its_classes() -> None:
+    app = Celery("proj", set_as_current=False)
+    app.conf.update(redisbeater_redis_url=URL, redisbeater_schedule_classes=[Tide])
+
+    stored = Context.of(app).codec.encode(Tide())
+
+    assert isinstance(Context.of(app).codec.decode(stored), Tide)

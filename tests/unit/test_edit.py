@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.schedules import schedule
+from moments import cron, utc
+
+from redisbeater.context import Context
+from redisbeater.definition import Definition
+from redisbeater.edit import score_after_edit
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.meta import Meta
+from redisbeater.schedules import clocked, rrule
+from redisbeater.score import Score
+from redisbeater.store import Snapshot
+
+NOW = utc("2026-06-10 12:00")
+LAST = utc("2026-06-10 11:59:30")
+NEXT = utc("2026-06-10 12:00:30")
+FINISHED = Score(fire_time=None, dormant=True)
+
+
+@pytest.fixture(scope="module")
+def context() -> Context:
+    """The context of an app whose Redis is never asked."""
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update(redisbeater_redis_url="redis://nowhere.invalid:1/0", timezone="America/New_York")
+    return Context.of(app)
+
+
+def entry(schedule_: Any = 60, **fields: Any) -> Definition:
+    return Definition.checked(name="report", task="proj.report", schedule=schedule_, **fields)
+
+
+def dormant(fire_time: datetime) -> Score:
+    return Score(fire_time=fire_time, dormant=True)
+
+
+def edited(
+    context: Context,
+    before: Definition | None,
+    after: Definition,
+    score: Score | None,
+    last_run_at: datetime | None = LAST,
+) -> Score | None:
+    stored = Snapshot(name="report", now=NOW, definition="", meta="", score=score)
+    return score_after_edit(before, after, Meta(last_run_at=last_run_at), stored, context)
+
+
+# -- new entries
+
+
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        pytest.param(entry(60), Score(fire_time=utc("2026-06-10 12:01")), id="interval"),
+        pytest.param(
+            entry(cron("0 9 * * *")), Score(fire_time=utc("2026-06-10 13:00")), id="crontab-in-the-app-s-zone"
+        ),
+        pytest.param(
+            entry(cron("0 9 * * *"), timezone="Europe/Vienna"),
+            Score(fire_time=utc("2026-06-11 07:00")),
+            id="crontab-in-its-own-zone",
+        ),
+        pytest.param(entry(clocked(utc("2026-06-10 11:59"))), Score(fire_time=utc("2026-06-10 11:59")), id="clocked"),
+        pytest.param(entry(60, enabled=False), dormant(utc("2026-06-10 12:01")), id="disabled"),
+    ],
+)
+def test_a_new_entry_gets_its_first_fire_time(context: Context, definition: Definition, expected: Score) -> None:
+    assert edited(context, None, definition, None, last_run_at=None) == expected
+
+
+def test_a_new_entry_with_a_last_run_counts_from_it(context: Context) -> None:
+    assert edited(context, None, entry(60), None, last_run_at=LAST) == Score(fire_time=NEXT)
+
+
+def test_a_new_one_off_that_has_run_is_finished(context: Context) -> None:
+    once = entry(clocked(utc("2026-06-10 11:00")))
+
+    assert edited(context, None, once, None, last_run_at=utc("2026-06-10 11:00")) == FINISHED
+
+
+def test_an_entry_that_stands_in_no_schedule_is_planned_anew(context: Context) -> None:
+    assert edited(context, entry(60), entry(60, args=[1]), None, last_run_at=None) == Score(
+        fire_time=utc("2026-06-10 12:01")
+    )
+
+
+def test_saving_over_a_broken_entry_plans_it_anew(context: Context) -> None:
+    assert edited(context, None, entry(60), dormant(utc("2020-01-01")), last_run_at=None) == Score(
+        fire_time=utc("2026-06-10 12:01")
+    )
+
+
+@pytest.mark.parametrize(
+    "schedule_",
+    [
+        pytest.param(rrule("DAILY", dtstart=utc("2026-01-01"), until=utc("2026-02-01")), id="ended"),
+        pytest.param(rrule("YEARLY", dtstart=utc("2026-01-01"), bymonth=2, bymonthday=30), id="no-such-date"),
+    ],
+)
+def test_a_new_entry_that_never_fires_is_refused(context: Context, schedule_: Any) -> None:
+    with pytest.raises(InvalidEntry, match=r"^\$.schedule: .*never fires again"):
+        edited(context, None, entry(schedule_), None, last_run_at=None)
+
+
+# -- the same schedule
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        pytest.param(Score(fire_time=NEXT), id="planned"),
+        pytest.param(Score(fire_time=utc("2026-06-10 11:59")), id="due"),
+        pytest.param(FINISHED, id="finished"),
+    ],
+)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({}, id="nothing"),
+        pytest.param({"args": [1], "options": {"queue": "low"}}, id="other-fields"),
+        pytest.param({"schedule_": schedule(60)}, id="same-schedule-written-otherwise"),
+    ],
+)
+def test_a_save_that_does_not_change_the_schedule_keeps_the_score(
+    context: Context, changes: dict[str, Any], score: Score
+) -> None:
+    assert edited(context, entry(60), entry(**changes), score) is None
+
+
+def test_a_crontab_that_is_saved_again_keeps_a_score_that_somebody_else_set(context: Context) -> None:
+    hourly = entry(cron("0 * * * *"))
+
+    assert edited(context, hourly, hourly, Score(fire_time=utc("2026-06-10 12:34:56"))) is None
+
+
+# -- another schedule
+
+
+@pytest.mark.parametrize(
+    ("after", "last_run_at", "expected"),
+    [
+        pytest.param(entry(3600), LAST, utc("2026-06-10 12:59:30"), id="interval-counts-from-the-last-run"),
+        pytest.param(entry(10), LAST, utc("2026-06-10 12:00:10"), id="shorter-interval-is-not-in-the-past"),
+        pytest.param(entry(7), utc("2026-01-01"), utc("2026-06-10 12:00:03"), id="last-run-long-ago"),
+        pytest.param(entry(3600), None, utc("2026-06-10 13:00"), id="interval-that-never-ran"),
+        pytest.param(entry(cron("*/5 * * * *")), LAST, utc("2026-06-10 12:05"), id="crontab"),
+        pytest.param(entry(cron("*/5 * * * *")), None, utc("2026-06-10 12:05"), id="crontab-that-never-ran"),
+        pytest.param(entry(clocked(utc("2026-06-11"))), LAST, utc("2026-06-11"), id="clocked"),
+    ],
+)
+def test_a_changed_schedule_counts_from_the_last_run_and_never_fires_in_the_past(
+    context: Context, after: Definition, last_run_at: datetime | None, expected: datetime
+) -> None:
+    assert edited(context, entry(60), after, Score(fire_time=NEXT), last_run_at) == Score(fire_time=expected)
+
+
+def test_a_changed_zone_moves_the_next_fire_time(context: Context) -> None:
+    before = entry(cron("0 9 * * *"))
+
+    moved = edited(context, before, replace(before, timezone="Europe/Vienna"), Score(fire_time=utc("2026-06-10 13:00")))
+
+    assert moved == Score(fire_time=utc("2026-06-11 07:00"))
+
+
+def test_a_finished_entry_with_another_schedule_fires_again(context: Context) -> None:
+    once = entry(clocked(utc("2026-06-10 11:00")))
+
+    assert edited(context, once, entry(60), FINISHED) == Score(fire_time=NEXT)
+
+
+def test_a_changed_schedule_of_a_disabled_entry_stays_dormant(context: Context) -> None:
+    before, after = entry(60, enabled=False), entry(3600, enabled=False)
+
+    assert edited(context, before, after, dormant(NEXT)) == dormant(utc("2026-06-10 12:59:30"))
+
+
+def test_a_change_to_a_schedule_that_never_fires_is_refused(context: Context) -> None:
+    ended = entry(rrule("DAILY", dtstart=utc("2026-01-01"), until=utc("2026-02-01")))
+
+    with pytest.raises(InvalidEntry, match=r"^\$.schedule: .*never fires again"):
+        edited(context, entry(60), ended, Score(fire_time=NEXT))
+
+
+# -- off and on
+
+
+def test_disable_keeps_the_fire_time(context: Context) -> None:
+    assert edited(context, entry(60), entry(60, enabled=False), Score(fire_time=NEXT)) == dormant(NEXT)
+
+
+def test_a_disabled_entry_that_is_saved_stays_as_it_is(context: Context) -> None:
+    before = entry(60, enabled=False)
+
+    assert edited(context, before, replace(before, args=[1]), dormant(NEXT)) is None
+
+
+def test_disabling_a_finished_entry_leaves_it_finished(context: Context) -> None:
+    once = entry(clocked(utc("2026-06-10 11:00")))
+
+    assert edited(context, once, replace(once, enabled=False), FINISHED) is None
+
+
+@pytest.mark.parametrize(
+    ("schedule_", "stood", "expected"),
+    [
+        pytest.param(schedule(60), utc("2026-06-10 09:00:20"), utc("2026-06-10 12:00:20"), id="interval-keeps-phase"),
+        pytest.param(schedule(3600), utc("2026-06-10 12:40"), utc("2026-06-10 12:40"), id="interval-still-to-come"),
+        pytest.param(schedule(60), NOW, utc("2026-06-10 12:01"), id="interval-not-at-this-instant"),
+        pytest.param(cron("0 * * * *"), utc("2026-06-01"), utc("2026-06-10 13:00"), id="crontab"),
+        pytest.param(clocked(utc("2026-06-11")), utc("2026-06-11"), utc("2026-06-11"), id="clocked-to-come"),
+    ],
+)
+def test_enable_goes_on_after_now_on_the_old_grid(
+    context: Context, schedule_: Any, stood: datetime, expected: datetime
+) -> None:
+    off = entry(schedule_, enabled=False)
+
+    assert edited(context, off, replace(off, enabled=True), dormant(stood)) == Score(fire_time=expected)
+
+
+def test_a_one_off_that_passed_while_it_was_disabled_is_finished(context: Context) -> None:
+    off = entry(clocked(utc("2026-06-10 11:00")), enabled=False)
+
+    assert edited(context, off, replace(off, enabled=True), dormant(utc("2026-06-10 11:00"))) == FINISHED
+
+
+def test_an_entry_disabled_by_redbeat_is_enabled_from_its_last_run(context: Context) -> None:
+    off = entry(60, enabled=False)
+
+    assert edited(context, off, replace(off, enabled=True), FINISHED) == Score(fire_time=NEXT)
+
+
+def test_a_finished_one_off_stays_finished_when_it_is_disabled_and_enabled(context: Context) -> None:
+    off = entry(clocked(utc("2026-06-10 11:00")), enabled=False)
+
+    revived = edited(context, off, replace(off, enabled=True), FINISHED, last_run_at=utc("2026-06-10 11:00"))
+
+    assert revived == FINISHED
+
+
+def test_enabling_an_entry_that_other_writers_left_active_keeps_its_fire_time(context: Context) -> None:
+    off = entry(60, enabled=False)
+
+    assert edited(context, off, replace(off, enabled=True), Score(fire_time=NEXT)) == Score(fire_time=NEXT)
+
+
+def test_saving_an_entry_that_was_set_aside_revives_it(context: Context) -> None:
+    assert edited(context, entry(60), entry(60), dormant(utc("2026-06-10 09:00:20"))) == Score(
+        fire_time=utc("2026-06-10 12:00:20")
+    )

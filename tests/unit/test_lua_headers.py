@@ -1,0 +1,126 @@
+"""Every Lua script says at its top what it takes and returns; here the header is held against the body."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import redisbeater
+
+SCRIPTS = sorted((Path(redisbeater.__file__).parent / "store" / "lua").glob("*.lua"))
+
+#: The longest body, without blank lines.
+LONGEST_BODY = 40
+
+_DOCUMENTED = re.compile(r"^-- ((?:KEYS|ARGV)\[\d+(?:\.\.)?\]) +(\w+) +\S", re.MULTILINE)
+_BOUND = re.compile(r"^local ([\w, ]+) = ((?:(?:KEYS|ARGV)\[\d+\](?:, )?)+)$")
+_REDIS_CALL = re.compile(r"redis\.p?call\('\w+'")
+_OUTCOME = re.compile(r"'([A-Z][A-Z_]+)'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    header: str
+    bindings: list[str]
+    body: list[str]
+
+    @classmethod
+    def read(cls, path: Path) -> Script:
+        lines = path.read_text().splitlines()
+        code = next(index for index, line in enumerate(lines) if not line.startswith("--"))
+        bound = next((index for index, line in enumerate(lines) if index >= code and not _BOUND.match(line)), code)
+        return cls(header="\n".join(lines[:code]), bindings=lines[code:bound], body=lines[bound:])
+
+    @property
+    def documented(self) -> dict[str, str]:
+        return dict(_DOCUMENTED.findall(self.header))
+
+    @property
+    def variadic(self) -> dict[str, int]:
+        """KEYS or ARGV -> where its variable part begins."""
+        found = re.findall(r"(KEYS|ARGV)\[(\d+)\.\.\]", " ".join(self.documented))
+        return {table: int(first) for table, first in found}
+
+    @property
+    def bound(self) -> dict[str, str]:
+        matches = [match for match in map(_BOUND.match, self.bindings) if match]
+        return {
+            position: name
+            for match in matches
+            for position, name in zip(match[2].split(", "), match[1].split(", "), strict=True)
+        }
+
+    @property
+    def returned(self) -> set[str]:
+        """The words that the body returns."""
+        lines = [_REDIS_CALL.sub("", line) for line in self.body]
+        return {word for line in lines if "return" in line for word in _OUTCOME.findall(line.split("return", 1)[1])}
+
+
+scripts = pytest.mark.parametrize(
+    "script", [Script.read(path) for path in SCRIPTS], ids=[path.stem for path in SCRIPTS]
+)
+
+
+def test_there_are_scripts() -> None:
+    assert {path.stem for path in SCRIPTS} >= {"claim", "commit", "release", "save", "load", "delete"}
+
+
+@scripts
+def test_the_header_documents_what_the_body_binds_by_the_same_names(script: Script) -> None:
+    fixed = {position: name for position, name in script.documented.items() if ".." not in position}
+
+    assert fixed == script.bound
+
+
+@scripts
+def test_keys_and_arguments_are_numbered_without_a_hole(script: Script) -> None:
+    for table in ("KEYS", "ARGV"):
+        numbers = [int(re.sub(r"\D", "", position)) for position in script.documented if position.startswith(table)]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@scripts
+def test_only_a_variable_part_is_indexed_after_the_bindings(script: Script) -> None:
+    indexed = {table for table in ("KEYS", "ARGV") for line in script.body if f"{table}[" in line}
+
+    assert indexed <= set(script.variadic)
+    assert not [line for line in script.body if re.search(r"(KEYS|ARGV)\[\d", line)]
+
+
+@scripts
+def test_a_variable_part_of_the_keys_is_gone_through_from_where_it_begins(script: Script) -> None:
+    loops = re.findall(r"for i = (\d+), #KEYS\b", "\n".join(script.body))
+
+    assert [int(first) for first in loops] == ([script.variadic["KEYS"]] if "KEYS" in script.variadic else [])
+
+
+@scripts
+def test_the_header_says_what_is_returned(script: Script) -> None:
+    assert re.search(r"^-- Returns ", script.header, re.MULTILINE)
+
+
+@scripts
+def test_the_header_knows_the_words_that_are_returned(script: Script) -> None:
+    returns = script.header.split("-- Returns ", 1)[1]
+
+    assert script.returned == set(_OUTCOME.findall(returns))
+
+
+@scripts
+def test_the_header_begins_with_what_the_script_does(script: Script) -> None:
+    assert re.match(r"-- [A-Z].*\.|-- [A-Z][^.]*$", script.header.splitlines()[0])
+
+
+@scripts
+def test_a_body_is_short(script: Script) -> None:
+    assert len([line for line in script.bindings + script.body if line.strip()]) <= LONGEST_BODY
+
+
+@scripts
+@pytest.mark.parametrize("command", ["KEYS", "SCAN", "SMEMBERS", "HGETALL", "FLUSHDB", "FLUSHALL"])
+def test_no_command_of_unbounded_cost_is_used(script: Script, command: str) -> None:
+    assert f"call('{command}'" not in "\n".join(script.body)
