@@ -101,7 +101,12 @@ class Config:
         _refuse_unknown(given)
         if "redis_url" not in given:
             given["redis_url"] = _broker_redis_url(app)
-        return cls(**{name: _READERS[name](name, value) for name, value in given.items()})
+        config = cls(**{name: _READERS[name](name, value) for name, value in given.items()})
+        if config.redis_use_ssl and urlsplit(config.redis_url).scheme != "rediss":
+            raise ImproperlyConfigured(
+                f"{PREFIX}redis_use_ssl is set, but {PREFIX}redis_url is not rediss://...: make it so"
+            )
+        return config
 
     @property
     def lock_name(self) -> str | None:

@@ -6,7 +6,7 @@ import logging
 import time
 
 from redisbeater.backoff import Backoff
-from redisbeater.exceptions import StoreError
+from redisbeater.exceptions import StoreError, StoreUnavailable
 
 __all__ = ("Outage",)
 
@@ -35,7 +35,10 @@ class Outage:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-            logger.error("Redis does not answer, trying on: %s", error)
+            if isinstance(error, StoreUnavailable):
+                logger.error("Redis does not answer, trying on: %s", error)
+            else:
+                logger.error("Redis refuses, trying on: %s", error)
         if 0 <= self._retry_period <= now - self._since:
             raise error
         return self._backoff.failed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -49,7 +49,8 @@ class Row:
 
 def rows(context: Context, names: Sequence[str]) -> list[Row]:
     """A row for each name, the next to run first, those that will not run at the end."""
-    found = [_row(context, snapshot) for snapshot in _snapshots(context, names)]
+    broken = context.redis.broken()
+    found = [_row(context, snapshot, broken.get(snapshot.name, {})) for snapshot in _snapshots(context, names)]
     return sorted(found, key=lambda row: (row.next or FAR_FUTURE, row.name))
 
 
@@ -58,7 +59,7 @@ def _snapshots(context: Context, names: Sequence[str]) -> Iterator[Snapshot]:
         yield from context.redis.load_many(names[start : start + PAGE])
 
 
-def _row(context: Context, snapshot: Snapshot) -> Row:
+def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str]) -> Row:
     if not snapshot.definition:
         return Row(name=snapshot.name, state="missing")
     try:
@@ -70,14 +71,14 @@ def _row(context: Context, snapshot: Snapshot) -> Row:
     planned = None if score is None or score.dormant else score.fire_time
     return Row(
         name=snapshot.name,
-        state="disabled" if not definition.enabled else "enabled" if planned else "finished",
+        state="broken" if report else "disabled" if not definition.enabled else "enabled" if planned else "finished",
         next=planned,
         last_run_at=meta.last_run_at,
         runs=meta.total_run_count,
         schedule=f"{definition.schedule!r}".strip("<>"),
         task=definition.task,
         origin=f"static, {snapshot.origin.rpartition(' ')[0]}" if snapshot.origin else "dynamic",
-        last_error=snapshot.last_error,
+        last_error=report.get("reason", snapshot.last_error),
         definition=json.loads(snapshot.definition),
     )
 

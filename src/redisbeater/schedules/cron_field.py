@@ -5,6 +5,7 @@ Celery reads ``MON#1`` as Monday and ``monkey`` too; here a part is a number, a 
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -24,6 +25,8 @@ _MONTHS = (
 )  # fmt: skip
 _NAMES = {"day_of_week": _DAYS, "month_of_year": _MONTHS}
 
+_LEAP_YEAR = 2024
+
 _PART = re.compile(r"(?P<first>\*|\w+)(-(?P<last>\w+))?(/(?P<step>\w+))?")
 
 
@@ -42,9 +45,16 @@ def make_crontab(fields: dict[str, Any], path: str) -> crontab:
     for name, value in fields.items():
         _check_field(name, value, f"{path}.{name}")
     try:
-        return crontab(**fields)
-    except ValueError as exc:
+        made = crontab(**fields)
+    except ValueError as exc:  # Celery 5.7's check of the date, which older ones lack
         raise InvalidEntry(f"{path}.day_of_month", f"{exc}".strip()) from exc
+    if not any(day <= _days_in(month) for month in made.month_of_year for day in made.day_of_month):
+        raise InvalidEntry(f"{path}.day_of_month", f"{made!r}: no month that it names has such a day")
+    return made
+
+
+def _days_in(month: int) -> int:
+    return calendar.monthrange(_LEAP_YEAR, month)[1]
 
 
 def _check_field(name: str, value: Any, path: str) -> None:

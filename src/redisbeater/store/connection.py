@@ -13,7 +13,7 @@ from redis.retry import Retry
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from redisbeater.config import Config
-from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.exceptions import ImproperlyConfigured, StoreError, StoreUnavailable
 from redisbeater.store.script import load_script
 
 __all__ = ("Connection",)
@@ -34,6 +34,7 @@ class Connection:
     def __init__(self, config: Config) -> None:
         # Replies are text or numbers by construction; redis-py's own types leave open which, and whether it is async.
         self.client: Any = redis.Redis.from_url(config.redis_url, **_client_options(config))
+        _check_options(self.client.connection_pool)
         self._attempts = Retrying(
             retry=retry_if_exception(_is_transient),
             stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0),
@@ -76,6 +77,14 @@ def _is_transient(error: BaseException) -> bool:
     if isinstance(error, (AuthenticationError, AuthorizationError)):
         return False  # ConnectionErrors to redis-py, but a password does not come right by itself
     return isinstance(error, (redis.ConnectionError, redis.TimeoutError, ReadOnlyError))
+
+
+def _check_options(pool: Any) -> None:
+    """Refuse options that redis-py does not know before they fail at the first call; no I/O."""
+    try:
+        pool.connection_class(**pool.connection_kwargs)
+    except TypeError as exc:
+        raise ImproperlyConfigured(f"redisbeater_redis_options: redis-py says: {exc}") from exc
 
 
 def _client_options(config: Config) -> dict[str, Any]:
