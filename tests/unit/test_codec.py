@@ -283,9 +283,17 @@ def test_a_crontab_field_that_cannot_be_read_is_named(field: str, value: Any, pr
         ScheduleCodec().decode({"__type__": "crontab", field: value})
 
 
-def test_a_crontab_without_a_possible_date_is_refused() -> None:
+@pytest.mark.parametrize(("day", "month"), [("30", "2"), ("31", "4,6"), (31, "feb"), ("30-31", [2])])
+def test_a_crontab_without_a_possible_date_is_refused(day: Any, month: Any) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$.schedule.day_of_month: "):
-        ScheduleCodec().decode({"__type__": "crontab", "day_of_month": "30", "month_of_year": "2"})
+        ScheduleCodec().decode({"__type__": "crontab", "day_of_month": day, "month_of_year": month})
+
+
+@pytest.mark.parametrize(("day", "month"), [("29", "2"), ("31", "2,3"), ("30,1", 2)])
+def test_a_crontab_with_a_date_in_some_year_is_accepted(day: Any, month: Any) -> None:
+    read = ScheduleCodec().decode({"__type__": "crontab", "day_of_month": day, "month_of_year": month})
+
+    assert read == crontab(day_of_month=day, month_of_year=month)
 
 
 def test_a_field_that_celery_reads_otherwise_is_refused_when_it_is_stored() -> None:

@@ -74,8 +74,7 @@ def test_the_defaults() -> None:
         pytest.param("redis_url", "unix:///run/redis.sock?db=1", id="url-socket"),
         pytest.param("redis_options", {}, id="no-options"),
         pytest.param("redis_options", {"password": "x", "socket_timeout": 1}, id="options"),
-        pytest.param("redis_use_ssl", True, id="ssl-true"),
-        pytest.param("redis_use_ssl", {"ssl_cert_reqs": "none"}, id="ssl-options"),
+        pytest.param("redis_use_ssl", False, id="ssl-false"),
         pytest.param("key_prefix", "redbeat:", id="prefix-of-redbeat"),
         pytest.param("key_prefix", "{tag}:", id="prefix-with-hash-tag"),
         pytest.param("lock_key", None, id="no-lock"),
@@ -157,6 +156,17 @@ def test_a_refused_setting_is_an_error_of_ours_and_of_celery_s() -> None:
 def test_an_option_that_redisbeater_sets_itself_is_refused(option: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=rf"redisbeater_redis_options\['{option}'\]: .*remove it"):
         read(redis_options={option: None})
+
+
+@pytest.mark.parametrize("value", [True, {"ssl_cert_reqs": "none"}], ids=repr)
+def test_tls_options_go_with_a_tls_url(value: Any) -> None:
+    assert read(redis_url="rediss://cache:6379/0", redis_use_ssl=value).redis_use_ssl == value
+
+
+@pytest.mark.parametrize("url", [URL, "unix:///run/redis.sock"])
+def test_tls_options_without_a_tls_url_are_refused(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"redisbeater_redis_use_ssl is set, but .* is not rediss://"):
+        read(redis_url=url, redis_use_ssl=True)
 
 
 def test_the_configuration_is_frozen() -> None:
