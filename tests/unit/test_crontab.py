@@ -124,6 +124,22 @@ def test_every_few_minutes_is_elapsed_time_across_a_shift(date: str, minutes: in
             id="repeated-hour-before-midnight-repeating",
         ),
         pytest.param(
+            "0 0 * * *",
+            "America/Havana",
+            "2026-10-31 12:00",
+            "2026-11-02 12:00",
+            ["2026-11-01 00:00 -0400", "2026-11-02 00:00 -0500"],
+            id="midnight-repeated-fixed",
+        ),
+        pytest.param(
+            "0 * * * *",
+            "America/Havana",
+            "2026-10-31 23:00",
+            "2026-11-01 02:00",
+            ["2026-10-31 23:00 -0400", "2026-11-01 00:00 -0400", "2026-11-01 00:00 -0500", "2026-11-01 01:00 -0500"],
+            id="midnight-repeated-repeating",
+        ),
+        pytest.param(
             "30 23 * * *",
             "America/Nuuk",
             "2026-03-27 00:00",

@@ -215,6 +215,7 @@ def test_what_a_user_gives_wrong_is_named(changes: dict[str, Any], message: str)
         pytest.param({"args": [{1, 2}]}, r"^\$.args\[0\]: a set cannot be stored", id="set"),
         pytest.param({"args": ["a", b"b"]}, r"^\$.args\[1\]: a bytes cannot be stored", id="bytes"),
         pytest.param({"kwargs": {"at": utc("2026-01-01")}}, r"^\$.kwargs.at: a datetime cannot", id="datetime"),
+        pytest.param({"options": {"since": utc("2026-01-01")}}, r"^\$.options.since: a datetime", id="other-option"),
         pytest.param({"kwargs": {"x": float("nan")}}, r"^\$.kwargs.x: nan is not JSON", id="nan"),
         pytest.param({"options": {"countdown": timedelta(1)}}, r"^\$.options.countdown: a timedelta", id="countdown"),
         pytest.param({"schedule": 0}, r"^\$.schedule.every: expected seconds above 0", id="interval-zero"),

@@ -223,6 +223,12 @@ def test_an_rrule_reads_local_times_as_rfc_5545_does(start: datetime, expected: 
     assert upcoming(rrule("DAILY", dtstart=start), NEW_YORK, before) == expected
 
 
+def test_an_rrule_that_is_asked_just_after_a_gap_does_not_forget_a_time_in_it() -> None:
+    rule = rrule("DAILY", dtstart=datetime(2026, 3, 7, 2, 30, tzinfo=NEW_YORK))
+
+    assert next_fire_time(rule, NEW_YORK, at("2026-03-08 03:05")) == at("2026-03-08 03:30")
+
+
 def test_an_rrule_fires_in_order_around_a_gap() -> None:
     rule = rrule("DAILY", dtstart=datetime(2026, 3, 8, 2, 30, tzinfo=NEW_YORK), byhour=[2, 3], byminute=[10, 50])
     found = sequence(lambda after: next_fire_time(rule, NEW_YORK, after), utc("2026-03-08"), utc("2026-03-08 09:00"))
