@@ -357,6 +357,17 @@ def test_asking_a_custom_schedule_does_not_change_its_clock() -> None:
     assert tide.now() == utc("2020-01-01")
 
 
+def test_a_custom_schedule_that_does_not_advance_has_finished() -> None:
+    class Once(BaseSchedule):
+        def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+            return datetime(2026, 1, 1, tzinfo=timezone.utc) - self.now()
+
+    before, after = datetime(2025, 12, 31, tzinfo=timezone.utc), datetime(2026, 1, 2, tzinfo=timezone.utc)
+    assert next_fire_time(Once(), timezone.utc, before) == datetime(2026, 1, 1, tzinfo=timezone.utc)
+    assert next_fire_time(Once(), timezone.utc, datetime(2026, 1, 1, tzinfo=timezone.utc)) is None
+    assert next_fire_time(Once(), timezone.utc, after) is None
+
+
 def test_what_a_custom_schedule_raises_is_not_hidden() -> None:
     class Broken(BaseSchedule):
         def remaining_estimate(self, last_run_at: datetime) -> timedelta:

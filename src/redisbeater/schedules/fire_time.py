@@ -21,8 +21,6 @@ __all__ = ("first_fire_time", "latest_fire_time", "next_fire_time", "resumed_fir
 _FIRST_WINDOW = timedelta(minutes=1)
 
 _SECOND = timedelta(seconds=1)
-_MICROSECOND = timedelta(microseconds=1)
-
 
 def next_fire_time(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> datetime | None:
     """The first fire time after an instant.
@@ -108,11 +106,12 @@ def _start(schedule: BaseSchedule, zone: tzinfo) -> datetime | None:
 
 
 def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> datetime | None:
-    """By Celery's contract: a schedule that is told that now is ``after`` says how long to wait from there."""
+    """By Celery's contract: a schedule that is told that now is ``after`` says how long to wait from there.
+
+    One that does not wait does not advance either: it has finished.
+    """
     local = after.astimezone(zone)
     asked = copy.copy(schedule)
     asked.nowfun = lambda: local
     remaining = asked.remaining_estimate(local)
-    if remaining is None:
-        return None
-    return max(after + remaining, after + _MICROSECOND)
+    return after + remaining if remaining is not None and remaining > timedelta() else None
