@@ -17,8 +17,12 @@ from celery.schedules import crontab
 from due import UTC, ago, now, save_due, stored
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, clocked, rrule
+from redisbeater.context import Context
 
 MINUTE = timedelta(minutes=1)
+
+#: So many that two writers meet.
+EDITS = 150
 
 
 def make(app: Celery, name: str = "report", **fields: Any) -> RedisScheduleEntry:
@@ -497,12 +501,13 @@ def test_writers_at_the_same_time_lose_nothing_of_each_other(make_app: Callable[
         return thread
 
     def edit(app: Celery) -> None:
-        for number in range(40):
+        for number in range(EDITS):
             make(app, args=[number], enabled=False).save()
+            assert stored(app, "report").args == [number]
 
     def toggle(app: Celery) -> None:
         entry = make(app)
-        for _ in range(20):
+        for _ in range(EDITS):
             entry.enable()
             entry.disable()
 
@@ -511,7 +516,7 @@ def test_writers_at_the_same_time_lose_nothing_of_each_other(make_app: Callable[
 
     entry = stored(make_app(), "report")
     assert failures == []
-    assert (entry.args, entry.enabled) == ([39], False)
+    assert (entry.args, entry.enabled) == ([EDITS - 1], False)
 
 
 def test_enabling_an_entry_keeps_what_another_writer_changed_since_it_was_read(app: Celery) -> None:
@@ -521,3 +526,25 @@ def test_enabling_an_entry_keeps_what_another_writer_changed_since_it_was_read(a
     mine.enable()
 
     assert (stored(app, "report").args, stored(app, "report").enabled) == (["theirs"], True)
+
+
+def test_an_edit_of_what_was_changed_meanwhile_writes_nothing(app: Celery) -> None:
+    store = Context.of(app).redis
+    make(app).save()
+    read = store.load("report")
+    make(app, args=["theirs"]).save()
+
+    assert not store.save(read, definition=read.definition, score=None)
+    assert stored(app, "report").args == ["theirs"]
+
+
+def test_an_edit_made_on_an_entry_that_was_deleted_meanwhile_does_not_bring_it_back(
+    app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    store = Context.of(app).redis
+    entry = make(app).save()
+    read = store.load("report")
+    entry.delete()
+
+    assert not store.save(read, definition=read.definition, score=read.score)
+    assert list(client.scan_iter(f"{prefix}*")) == []

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import redis
-from celery import Celery
+from celery import Celery, Task
 from due import save_due, stored
 from outbox import names, run_due, take
 from servers import Program, Server, running
@@ -272,6 +274,31 @@ def test_a_deposed_leader_claims_nothing(
     assert take(app) == []
     assert not client.hexists(entry.key, "claim_id")
     assert stored(app, "report").due_at == entry.due_at
+
+
+def test_a_leader_that_loses_its_lock_in_a_batch_gives_the_rest_back(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, key: str
+) -> None:
+    app = make_app(redisbeater_lock_timeout=1, redisbeater_lock_lost="standby")
+
+    class Slow(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            client.set(key, "another")
+            begin = time.monotonic()
+            wait_until(lambda: time.monotonic() - begin > 0.5, "the lock to need a renewal")
+            return super().apply_async(*args, **options)
+
+    @app.task(name="proj.slow", base=Slow, shared=False)
+    def slow() -> None: ...
+
+    save_due(app, "slow", "proj.slow", late=2.0)
+    save_due(app, "rest", late=1.0)
+    make_scheduler(app).tick()
+    assert names(take(app)) == ["slow"]
+
+    client.delete(key)
+
+    assert names(run_due(make_scheduler(app))) == ["rest"]
 
 
 def test_a_lock_that_redis_lost_is_taken_again(scheduler: RedisScheduler, client: redis.Redis, key: str) -> None:

@@ -335,6 +335,29 @@ def test_a_commit_after_the_lease_changes_nothing(
     assert client.hgetall(entry.key) == before
 
 
+@pytest.mark.parametrize("end", ["commit", "release", "quarantine"])
+def test_the_end_of_a_claim_that_ran_out_does_not_touch_the_claim_after_it(
+    make_app: Callable[..., Celery], client: redis.Redis, end: str
+) -> None:
+    app = make_app(redisbeater_lock_key=None, redisbeater_lease_timeout=1)
+    store = Context.of(app).redis
+    entry = save_due(app, "report")
+    late = claim(app)
+    current = wait_until(lambda: (again := claim(app)).entries and again, "the lease to end")
+    before = client.hgetall(entry.key)
+
+    ends: dict[str, Callable[[], Any]] = {
+        "commit": lambda: commit(app, late),
+        "release": lambda: store.release(late, late.entries, reason="late"),
+        "quarantine": lambda: store.quarantine(late, late.entries[0], "late"),
+    }
+    ends[end]()
+
+    assert client.hgetall(entry.key) == before
+    assert store.broken() == {}
+    assert commit(app, current) == []
+
+
 def test_a_claimed_entry_shows_its_fire_time_as_due(shared_app: Celery) -> None:
     due_at = save_due(shared_app, "report").due_at
 
@@ -419,6 +442,33 @@ def test_a_release_gives_an_entry_back_at_once(
     [run] = run_due(make_scheduler(shared_app))
 
     assert run.fire_time == due_at
+
+
+class Interrupted(Task):
+    """A task at whose sending a signal comes."""
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        raise SystemExit
+
+
+def test_a_batch_that_was_interrupted_is_settled_by_closing(
+    app: Celery, make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    @app.task(name="proj.interrupted", base=Interrupted, shared=False)
+    def interrupted() -> None: ...
+
+    save_due(app, "sent", late=3.0)
+    save_due(app, "on its way", "proj.interrupted", late=2.0)
+    save_due(app, "unsent", late=1.0)
+    first = make_scheduler(app)
+    with pytest.raises(SystemExit):
+        first.tick()
+
+    first.close()
+
+    assert names(take(app)) == ["sent"]
+    assert stored(app, "sent").total_run_count == 1
+    assert names(run_due(make_scheduler(app))) == ["unsent"]
 
 
 # The broker refuses
@@ -588,3 +638,21 @@ def test_a_claim_holds_what_is_stored(shared_app: Celery, client: redis.Redis) -
 
     assert json.loads(claimed.definition)["args"] == [1]
     assert (claimed.name, claimed.key, claimed.fire_time) == ("report", entry.key, entry.due_at)
+
+
+# The schedule as Celery sees it
+
+
+def test_the_schedule_of_the_scheduler_holds_the_entries_by_name(app: Celery, scheduler: RedisScheduler) -> None:
+    save_due(app, "a")
+    save_due(app, "b").disable()
+
+    assert sorted(scheduler.schedule) == ["a", "b"]
+    assert scheduler.schedule["a"].task == "proj.work"
+    assert "nobody" not in scheduler.schedule
+
+
+def test_an_entry_added_to_the_scheduler_is_stored(app: Celery, scheduler: RedisScheduler) -> None:
+    scheduler.add(name="report", task="proj.report", schedule=60.0, args=[1])
+
+    assert stored(app, "report").args == [1]
