@@ -29,10 +29,12 @@ RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", 
 _T = TypeVar("_T")
 
 
-def _setting(default: Any, doc: str, accepts: str) -> Any:
+def _setting(default: Any, doc: str, accepts: str, *, secret: bool = False) -> Any:
+    """A field of :class:`Config`; a secret one may hold a password and is not shown."""
+    metadata = {"doc": doc, "accepts": accepts}
     if callable(default):
-        return field(default_factory=default, metadata={"doc": doc, "accepts": accepts})
-    return field(default=default, metadata={"doc": doc, "accepts": accepts})
+        return field(default_factory=default, metadata=metadata, repr=not secret)
+    return field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +48,13 @@ class Config:
         None,
         "Where the schedule is kept. Default: ``broker_url``, when the broker is Redis.",
         "a URL: redis://, rediss:// or unix://",
+        secret=True,
     )
     redis_options: Mapping[str, Any] = _setting(
-        dict, "Options for the Redis client (redis-py): password, username, socket_timeout, ...", "a dict"
+        dict,
+        "Options for the Redis client (redis-py): password, username, socket_timeout, ...",
+        "a dict",
+        secret=True,
     )
     redis_use_ssl: bool | Mapping[str, Any] = _setting(
         False,

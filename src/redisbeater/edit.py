@@ -5,11 +5,13 @@ An edit is read, change, write-if-unchanged; a writer that lost the race reads a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from typing import Any
 
+from redisbeater.backoff import Backoff
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import EditConflict, EntryNotFound, InvalidEntry
@@ -152,22 +154,32 @@ class _Edit:
 
 
 def _write(context: Context, name: str, edit: Callable[[Snapshot], _Edit], *, origin: str = "") -> StoredEntry:
+    backoff = Backoff(first=0.002, limit=0.1)
     for _ in range(ATTEMPTS):
-        snapshot = context.redis.load(name)
-        made = _made(edit, snapshot)
-        if context.redis.save(
-            snapshot,
-            definition=made.after.to_text(context.codec),
-            score=made.score,
-            meta=made.meta.to_text() if made.writes_meta else "",
-            origin=origin,
-        ):
-            score = made.score or snapshot.score
-            assert score is not None, "an entry without a score gets one"
-            return StoredEntry(definition=made.after, meta=made.meta, score=score)
+        stored = _try_to_write(context, context.redis.load(name), edit, origin)
+        if stored is not None:
+            return stored
+        time.sleep(backoff.failed())
     raise EditConflict(
         f"{name!r} was changed by others {ATTEMPTS} times while this change was made; it was not written"
     )
+
+
+def _try_to_write(
+    context: Context, snapshot: Snapshot, edit: Callable[[Snapshot], _Edit], origin: str
+) -> StoredEntry | None:
+    made = _made(edit, snapshot)
+    if not context.redis.save(
+        snapshot,
+        definition=made.after.to_text(context.codec),
+        score=made.score,
+        meta=made.meta.to_text() if made.writes_meta else "",
+        origin=origin,
+    ):
+        return None
+    score = made.score or snapshot.score
+    assert score is not None, "an entry without a score gets one"
+    return StoredEntry(definition=made.after, meta=made.meta, score=score)
 
 
 def _made(edit: Callable[[Snapshot], _Edit], snapshot: Snapshot) -> _Edit:

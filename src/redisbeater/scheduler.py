@@ -14,7 +14,6 @@ from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError, Service
 from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
-from kombu.exceptions import OperationalError
 from kombu.utils.url import maybe_sanitize_url
 
 from redisbeater.backoff import Backoff
@@ -180,7 +179,7 @@ class RedisScheduler(Scheduler):
         if error is None:
             batch.confirm(job)
             self._report_success(job)
-        elif self._is_broker_down(error):
+        elif self._is_broker_down():
             self._give_all_back(batch, job, error)
         else:
             delay = self._send_backoff.failed(job.claimed.name)
@@ -217,7 +216,6 @@ class RedisScheduler(Scheduler):
     def _give_all_back(self, batch: Batch, job: Job, error: Exception) -> None:
         delay = self._send_backoff.failed()
         entries = [job.claimed, *batch.unsent_entries()]
-        self._disconnect_broker()
         logger.error("the broker refuses: %d runs wait for another try in %.1f s: %s", len(entries), delay, error)
         self._redis.release(batch.claim, entries, delay=delay, reason=str(error))
         batch.unsent.clear()
@@ -252,11 +250,13 @@ class RedisScheduler(Scheduler):
         # Celery would try for hours, inside the tick; here the runs are given back, and the next tick tries again.
         return self.connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=BROKER_TIMEOUT)
 
-    def _is_broker_down(self, error: BaseException | None) -> bool:
-        kinds = (OperationalError, OSError, *self.connection.connection_errors)
-        while error is not None and not isinstance(error, kinds):
-            error = error.__cause__ or error.__context__
-        return error is not None
+    def _is_broker_down(self) -> bool:
+        """Ask the broker, on a new connection: what a task's own code raises can look like a broken one."""
+        self._disconnect_broker()
+        try:
+            return self.producer is None
+        except Exception:
+            return True
 
     def _disconnect_broker(self) -> None:
         self.__dict__.pop("producer", None)

@@ -272,7 +272,6 @@ def test_the_banner_shows_no_password(unreachable: Celery) -> None:
     assert SECRET not in info
 
 
-@pytest.mark.xfail(reason="Config shows redis_url and redis_options in its repr")
 def test_no_repr_shows_a_password(unreachable: Celery) -> None:
     unreachable.conf.redisbeater_redis_options = {"password": SECRET}
     context = Context.of(unreachable)

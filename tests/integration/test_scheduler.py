@@ -11,6 +11,7 @@ import redis
 from celery import Celery, Task
 from celery.schedules import crontab
 from due import ago, now, save_due, stored
+from kombu.exceptions import OperationalError
 from outbox import Sent, names, run_due, take
 from servers import free_port
 from waiting import wait_until
@@ -478,10 +479,11 @@ class Refusing(Task):
     """A task that the broker does not take until it is told to."""
 
     refuses = True
+    error: Exception = ValueError("this one cannot be serialised")
 
     def apply_async(self, *args: Any, **options: Any) -> Any:
         if self.refuses:
-            raise ValueError("this one cannot be serialised")
+            raise self.error
         return super().apply_async(*args, **options)
 
 
@@ -494,8 +496,15 @@ def refused(app: Celery) -> Refusing:
     return refused
 
 
-@pytest.mark.usefixtures("refused")
-def test_a_run_that_cannot_be_sent_does_not_hold_up_the_others(app: Celery, scheduler: RedisScheduler) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("bad"), FileNotFoundError("no such template"), OperationalError("looks like the broker")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_run_that_cannot_be_sent_does_not_hold_up_the_others(
+    app: Celery, scheduler: RedisScheduler, refused: Refusing, error: Exception
+) -> None:
+    refused.error = error
     save_due(app, "refused", "proj.refused", late=3.0)
     save_due(app, "other", late=2.0)
 

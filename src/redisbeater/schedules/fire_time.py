@@ -22,6 +22,7 @@ _FIRST_WINDOW = timedelta(minutes=1)
 
 _SECOND = timedelta(seconds=1)
 
+
 def next_fire_time(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> datetime | None:
     """The first fire time after an instant.
 
