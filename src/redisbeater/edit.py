@@ -1,14 +1,11 @@
-"""Edits of an entry: what they do to its next fire time, and how they are stored without losing one of another writer.
-
-An edit is read, change, write-if-unchanged; a writer that lost the race reads again.
-"""
+"""Edits of an entry, stored without losing one of another writer: read, change, write if unchanged, else once more."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import Any
 
 from redisbeater.backoff import Backoff
@@ -16,7 +13,7 @@ from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import EditConflict, EntryNotFound, InvalidEntry
 from redisbeater.meta import Meta
-from redisbeater.schedules import first_fire_time, next_fire_time, resumed_fire_time
+from redisbeater.replan import score_after_edit, score_of_new
 from redisbeater.score import Score
 from redisbeater.store import Snapshot
 
@@ -98,51 +95,10 @@ def reschedule(context: Context, name: str, last_run_at: datetime | None) -> Sto
     def edit(snapshot: Snapshot) -> _Edit:
         definition = _definition(context, snapshot)
         meta = replace(Meta.from_text(snapshot.meta), last_run_at=last_run_at or snapshot.now)
-        score = _score_of_new(definition, meta, snapshot.now, definition.zone(context.zone))
+        score = score_of_new(definition, meta, snapshot.now, definition.zone(context.zone))
         return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
 
     return _write(context, name, edit)
-
-
-def score_after_edit(
-    before: Definition | None, after: Definition, meta: Meta, snapshot: Snapshot, context: Context
-) -> Score | None:
-    """The score that an edit gives an entry; None: the stored one stays.
-
-    Raises:
-        InvalidEntry: an entry that is new, or whose schedule is, never fires.
-    """
-    zone, score, now = after.zone(context.zone), snapshot.score, snapshot.now
-    if before is None or score is None:
-        return _score_of_new(after, meta, now, zone)
-    if not after.fires_like(before, context.codec):
-        return _planned(after, resumed_fire_time(after.schedule, zone, meta.last_run_at, now))
-    if not after.enabled:
-        return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
-    if before.enabled and not (score.dormant and score.fire_time):
-        return None
-    return _revived(after, score, meta, now, zone)
-
-
-def _score_of_new(definition: Definition, meta: Meta, now: datetime, zone: tzinfo) -> Score:
-    if meta.last_run_at is not None:
-        following = next_fire_time(definition.schedule, zone, meta.last_run_at)
-        return Score.planned(following, enabled=definition.enabled)
-    return _planned(definition, first_fire_time(definition.schedule, zone, now))
-
-
-def _planned(definition: Definition, fire_time: datetime | None) -> Score:
-    if fire_time is None:
-        raise InvalidEntry("$.schedule", f"{definition.schedule!r} never fires again")
-    return Score.planned(fire_time, enabled=definition.enabled)
-
-
-def _revived(definition: Definition, score: Score, meta: Meta, now: datetime, zone: tzinfo) -> Score:
-    """The score of an entry that was disabled or set aside: on its old grid, never in the past."""
-    anchor = score.fire_time or meta.last_run_at
-    if anchor is not None and not score.dormant and anchor > now:
-        return score
-    return Score.planned(resumed_fire_time(definition.schedule, zone, anchor, now))
 
 
 @dataclass(frozen=True, kw_only=True)

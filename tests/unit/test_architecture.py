@@ -21,6 +21,7 @@ LAYERS = (
     ("definition", "meta"),
     ("policies", "store"),
     ("context",),
+    ("replan",),
     ("edit", "leadership", "outage"),
     ("entry",),
     ("statics", "batch", "mapping"),
@@ -100,7 +101,7 @@ def test_no_modules_import_each_other() -> None:
     assert set(order) == set(TREES)  # a cycle raises CycleError, which shows it
 
 
-@pytest.mark.parametrize("module", [m for m in sorted(TREES) if m.split(".")[0] not in ("store", "demo")])
+@pytest.mark.parametrize("module", [m for m in sorted(TREES) if m.split(".")[0] != "store"])
 def test_only_the_store_imports_redis(module: str) -> None:
     assert not _foreign(module) & {"redis", "valkey"}
 
@@ -115,7 +116,7 @@ def test_what_is_pure_knows_no_redis(module: str) -> None:
     assert not {other for other in _own(module) if other.split(".")[0] in ("store", "context", "config")}
 
 
-@pytest.mark.parametrize("module", _in("schedules", "policies", "instant", "score", "definition", "meta", "edit"))
+@pytest.mark.parametrize("module", _in("schedules", "policies", "instant", "score", "definition", "meta", "replan"))
 def test_what_is_a_function_of_time_reads_no_clock(module: str) -> None:
     calls = {ast.unparse(node.func) for node in ast.walk(TREES[module]) if isinstance(node, ast.Call)}
 

@@ -11,9 +11,9 @@ from moments import cron, utc
 
 from redisbeater.context import Context
 from redisbeater.definition import Definition
-from redisbeater.edit import score_after_edit
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
+from redisbeater.replan import score_after_edit
 from redisbeater.schedules import clocked, rrule
 from redisbeater.score import Score
 from redisbeater.store import Snapshot
@@ -47,7 +47,8 @@ def edited(
     score: Score | None,
     last_run_at: datetime | None = LAST,
 ) -> Score | None:
-    stored = Snapshot(name="report", now=NOW, definition="", meta="", score=score)
+    text = before.to_text(context.codec) if before else "{ broken" if score else ""
+    stored = Snapshot(name="report", now=NOW, definition=text, meta="", score=score)
     return score_after_edit(before, after, Meta(last_run_at=last_run_at), stored, context)
 
 
@@ -88,6 +89,12 @@ def test_an_entry_that_stands_in_no_schedule_is_planned_anew(context: Context) -
     assert edited(context, entry(60), entry(60, args=[1]), None, last_run_at=None) == Score(
         fire_time=utc("2026-06-10 12:01")
     )
+
+
+def test_saving_over_an_entry_that_was_broken_for_long_does_not_fire_in_the_past(context: Context) -> None:
+    score = edited(context, None, entry(60), dormant(utc("2020-01-01")), last_run_at=utc("2020-01-01"))
+
+    assert score == Score(fire_time=utc("2026-06-10 12:01"))
 
 
 def test_saving_over_a_broken_entry_plans_it_anew(context: Context) -> None:
