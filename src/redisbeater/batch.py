@@ -1,4 +1,4 @@
-"""A batch: claimed entries, read and planned, and how far their dispatch has come."""
+"""A batch: claimed entries, each read and planned just before it is sent, and how far their dispatch has come."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from celery import Celery
@@ -18,7 +18,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
 from redisbeater.policies import Plan, plan
 from redisbeater.store import Claim, ClaimedEntry
-from redisbeater.store.schedule import Confirmation
+from redisbeater.store.schedule import Commitment
 
 __all__ = ("Batch", "Job", "task_id")
 
@@ -38,6 +38,24 @@ class Job:
     definition: Definition
     meta: Meta
     plan: Plan
+
+    @classmethod
+    def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context) -> Job:
+        """Read and plan a claimed entry.
+
+        Raises:
+            InvalidEntry: it is broken.
+        """
+        definition = Definition.from_text(claimed.name, claimed.definition, context.codec)
+        meta = Meta.from_text(claimed.meta)
+        try:
+            planned = plan(definition, claimed.fire_time, now, context.zone)
+        except InvalidEntry:
+            raise
+        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+            logger.exception("entry %r cannot be planned", claimed.name)
+            raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {exc}") from exc
+        return cls(claimed=claimed, definition=definition, meta=meta, plan=planned)
 
     def runs(self, schedule_id: str, app: Celery) -> Iterator[RedisScheduleEntry]:
         """An entry for each run, with options of its own: Celery and instruments around it write into them."""
@@ -62,54 +80,40 @@ class Job:
                 total_run_count=self.meta.total_run_count,
             )
 
-    def sent(self) -> Confirmation:
+    def commitment(self) -> Commitment:
         """What to commit when all its runs are on their way."""
         meta = self.meta
         for fire_time in self.plan.runs:
             meta = meta.after_run(fire_time)
-        return Confirmation(entry=self.claimed, next=self.plan.next, meta=meta.to_text() if self.plan.runs else "")
+        return Commitment(entry=self.claimed, next=self.plan.next, meta=meta.to_text() if self.plan.runs else "")
+
+    def over(self, meta: str) -> Job:
+        """The same job over a meta that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
+        try:
+            theirs = Meta.from_text(meta)
+        except InvalidEntry:
+            theirs = Meta()
+        count = max(theirs.total_run_count, self.meta.total_run_count)
+        has_set_last_run = theirs.last_run_at not in (None, self.meta.last_run_at)
+        merged = replace(theirs, total_run_count=count, is_last_run_set=has_set_last_run)
+        return replace(self, claimed=replace(self.claimed, meta=meta), meta=merged)
 
 
 class Batch:
-    """The jobs of one claim.
+    """The entries of one claim, and how far their dispatch has come.
 
-    What is confirmed is committed, what is unsent released, whenever beat ends; a job that was on its way when beat
+    What was sent is committed and what is unsent released, whenever beat ends; an entry that was on its way when beat
     was killed is left to its lease, which sends it again with the same id.
     """
 
-    def __init__(self, claim: Claim, context: Context) -> None:
+    def __init__(self, claim: Claim) -> None:
         self.claim = claim
-        self.unsent: deque[Job] = deque()
-        self.confirmed: list[Confirmation] = []
-        #: Claimed entries that could not be read or planned, with the reason.
-        self.broken: list[tuple[ClaimedEntry, str]] = []
-        for claimed in claim.entries:
-            self._add(claimed, context)
+        self.unsent = deque(claim.entries)
+        self.sent: list[Job] = []
 
-    def _add(self, claimed: ClaimedEntry, context: Context) -> None:
-        try:
-            definition = Definition.from_text(claimed.name, claimed.definition, context.codec)
-            meta = Meta.from_text(claimed.meta)
-            planned = plan(definition, claimed.fire_time, self.claim.now, context.zone)
-        except InvalidEntry as exc:
-            self.broken.append((claimed, str(exc)))
-        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
-            logger.exception("entry %r cannot be planned", claimed.name)
-            self.broken.append((claimed, f"$.schedule: {type(exc).__name__}: {exc}"))
-        else:
-            self.unsent.append(Job(claimed=claimed, definition=definition, meta=meta, plan=planned))
-
-    def take(self) -> Job:
-        """The next job, oldest first; from now on it is on its way."""
+    def take(self) -> ClaimedEntry:
+        """The next entry, oldest first; from now on it is on its way."""
         return self.unsent.popleft()
-
-    def confirm(self, job: Job) -> None:
-        """All runs of the job were accepted by the broker."""
-        self.confirmed.append(job.sent())
-
-    def unsent_entries(self) -> list[ClaimedEntry]:
-        """What was not sent and can be given back."""
-        return [job.claimed for job in self.unsent]
 
     @property
     def was_busy(self) -> bool:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from celery import Celery
 from celery.app import app_or_default
@@ -175,6 +175,7 @@ def _read_url(name: str, value: Any) -> str:
     if scheme not in SCHEMES:
         schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise ImproperlyConfigured(f"{PREFIX}{name} has the scheme {scheme!r}: expected one of {schemes}")
+    _refuse_reserved(name, dict(parse_qsl(urlsplit(value).query)))
     return value
 
 
@@ -182,10 +183,14 @@ def _read_options(name: str, value: Any) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise _refuse(name, type(value))
     options = dict(value or {})
+    _refuse_reserved(name, options)
+    return options
+
+
+def _refuse_reserved(name: str, options: Mapping[str, Any]) -> None:
     for option in RESERVED_OPTIONS:
         if option in options:
             raise ImproperlyConfigured(f"{PREFIX}{name}[{option!r}]: redisbeater sets this itself; remove it")
-    return options
 
 
 def _read_ssl(name: str, value: Any) -> bool | Mapping[str, Any]:

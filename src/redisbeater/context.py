@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from celery import Celery
 from celery.app import app_or_default
+from celery.local import maybe_evaluate
 
 from redisbeater.config import Config
 from redisbeater.schedules import ScheduleCodec
@@ -30,12 +31,14 @@ class Context:
 
     @classmethod
     def of(cls, app: Celery | None = None) -> Context:
-        """The context of an app, of the current one by default; made at its first use.
+        """The context of an app, of the current one by default.
+
+        It is made at its first use; settings that are changed after that are not seen.
 
         Raises:
             ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used.
         """
-        app = app_or_default(app)
+        app = maybe_evaluate(app_or_default(app))  # ``celery.current_app`` stands for another object
         context = _CONTEXTS.get(app)
         if context is None:
             config = Config.from_app(app)

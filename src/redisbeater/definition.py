@@ -22,6 +22,9 @@ MAX_NAME_BYTES = 512
 #: Task options that hold a moment, stored in RedBeat's form.
 _MOMENTS = ("eta", "expires")
 
+#: What beat passes to ``apply_async`` beside the options.
+_ARGUMENTS = ("args", "kwargs", "producer")
+
 _OURS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone")
 
 
@@ -167,6 +170,9 @@ def _check(definition: Definition) -> None:
         value = getattr(definition, name)
         if not isinstance(value, kind):
             raise InvalidEntry(f"$.{name}", f"expected {word}, got {value!r}")
+    for name in _ARGUMENTS:
+        if name in definition.options:
+            raise InvalidEntry(f"$.options.{name}", "is no option of a task; beat passes it itself")
     if not isinstance(definition.options.get("headers", {}), (dict, type(None))):
         raise InvalidEntry("$.options.headers", f"expected a dict, got {definition.options['headers']!r}")
     if definition.timezone is not None:

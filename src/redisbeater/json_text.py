@@ -18,6 +18,7 @@ _HINTS = {
     "bytes": "pass a text, for example base64",
     "UUID": "pass str(value)",
     "Decimal": "pass str(value)",
+    "BeatLazyFunc": "compute the value in the task",
 }
 
 

@@ -23,6 +23,8 @@ class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
         return RedisScheduleEntry.from_key(RedisScheduleEntry.generate_key(self._app, name), app=self._app)
 
     def __setitem__(self, name: str, entry: RedisScheduleEntry) -> None:
+        if name != entry.name:
+            raise ValueError(f"an entry named {entry.name!r} cannot be stored as {name!r}")
         entry.save()
 
     def __delitem__(self, name: str) -> None:

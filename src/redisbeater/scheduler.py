@@ -20,12 +20,12 @@ from redisbeater.backoff import Backoff
 from redisbeater.batch import Batch, Job
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import LockNotOwnedError, StoreError
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
 from redisbeater.leadership import Leadership
 from redisbeater.mapping import ScheduleMapping
 from redisbeater.outage import Outage
 from redisbeater.statics import reconcile
-from redisbeater.store import Claim
+from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.uninterrupted import uninterrupted
 
 __all__ = ("RedisScheduler",)
@@ -91,7 +91,8 @@ class RedisScheduler(Scheduler):
 
     def _pass(self) -> float:
         self._settle()
-        self._notifier.listen()
+        if self.is_served:
+            self._notifier.listen()
         if not self._leadership.keep() and not self._leadership.take(self._lock_lost()):
             return self._stand_by()
         if not self.is_served or time.monotonic() >= self._look_at:
@@ -143,7 +144,9 @@ class RedisScheduler(Scheduler):
             self._leadership.doubt()
             self._look_at = 0.0
             return
-        self._dispatch(batch)
+        while batch.unsent and self._may_send(batch):
+            with uninterrupted():
+                self._dispatch(batch.take(), batch)
         self._settle()
         self._look_at = 0.0 if batch.was_busy else self._next_look(batch.claim)
 
@@ -151,39 +154,35 @@ class RedisScheduler(Scheduler):
         claim = self._redis.claim(token=self._leadership.token, limit=self._context.config.batch_size)
         for member in claim.removed:
             logger.warning("entry %r had no hash: removed from the schedule", self._redis.keys.name(member))
-        batch = Batch(claim, self._context)
-        self._quarantine(batch)
-        return batch
+        return Batch(claim)
 
     def _next_look(self, claim: Claim) -> float:
         idle = self.max_interval if claim.idle_seconds is None else claim.idle_seconds
         return claim.asked_at + min(idle, self.max_interval)
 
-    def _quarantine(self, batch: Batch) -> None:
-        for claimed, reason in batch.broken:
-            if self._redis.quarantine(batch.claim, claimed, reason):
-                logger.error("entry %r is broken and set aside: %s", claimed.name, reason)
-
-    def _dispatch(self, batch: Batch) -> None:
-        while batch.unsent and self._may_send(batch):
-            with uninterrupted():
-                self._send_next(batch)
-
     def _may_send(self, batch: Batch) -> bool:
         """Whether claim and lock are still ours: nothing is sent on a lease that has run out."""
         return time.monotonic() < batch.claim.trusted_until and self._leadership.keep()
 
-    def _send_next(self, batch: Batch) -> None:
-        job = batch.take()
+    def _dispatch(self, claimed: ClaimedEntry, batch: Batch) -> None:
+        try:
+            job = Job.planned(claimed, batch.claim.now, self._context)
+        except InvalidEntry as exc:
+            self._quarantine(claimed, batch, str(exc))
+            return
         error = self._send(job, batch.claim.schedule_id)
         if error is None:
-            batch.confirm(job)
-            self._report_success(job)
-        elif self._is_broker_down():
-            self._give_all_back(batch, job, error)
+            batch.sent.append(job)
+            self._report_success(claimed)
+        elif self._can_reach_broker():
+            delay = self._send_backoff.failed(claimed.name)
+            self._redis.release(batch.claim, [claimed], delay=delay, reason=str(error))
         else:
-            delay = self._send_backoff.failed(job.claimed.name)
-            self._redis.release(batch.claim, [job.claimed], delay=delay, reason=str(error))
+            self._release_all(claimed, batch, error)
+
+    def _quarantine(self, claimed: ClaimedEntry, batch: Batch, reason: str) -> None:
+        if self._redis.quarantine(batch.claim, claimed, reason):
+            logger.error("entry %r is broken and set aside: %s", claimed.name, reason)
 
     def _send(self, job: Job, schedule_id: str) -> Exception | None:
         self._send_error = None
@@ -208,31 +207,33 @@ class RedisScheduler(Scheduler):
         """The entry as it is: its next fire time is set by the commit, after the run was sent."""
         return entry
 
-    def _report_success(self, job: Job) -> None:
-        self._send_backoff.succeeded(job.claimed.name)
+    def _report_success(self, claimed: ClaimedEntry) -> None:
+        self._send_backoff.succeeded(claimed.name)
         if self._send_backoff.succeeded():
             logger.info("the broker accepts runs again")
 
-    def _give_all_back(self, batch: Batch, job: Job, error: Exception) -> None:
+    def _release_all(self, claimed: ClaimedEntry, batch: Batch, error: Exception) -> None:
         delay = self._send_backoff.failed()
-        entries = [job.claimed, *batch.unsent_entries()]
+        entries = [claimed, *batch.unsent]
         logger.error("the broker refuses: %d runs wait for another try in %.1f s: %s", len(entries), delay, error)
         self._redis.release(batch.claim, entries, delay=delay, reason=str(error))
         batch.unsent.clear()
 
     def _settle(self) -> None:
-        """Commit what was sent and give back what was not; what an error leaves over is settled by the next pass."""
+        """Commit what was sent and release what was not; what an error leaves over is settled by the next pass."""
         if self._batch is not None:
             with uninterrupted():
-                self._confirm(self._batch)
-                self._redis.release(self._batch.claim, self._batch.unsent_entries())
+                self._commit(self._batch)
+                self._redis.release(self._batch.claim, list(self._batch.unsent))
                 self._batch = None
 
-    def _confirm(self, batch: Batch) -> None:
-        fenced = self._redis.commit(batch.claim, batch.confirmed)
-        batch.confirmed = []
-        for name in fenced:
-            logger.warning("entry %r was sent, but its claim had ended; it may be sent again with the same id", name)
+    def _commit(self, batch: Batch) -> None:
+        while batch.sent:
+            result = self._redis.commit(batch.claim, [job.commitment() for job in batch.sent])
+            for name in result.fenced:
+                logger.warning("entry %r was sent after its claim had ended; it may be sent again, same id", name)
+            changed = [job for job in batch.sent if job.claimed.name in result.changed]
+            batch.sent = [job.over(result.changed[job.claimed.name]) for job in changed]
 
     # Wait
 
@@ -250,13 +251,14 @@ class RedisScheduler(Scheduler):
         # Celery would try for hours, inside the tick; here the runs are given back, and the next tick tries again.
         return self.connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=BROKER_TIMEOUT)
 
-    def _is_broker_down(self) -> bool:
+    def _can_reach_broker(self) -> bool:
         """Ask the broker, on a new connection: what a task's own code raises can look like a broken one."""
         self._disconnect_broker()
         try:
-            return self.producer is None
+            self.producer  # noqa: B018 - connects
         except Exception:
-            return True
+            return False
+        return True
 
     def _disconnect_broker(self) -> None:
         self.__dict__.pop("producer", None)

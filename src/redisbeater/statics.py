@@ -16,7 +16,8 @@ from celery import Celery
 from redisbeater import edit
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EditConflict, InvalidEntry
+from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
+from redisbeater.schedules import rrule
 from redisbeater.store.snapshot import sha1
 
 __all__ = ("reconcile",)
@@ -31,9 +32,9 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
     """
     context = Context.of(app)
     statics = context.redis.statics()
-    origins = context.redis.origins(sorted(statics | declared.keys()))
+    origins = context.redis.origins([*{*statics, *map(str, declared)}])
     for name, fields in declared.items():
-        _declare(context, app, name, fields, origins[name], is_static=name in statics)
+        _declare(context, app, name, fields, origins[str(name)], is_static=name in statics)
     for name in statics - declared.keys():
         _prune(context, app, name, origins[name])
     _forget_undeclared(context, app, declared)
@@ -41,20 +42,26 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
 
 def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str | None, *, is_static: bool) -> None:
     try:
-        entry = _entry(app, name, fields)
-        declared = _origin(app, entry, context)
-        if origin == declared:
-            return
-        if origin is not None and not _is_ours(app, origin) and not (origin == "" and is_static):
-            logger.error(
-                "static entry %r is not stored: an entry of that name exists that is not ours; rename one", name
-            )
-            return
-        edit.upsert(context, entry.definition(), entry.initial_meta(), origin=declared)
-        logger.info("static entry %r stored", name)
+        _store(context, app, _entry(app, name, fields), origin, is_static=is_static)
+    except StoreError:
+        raise
     except (InvalidEntry, EditConflict) as exc:
         logger.error("static entry %r cannot be stored: %s", name, exc)
         context.redis.report_broken(name, str(exc), application=_application(app))
+    except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+        logger.exception("static entry %r cannot be planned", name)
+        context.redis.report_broken(name, f"$.schedule: {type(exc).__name__}: {exc}", application=_application(app))
+
+
+def _store(context: Context, app: Celery, entry: RedisScheduleEntry, origin: str | None, *, is_static: bool) -> None:
+    declared = _origin(app, entry, context)
+    if origin == declared:
+        return
+    if origin is not None and not _is_ours(app, origin) and not (origin == "" and is_static):
+        logger.error("static entry %r is not stored: an entry of that name exists that is not ours", entry.name)
+        return
+    edit.upsert(context, entry.definition(), entry.initial_meta(), origin=declared)
+    logger.info("static entry %r stored", entry.name)
 
 
 def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None:
@@ -71,12 +78,13 @@ def _forget_undeclared(context: Context, app: Celery, declared: Mapping[str, Any
 
 
 def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
-    if isinstance(fields, RedisScheduleEntry):
-        return fields
     try:
-        return RedisScheduleEntry(name, app=app, **fields)
+        entry = fields if isinstance(fields, RedisScheduleEntry) else RedisScheduleEntry(name, app=app, **fields)
     except TypeError as exc:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
+    if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:
+        raise InvalidEntry("$.schedule.dtstart", "is missing: the rule would begin anew at each start of beat")
+    return entry
 
 
 def _origin(app: Celery, entry: RedisScheduleEntry, context: Context) -> str:

@@ -19,11 +19,8 @@ from waiting import wait_until
 from redisbeater import RedisScheduleEntry, RedisScheduler, clocked
 from redisbeater.batch import Job, task_id
 from redisbeater.context import Context
-from redisbeater.definition import Definition
-from redisbeater.meta import Meta
-from redisbeater.policies import plan
 from redisbeater.store import Claim
-from redisbeater.store.schedule import Confirmation
+from redisbeater.store.schedule import Commitment
 
 MINUTE = timedelta(minutes=1)
 
@@ -35,14 +32,11 @@ def claim(app: Celery, limit: int = 100) -> Claim:
 
 def commit(app: Celery, claim: Claim) -> list[str]:
     """Commit a claim as if all of it had been sent; the names that were fenced."""
-    return Context.of(app).redis.commit(claim, [_confirmation(app, claim, entry) for entry in claim.entries])
+    return Context.of(app).redis.commit(claim, [_commitment(app, claim, entry) for entry in claim.entries]).fenced
 
 
-def _confirmation(app: Celery, claim: Claim, entry: Any) -> Confirmation:
-    context = Context.of(app)
-    definition = Definition.from_text(entry.name, entry.definition, context.codec)
-    planned = plan(definition, entry.fire_time, claim.now, context.zone)
-    return Job(claimed=entry, definition=definition, meta=Meta.from_text(entry.meta), plan=planned).sent()
+def _commitment(app: Celery, claim: Claim, entry: Any) -> Commitment:
+    return Job.planned(entry, claim.now, Context.of(app)).commitment()
 
 
 def eventually_sent(scheduler: RedisScheduler) -> list[Sent]:

@@ -304,7 +304,7 @@ def test_a_field_that_celery_reads_otherwise_is_refused_when_it_is_stored() -> N
 @pytest.mark.parametrize(
     ("schedule_", "message"),
     [
-        pytest.param("every day", r"\$.schedule: cannot store 'every day'; expected seconds", id="text"),
+        pytest.param("every day", r"\$.schedule: cannot store 'every day' \(str\); expected seconds", id="text"),
         pytest.param(None, r"\$.schedule: cannot store None", id="none"),
         pytest.param(schedule(timedelta(0)), r"\$.schedule.every: expected seconds above 0", id="interval-zero"),
         pytest.param(schedule(timedelta(seconds=-5)), r"\$.schedule.every: ", id="interval-negative"),

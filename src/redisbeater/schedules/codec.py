@@ -51,7 +51,9 @@ class ScheduleCodec:
         """
         if hasattr(schedule_, "to_redisbeater"):
             return self._encode_custom(schedule_)
-        if isinstance(schedule_, crontab):
+        if getattr(schedule_, "nowfun", None) is not None:
+            raise InvalidEntry(PATH, "nowfun cannot be stored; give the entry a timezone='Europe/Vienna' instead")
+        if type(schedule_) is crontab:
             return _encode_crontab(schedule_)
         if isinstance(schedule_, rrule):
             return _encode_rrule(schedule_)
@@ -59,11 +61,12 @@ class ScheduleCodec:
             return {"__type__": "clocked", "at": encode_datetime(schedule_.at)}
         if isinstance(schedule_, solar):
             return {"__type__": "solar", "event": schedule_.event, "lat": schedule_.lat, "lon": schedule_.lon}
-        if isinstance(schedule_, schedule):
+        if type(schedule_) is schedule:
             return _encode_interval(schedule_)
         raise InvalidEntry(
             PATH,
-            f"cannot store {schedule_!r}; expected seconds, a timedelta, crontab, rrule, solar, clocked, "
+            f"cannot store {schedule_!r} ({type(schedule_).__qualname__}); "
+            "expected seconds, a timedelta, crontab, rrule, solar, clocked, "
             "or a class that is listed in redisbeater_schedule_classes",
         )
 
@@ -87,7 +90,10 @@ class ScheduleCodec:
         path = f"{type(custom).__module__}.{type(custom).__qualname__}"
         if path not in self._classes:
             raise InvalidEntry(PATH, f"{path} is not registered; add it: redisbeater_schedule_classes = [{path!r}]")
-        return {"__type__": "custom", "import_path": path, "data": custom.to_redisbeater()}
+        try:
+            return {"__type__": "custom", "import_path": path, "data": custom.to_redisbeater()}
+        except Exception as exc:  # the application's code: whatever it raises is this entry's problem alone
+            raise InvalidEntry(PATH, f"{path}.to_redisbeater: {type(exc).__name__}: {exc}") from exc
 
     def _decode_custom(self, data: dict[str, Any]) -> BaseSchedule:
         path = data.get("import_path")

@@ -81,6 +81,8 @@ class rrule(BaseSchedule):
     ) -> None:
         super().__init__(**kwargs)
         self.freq = _frequency(freq)
+        #: Whether the caller said when the rule begins; else it began when it was made.
+        self.has_explicit_start = dtstart is not None
         self.dtstart = self._aware(dtstart or self.now()).replace(microsecond=0)
         self.until = self._aware(until) if until else None
         self.interval, self.wkst, self.count = _interval(interval), wkst, count

@@ -23,8 +23,9 @@ class ClaimedEntry:
 class Claim:
     """A batch of due entries, oldest first.
 
-    ``now`` is the server's time. ``asked_at`` is when the request was sent, and ``trusted_until`` the end of the lease
-    counted from then, both on our monotonic clock. ``next_look`` is the next score, None when nothing is planned.
+    ``now`` is the server's time. ``asked_at`` is when the request was sent, and ``trusted_until`` when to stop
+    sending, long before the lease ends, both on our monotonic clock. ``next_look`` is the next score, None when
+    nothing is planned.
     """
 
     id: str

@@ -33,8 +33,7 @@ class Connection:
 
     def __init__(self, config: Config) -> None:
         # Replies are text or numbers by construction; redis-py's own types leave open which, and whether it is async.
-        self.client: Any = redis.Redis.from_url(config.redis_url, **_client_options(config))
-        _check_options(self.client.connection_pool)
+        self.client: Any = _client(config)
         self._attempts = Retrying(
             retry=retry_if_exception(_is_transient),
             stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0),
@@ -62,10 +61,6 @@ class Connection:
         except redis.RedisError as exc:
             raise wrapped(exc) from exc
 
-    def close(self) -> None:
-        """Close the connections; the next call opens new ones."""
-        self.client.close()
-
 
 def wrapped(error: redis.RedisError) -> StoreError:
     """Our error for one of the client's."""
@@ -79,12 +74,17 @@ def _is_transient(error: BaseException) -> bool:
     return isinstance(error, (redis.ConnectionError, redis.TimeoutError, ReadOnlyError))
 
 
-def _check_options(pool: Any) -> None:
-    """Refuse options that redis-py does not know before they fail at the first call; no I/O."""
+def _client(config: Config) -> redis.Redis:
+    """The client; what redis-py does not take is refused here, before it fails at the first call. No I/O."""
     try:
+        client = redis.Redis.from_url(config.redis_url, **_client_options(config))
+        pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)
-    except TypeError as exc:
-        raise ImproperlyConfigured(f"redisbeater_redis_options: redis-py says: {exc}") from exc
+    except (TypeError, ValueError) as exc:
+        # What redis-py says of a URL is not shown: it may quote a part of the password.
+        problem = str(exc) if isinstance(exc, TypeError) else "is the port a number, the password quoted?"
+        raise ImproperlyConfigured(f"redisbeater_redis_url, redisbeater_redis_options: {problem}") from None
+    return client
 
 
 def _client_options(config: Config) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Lock:
         asked_at = time.monotonic()
         terms = [self.token, str(int(self._timeout * 1000))]
         outcome, self.holder, milliseconds = self._connection.run(script, [self._keys.lock], terms)
-        self.free_in = max(int(milliseconds), 0) / 1000
+        # A lock that somebody made without a time-out has a negative one: it is never free by itself.
+        self.free_in = float("inf") if int(milliseconds) < 0 else int(milliseconds) / 1000
         self._asked_at = asked_at if outcome in ("ACQUIRED", "RENEWED") else float("-inf")
         return str(outcome)

@@ -13,6 +13,9 @@ from redisbeater.store.connection import Connection, wrapped
 
 __all__ = ("Notifier",)
 
+#: Seconds that the messages of a burst are collected before the schedule is looked at.
+DRAIN_SECONDS = 0.005
+
 
 class Notifier:
     """Listens on the changes channel with a connection of its own.
@@ -64,14 +67,17 @@ class Notifier:
 
     def _messages(self, timeout: float) -> Iterator[str]:
         deadline = time.monotonic() + timeout
-        heard = False
-        while True:
-            message = self._subscription.get_message(timeout=0 if heard else max(deadline - time.monotonic(), 0))
+        while (remaining := deadline - time.monotonic()) > 0:
+            message = self._subscription.get_message(timeout=remaining)
             if message is not None:
-                heard = True
                 yield message["data"]
-            elif heard or time.monotonic() >= deadline:
-                return
+                break
+        else:
+            return
+        # What came with it: one look answers for all of a burst, but a stream without end must not be waited out.
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while time.monotonic() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
+            yield message["data"]
 
     def close(self) -> None:
         """Stop listening; never raises."""

@@ -31,19 +31,30 @@ from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.snapshot import Snapshot, sha1
 
-__all__ = ("Confirmation", "RedisSchedule")
+__all__ = ("CommitResult", "Commitment", "RedisSchedule")
+
+#: The part of a lease in which runs are sent; the rest is for their commit, which must not come after its end.
+TRUSTED_SHARE = 0.5
 
 #: How many names one round trip asks for.
 PAGE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmation:
+class Commitment:
     """What is committed for one claimed entry: its next score, and its new meta if it ran."""
 
     entry: ClaimedEntry
     next: Score
     meta: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitResult:
+    """What was not committed: names whose claim was no longer ours, and the metas that others changed meanwhile."""
+
+    fenced: list[str]
+    changed: dict[str, str]
 
 
 class RedisSchedule:
@@ -85,7 +96,7 @@ class RedisSchedule:
             schedule_id=schedule_id,
             now=from_unix(now),
             asked_at=asked_at,
-            trusted_until=asked_at + lease,
+            trusted_until=asked_at + lease * TRUSTED_SHARE,
             next_look=from_unix(next_look) if next_look else None,
             entries=tuple(self._claimed(*entry) for entry in entries),
             removed=tuple(removed),
@@ -96,16 +107,18 @@ class RedisSchedule:
             key=key, name=self.keys.name(key), definition=definition, meta=meta, fire_time=from_unix(fire_time)
         )
 
-    def commit(self, claim: Claim, confirmations: Sequence[Confirmation]) -> list[str]:
-        """Confirm claimed entries; the names of those whose claim was no longer ours, where nothing was written."""
-        if not confirmations:
-            return []
-        outcomes = self._connection.run(
-            "commit",
-            [self.keys.schedule, self.keys.broken, *(item.entry.key for item in confirmations)],
-            [claim.id, *_flat((item.entry.name, item.meta, item.next.to_text()) for item in confirmations)],
-        )
-        return [item.entry.name for item, outcome in zip(confirmations, outcomes) if outcome == "FENCED"]
+    def commit(self, claim: Claim, commitments: Sequence[Commitment]) -> CommitResult:
+        """Record what became of claimed entries; where the result names one, nothing was written of it."""
+        result = CommitResult(fenced=[], changed={})
+        if commitments:
+            keys = [self.keys.schedule, self.keys.broken, *(item.entry.key for item in commitments)]
+            outcomes = self._connection.run("commit", keys, [claim.id, *_flat(map(_terms, commitments))])
+            for item, (word, *meta) in zip(commitments, outcomes):
+                if word == "FENCED":
+                    result.fenced.append(item.entry.name)
+                elif word == "CHANGED":
+                    result.changed[item.entry.name] = meta[0]
+        return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
         """Give claimed entries back unsent, to come up again after ``delay`` seconds with the same fire time."""
@@ -140,7 +153,7 @@ class RedisSchedule:
     def save(
         self, snapshot: Snapshot, *, definition: str, score: Score | None, meta: str = "", origin: str = ""
     ) -> bool:
-        """Create or change the entry that was read; False: its definition was changed since, nothing was written.
+        """Create or change the entry that was read; False: it was changed since, nothing was written.
 
         Arguments:
             score: the new one; None keeps the stored one, and with it the next fire time.
@@ -152,7 +165,7 @@ class RedisSchedule:
             [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.entry(snapshot.name)],
             [
                 snapshot.name,
-                sha1(snapshot.definition),
+                sha1(f"{snapshot.definition}\n{snapshot.meta}"),
                 definition,
                 meta,
                 score.to_text() if score else "",
@@ -204,8 +217,9 @@ class RedisSchedule:
             for name in names:
                 pipe.hexists(self.keys.entry(name), "definition")
                 pipe.hget(self.keys.entry(name), "origin")
-            replies = pipe.execute()
-        return [(origin or "") if exists else None for exists, origin in zip(replies[::2], replies[1::2])]
+            # A key of another type is somebody's, and answers with an error.
+            replies = [str(reply or "") for reply in pipe.execute(raise_on_error=False)]
+        return [origin if exists else None for exists, origin in zip(replies[::2], replies[1::2])]
 
     def report_broken(self, name: str, reason: str, *, application: str) -> None:
         """List an entry of an application's code as broken, whether or not one of that name is stored."""
@@ -219,7 +233,7 @@ class RedisSchedule:
     def broken(self) -> dict[str, dict[str, str]]:
         """Broken entries: name -> ``reason``, ``since`` (ISO 8601, UTC) and, of a static one, ``application``."""
         reports = self._connection.call(lambda client: client.hgetall(self.keys.broken))
-        return {name: json.loads(report) for name, report in reports.items()}
+        return {name: _read_report(report) for name, report in reports.items()}
 
     # Its lock and its channel
 
@@ -236,10 +250,6 @@ class RedisSchedule:
         """Whether one of the messages heard is that the lock was released."""
         return LOCK_RELEASED in messages
 
-    def close(self) -> None:
-        """Close the connections; the next call opens new ones."""
-        self._connection.close()
-
 
 def _snapshot(
     name: str, now: datetime, definition: str, meta: str, score: str, origin: str, last_error: str
@@ -255,9 +265,20 @@ def _snapshot(
     )
 
 
+def _terms(item: Commitment) -> tuple[str, ...]:
+    return item.entry.name, sha1(item.entry.meta), item.meta, item.next.to_text()
+
+
 def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:
     return [cell for row in rows for cell in row]
 
 
 def _report(reason: str, since: datetime, **more: str) -> str:
     return json.dumps({"reason": reason, "since": since.isoformat(), **more})
+
+
+def _read_report(text: str) -> dict[str, str]:
+    try:
+        return {"reason": "", "since": "", **json.loads(text)}
+    except (ValueError, TypeError):  # another program's
+        return {"reason": text, "since": ""}

@@ -13,8 +13,8 @@ local time = redis.call('TIME')
 local retry_at = string.format('%.6f', tonumber(string.format('%d.%06d', time[1], time[2])) + tonumber(delay))
 
 local function release(key)
-  local claim = redis.call('HMGET', key, 'claim_id', 'claim_until')
-  if claim[1] ~= claim_id then return 'FENCED' end
+  local claim = redis.pcall('HMGET', key, 'claim_id', 'claim_until')
+  if claim.err or claim[1] ~= claim_id then return 'FENCED' end
   redis.call('HDEL', key, 'claim_id')
   if reason ~= '' then redis.call('HSET', key, 'last_error', reason) end
   local current = redis.call('ZSCORE', schedule, key)

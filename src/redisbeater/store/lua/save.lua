@@ -1,4 +1,4 @@
--- Create or change an entry, if its definition still is the one that the change was made on.
+-- Create or change an entry, if definition and meta still are those that the change was made on.
 --
 -- An entry that is claimed at this moment keeps its claim, so that its run is recorded; a new score then stands, and
 -- without one the commit sets the next.
@@ -8,18 +8,19 @@
 -- KEYS[3] statics     set: names of the static entries
 -- KEYS[4] entry       hash: the entry
 -- ARGV[1] name        text: its name
--- ARGV[2] expected    text: SHA-1 of the definition that was read ('' has one too)
+-- ARGV[2] expected    text: SHA-1 of what was read: definition, newline, meta, each '' where there was none
 -- ARGV[3] definition  text: the new one
 -- ARGV[4] meta        text: the new one; '' keeps what is stored
 -- ARGV[5] score       text: the new one; '' keeps what is stored
 -- ARGV[6] origin      text: for a static entry, its application and what its code says; '' keeps what is stored
 -- ARGV[7] channel     text: where beats listen for changes
--- Returns 'SAVED', or 'CONFLICT': the definition was changed meanwhile; nothing was written
+-- Returns 'SAVED', or 'CONFLICT': definition or meta was changed meanwhile; nothing was written
 local schedule, broken, statics, entry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local name, expected, definition, meta = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local score, origin, channel = ARGV[5], ARGV[6], ARGV[7]
 
-if redis.sha1hex(redis.call('HGET', entry, 'definition') or '') ~= expected then return 'CONFLICT' end
+local stored = redis.call('HMGET', entry, 'definition', 'meta')
+if redis.sha1hex((stored[1] or '') .. '\n' .. (stored[2] or '')) ~= expected then return 'CONFLICT' end
 redis.call('HSET', entry, 'definition', definition)
 if meta ~= '' then redis.call('HSET', entry, 'meta', meta) end
 if origin ~= '' then
