@@ -173,7 +173,7 @@ class RedisScheduler(Scheduler):
         error = self._send(job, batch.claim.schedule_id)
         if error is None:
             batch.sent.append(job)
-            self._report_success(claimed)
+            self._report_success(job)
         elif self._can_reach_broker():
             delay = self._send_backoff.failed(claimed.name)
             self._redis.release(batch.claim, [claimed], delay=delay, reason=str(error))
@@ -207,10 +207,11 @@ class RedisScheduler(Scheduler):
         """The entry as it is: its next fire time is set by the commit, after the run was sent."""
         return entry
 
-    def _report_success(self, claimed: ClaimedEntry) -> None:
-        self._send_backoff.succeeded(claimed.name)
-        if self._send_backoff.succeeded():
-            logger.info("the broker accepts runs again")
+    def _report_success(self, job: Job) -> None:
+        if job.plan.runs:
+            self._send_backoff.succeeded(job.claimed.name)
+            if self._send_backoff.succeeded():
+                logger.info("the broker accepts runs again")
 
     def _release_all(self, claimed: ClaimedEntry, batch: Batch, error: Exception) -> None:
         delay = self._send_backoff.failed()
@@ -248,7 +249,7 @@ class RedisScheduler(Scheduler):
     # The broker
 
     def _ensure_connected(self) -> Any:
-        # Celery would try for hours, inside the tick; here the runs are given back, and the next tick tries again.
+        # Celery would try for hours, inside the tick; here the runs are released, and the next tick tries again.
         return self.connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=BROKER_TIMEOUT)
 
     def _can_reach_broker(self) -> bool:
@@ -278,7 +279,7 @@ class RedisScheduler(Scheduler):
         self.update_from_dict(b)
 
     def close(self) -> None:
-        """Say goodbye: commit what was sent, give back the rest, release the lock. Idempotent; never raises.
+        """Say goodbye: commit what was sent, release the rest and the lock. Idempotent; never raises.
 
         Celery calls it from its signal handler, and once more when the tick has ended. In the middle of a tick the
         connections are in use and their locks may be held: then the second call does it all.

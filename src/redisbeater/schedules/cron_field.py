@@ -27,6 +27,9 @@ _NAMES = {"day_of_week": _DAYS, "month_of_year": _MONTHS}
 
 _LEAP_YEAR = 2024
 
+#: What Celery raises for a field that it cannot read.
+_UNREADABLE = (ValueError, TypeError, ParseException, IndexError)
+
 _PART = re.compile(r"(?P<first>\*|\w+)(-(?P<last>\w+))?(/(?P<step>\w+))?")
 
 
@@ -46,7 +49,9 @@ def make_crontab(fields: dict[str, Any], path: str) -> crontab:
         _check_field(name, value, f"{path}.{name}")
     try:
         made = crontab(**fields)
-    except ValueError as exc:  # Celery 5.7's check of the date, which older ones lack
+    except _UNREADABLE as exc:
+        _refuse_one_of(fields, path)
+        # Celery 5.7's check of the date, which older ones lack
         raise InvalidEntry(f"{path}.day_of_month", f"{exc}".strip()) from exc
     if not any(day <= _days_in(month) for month in made.month_of_year for day in made.day_of_month):
         raise InvalidEntry(f"{path}.day_of_month", f"{made!r}: no month that it names has such a day")
@@ -66,10 +71,14 @@ def _check_field(name: str, value: Any, path: str) -> None:
         raise InvalidEntry(path, f"expected a number, a text or a list of numbers, got {value!r}")
     elif not isinstance(value, int) and not (value and all(type(item) is int for item in value)):
         raise InvalidEntry(path, f"expected numbers in the list, got {value!r}")
-    try:
-        crontab(**{name: value})
-    except (ValueError, TypeError, ParseException, IndexError) as exc:
-        raise InvalidEntry(path, f"{exc}".strip() or f"cannot read {value!r}") from exc
+
+
+def _refuse_one_of(fields: dict[str, Any], path: str) -> None:
+    for name, value in fields.items():
+        try:
+            crontab(**{name: value})
+        except _UNREADABLE as exc:
+            raise InvalidEntry(f"{path}.{name}", f"{exc}".strip() or f"cannot read {value!r}") from exc
 
 
 def _check_text(name: str, text: str, path: str) -> None:
