@@ -24,7 +24,7 @@ from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
 from redisbeater.leadership import Leadership
 from redisbeater.mapping import ScheduleMapping
 from redisbeater.outage import Outage
-from redisbeater.statics import reconcile
+from redisbeater.statics import CLEANUP, reconcile
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.uninterrupted import uninterrupted
 
@@ -128,11 +128,11 @@ class RedisScheduler(Scheduler):
         """Add Celery's own clean-up of results, for backends that do not expire them."""
         if self.app.conf.result_expires and not self.app.backend.supports_autoexpire:
             cleanup = {
-                "task": "celery.backend_cleanup",
+                "task": CLEANUP,
                 "schedule": crontab("0", "4", "*"),
                 "options": {"expires": 12 * 3600},
             }
-            data.setdefault("celery.backend_cleanup", cleanup)
+            data.setdefault(CLEANUP, cleanup)
 
     # Claim, plan, dispatch, commit
 

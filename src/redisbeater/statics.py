@@ -20,7 +20,10 @@ from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
 from redisbeater.schedules import rrule
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("reconcile",)
+__all__ = ("CLEANUP", "reconcile")
+
+#: The entry that Celery itself declares.
+CLEANUP = "celery.backend_cleanup"
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +60,9 @@ def _store(context: Context, app: Celery, entry: RedisScheduleEntry, origin: str
     declared = _origin(app, entry, context)
     if origin == declared:
         return
-    if origin is not None and not _is_ours(app, origin) and not (origin == "" and is_static):
+    # RedBeat notes no origin, and of Celery's own clean-up not even that it is static.
+    is_unclaimed = origin == "" and (is_static or entry.name == CLEANUP)
+    if origin is not None and not _is_ours(app, origin) and not is_unclaimed:
         logger.error("static entry %r is not stored: an entry of that name exists that is not ours", entry.name)
         return
     edit.upsert(context, entry.definition(), entry.initial_meta(), origin=declared)

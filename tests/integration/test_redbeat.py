@@ -19,6 +19,7 @@ from redbeat.schedules import rrule as redbeat_rrule
 from servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, rrule
+from redisbeater.context import Context
 
 MINUTE = timedelta(minutes=1)
 
@@ -48,6 +49,20 @@ def seen_by_redbeat(app: Celery) -> dict[str, RedBeatSchedulerEntry]:
 
 
 # What RedBeat wrote is run by us
+
+
+def test_the_static_entries_that_redbeat_stored_become_ours(
+    app: Celery, make_scheduler: Callable[..., RedisScheduler], caplog: pytest.LogCaptureFixture
+) -> None:
+    app.conf.update(result_expires=3600, beat_schedule={"report": {"task": "proj.report", "schedule": 60.0}})
+    RedBeatScheduler(app)
+
+    make_scheduler(app).tick()
+
+    redis_schedule = Context.of(app).redis
+    origins = redis_schedule.origins(["report", "celery.backend_cleanup"])
+    assert {origin and origin.split()[0] for origin in origins.values()} == {"proj"}
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize(
