@@ -94,7 +94,9 @@ class Job:
         except InvalidEntry:
             theirs = Meta()
         count = max(theirs.total_run_count, self.meta.total_run_count)
-        has_set_last_run = theirs.last_run_at not in (None, self.meta.last_run_at)
+        has_set_last_run = theirs.last_run_at is not None and (
+            self.meta.is_last_run_set or theirs.last_run_at != self.meta.last_run_at
+        )
         merged = replace(theirs, total_run_count=count, is_last_run_set=has_set_last_run)
         return replace(self, claimed=replace(self.claimed, meta=meta), meta=merged)
 

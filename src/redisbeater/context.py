@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from celery import Celery
 from celery.app import app_or_default
-from celery.local import maybe_evaluate
+from celery.local import Proxy
 
 from redisbeater.config import Config
 from redisbeater.schedules import ScheduleCodec
@@ -38,7 +38,9 @@ class Context:
         Raises:
             ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used.
         """
-        app = maybe_evaluate(app_or_default(app))  # ``celery.current_app`` stands for another object
+        app = app_or_default(app)
+        if isinstance(app, Proxy):  # ``celery.current_app``
+            app = app._get_current_object()
         context = _CONTEXTS.get(app)
         if context is None:
             config = Config.from_app(app)

@@ -50,10 +50,12 @@ def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str 
         raise
     except (InvalidEntry, EditConflict) as exc:
         logger.error("static entry %r cannot be stored: %s", name, exc)
-        context.redis.report_broken(name, str(exc), application=_application(app))
+        context.redis.report_broken(str(name), str(exc), application=_application(app))
     except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
         logger.exception("static entry %r cannot be planned", name)
-        context.redis.report_broken(name, f"$.schedule: {type(exc).__name__}: {exc}", application=_application(app))
+        context.redis.report_broken(
+            str(name), f"$.schedule: {type(exc).__name__}: {exc}", application=_application(app)
+        )
 
 
 def _store(context: Context, app: Celery, entry: RedisScheduleEntry, origin: str | None, *, is_static: bool) -> None:
@@ -77,8 +79,9 @@ def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None
 
 def _forget_undeclared(context: Context, app: Celery, declared: Mapping[str, Any]) -> None:
     """Broken ones that were never stored: nothing else would end their being listed."""
+    names = set(map(str, declared))
     for name, report in context.redis.broken().items():
-        if name not in declared and report.get("application") == _application(app):
+        if name not in names and report.get("application") == _application(app):
             context.redis.forget_broken(name)
 
 

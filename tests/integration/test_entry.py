@@ -4,11 +4,12 @@ import copy
 import json
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import celery
 import pytest
 import redis
 from celery import Celery
@@ -61,6 +62,28 @@ def test_a_schedule_comes_back_equal(app: Celery, schedule: Any) -> None:
     entry = make(app, schedule=schedule).save()
 
     assert stored(app, "report").schedule == entry.schedule
+
+
+@pytest.fixture
+def current_app(app: Celery) -> Iterator[Celery]:
+    """Celery's stand-in for the current app, which is the one of the tests meanwhile."""
+    before = celery.current_app._get_current_object()
+    app.set_current()
+    yield celery.current_app
+    before.set_current()
+
+
+def test_an_entry_of_the_current_app_is_one_of_that_app(app: Celery, current_app: Celery) -> None:
+    make(current_app, args=[1]).save()
+
+    assert stored(app, "report").args == stored(current_app, "report").args == [1]
+    assert Context.of(current_app) is Context.of(app)
+
+
+def test_an_entry_that_names_no_app_is_one_of_the_current_app(app: Celery, current_app: Celery) -> None:
+    RedisScheduleEntry("report", "proj.report", 60.0, args=[1]).save()
+
+    assert stored(app, "report").args == [1]
 
 
 def test_a_new_entry_first_fires_one_interval_from_now(app: Celery) -> None:

@@ -30,6 +30,11 @@ def lock_of(app: Celery) -> Lock:
     return Context.of(app).redis.lock()
 
 
+def scripts_run(client: redis.Redis) -> int:
+    stats = client.info("commandstats")
+    return sum(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"] for command in ("eval", "evalsha"))
+
+
 @pytest.fixture
 def key(prefix: str) -> str:
     return f"{prefix}:lock"
@@ -199,6 +204,54 @@ def test_a_leader_keeps_its_lock_by_ticking(
 
     wait_until(renewed, "the lock to be renewed")
     assert client.get(key) == token
+
+
+# A lock that somebody made
+
+
+def test_a_lock_without_a_time_out_is_never_free_by_itself(app: Celery, client: redis.Redis, key: str) -> None:
+    client.set(key, "somebody")
+    lock = lock_of(app)
+
+    assert not lock.acquire()
+    assert (lock.holder, lock.free_in) == ("somebody", float("inf"))
+
+
+def test_a_standby_waits_before_it_looks_again_at_a_lock_without_a_time_out(
+    scheduler: RedisScheduler, client: redis.Redis, key: str
+) -> None:
+    client.set(key, "somebody")
+
+    assert scheduler.tick() == pytest.approx(1, abs=0.5)
+
+
+def test_a_served_standby_asks_seldom_for_a_lock_without_a_time_out(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, key: str
+) -> None:
+    scheduler = make_scheduler(make_app(redisbeater_lock_timeout=1))
+    scheduler.is_served = True
+    client.set(key, "somebody")
+    before, begin = scripts_run(client), time.monotonic()
+
+    def tick() -> bool:
+        scheduler.tick()
+        return time.monotonic() - begin > 1
+
+    wait_until(tick, "a second to pass")
+
+    assert scripts_run(client) - before < 10
+
+
+def test_a_standby_leads_when_a_lock_without_a_time_out_is_deleted(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, key: str
+) -> None:
+    client.set(key, "somebody")
+    scheduler.tick()
+    save_due(app, "report")
+
+    client.delete(key)
+
+    assert names(run_due(scheduler)) == ["report"]
 
 
 # A lost lock

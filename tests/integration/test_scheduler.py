@@ -655,6 +655,23 @@ def test_the_schedule_of_the_scheduler_holds_the_entries_by_name(app: Celery, sc
     assert "nobody" not in scheduler.schedule
 
 
+def test_an_entry_cannot_be_put_into_the_schedule_under_another_name(app: Celery, scheduler: RedisScheduler) -> None:
+    save_due(app, "a")
+    other = RedisScheduleEntry("b", "proj.other", 60.0, app=app)
+
+    with pytest.raises(ValueError, match="an entry named 'b' cannot be stored as 'a'"):
+        scheduler.schedule["a"] = other
+
+    assert list(scheduler.schedule) == ["a"]
+    assert scheduler.schedule["a"].task == "proj.work"
+
+
+def test_an_entry_put_into_the_schedule_under_its_name_is_stored(app: Celery, scheduler: RedisScheduler) -> None:
+    scheduler.schedule["b"] = RedisScheduleEntry("b", "proj.other", 60.0, app=app)
+
+    assert stored(app, "b").task == "proj.other"
+
+
 def test_an_entry_added_to_the_scheduler_is_stored(app: Celery, scheduler: RedisScheduler) -> None:
     scheduler.add(name="report", task="proj.report", schedule=60.0, args=[1])
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
-from celery.schedules import crontab
-from due import ago, save_due, stored
+from celery.beat import BeatLazyFunc
+from celery.schedules import BaseSchedule, crontab
+from due import UTC, ago, now, save_due, stored
 
-from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler
+from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, rrule
 from redisbeater.context import Context
 
 REPORT = {"task": "proj.report", "schedule": 60.0, "args": (1,)}
@@ -58,6 +60,33 @@ def exists(app: Celery, name: str) -> bool:
 
 
 Start = Callable[..., Celery]
+
+
+class Weekend(crontab):
+    """Celery's crontab with something of the application's own, which nothing stored would tell."""
+
+
+class Tide(BaseSchedule):
+    """A custom schedule that raises in one of its methods."""
+
+    def __init__(self, fails_in: str) -> None:
+        super().__init__()
+        self.fails_in = fails_in
+
+    def to_redisbeater(self) -> str:
+        return self._unless_it_fails("to_redisbeater", self.fails_in)
+
+    @classmethod
+    def from_redisbeater(cls, data: str) -> Tide:
+        return cls(data)
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        return self._unless_it_fails("remaining_estimate", timedelta(hours=12))
+
+    def _unless_it_fails(self, method: str, value: Any) -> Any:
+        if method == self.fails_in:
+            raise ZeroDivisionError("the moon is down")
+        return value
 
 
 def test_static_entries_are_stored_by_the_first_tick_of_a_leader(start: Start) -> None:
@@ -236,14 +265,62 @@ def test_dynamic_entries_are_not_pruned(start: Start, make_app: Callable[..., Ce
         ({**REPORT, "kwargs": {"a": object()}}, "$.kwargs.a: "),
         ({**REPORT, "shedule": 1}, "$: "),
         ("daily", "$"),
+        ({**REPORT, "schedule": rrule("DAILY")}, "$.schedule.dtstart: is missing"),
+        (
+            {**REPORT, "kwargs": {"at": BeatLazyFunc(ago)}},
+            "$.kwargs.at: a BeatLazyFunc cannot be stored as JSON; compute the value in the task",
+        ),
+        ({**REPORT, "schedule": Weekend(minute=0)}, "$.schedule: cannot store "),
+        ({**REPORT, "schedule": crontab(nowfun=now)}, "$.schedule: nowfun cannot be stored"),
     ],
-    ids=["no task", "no schedule", "not JSON", "unknown field", "a text"],
-)
+    ids=[
+        "no task", "no schedule", "not JSON", "unknown field", "a text",
+        "a rule without start", "a value made later", "a class of its own", "a clock of its own",
+    ],
+)  # fmt: skip
 def test_an_invalid_static_entry_is_listed_and_does_not_stop_the_others(start: Start, fields: Any, reason: str) -> None:
     app = start(beat_schedule={"bad": fields, "good": REPORT})
 
     assert exists(app, "good")
     assert Context.of(app).redis.broken()["bad"]["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("fails_in", "reason"),
+    [
+        ("to_redisbeater", "$.schedule: test_statics.Tide.to_redisbeater: ZeroDivisionError: the moon is down"),
+        ("remaining_estimate", "$.schedule: ZeroDivisionError: the moon is down"),
+    ],
+)
+def test_a_static_entry_whose_schedule_raises_is_listed_and_does_not_stop_the_others(
+    start: Start, fails_in: str, reason: str
+) -> None:
+    beat_schedule = {"a": REPORT, "tide": {**REPORT, "schedule": Tide(fails_in)}, "z": REPORT}
+
+    app = start(beat_schedule=beat_schedule, redisbeater_schedule_classes=[Tide])
+
+    assert (exists(app, "a"), exists(app, "tide"), exists(app, "z")) == (True, False, True)
+    assert Context.of(app).redis.broken()["tide"]["reason"] == reason
+
+
+@pytest.mark.parametrize("name", [5, None, ("a", 1), b"bytes"], ids=repr)
+def test_a_static_entry_whose_name_is_no_text_is_listed_and_does_not_stop_the_others(start: Start, name: Any) -> None:
+    app = start(beat_schedule={"a": REPORT, name: REPORT, "z": REPORT})
+
+    assert (exists(app, "a"), exists(app, "z")) == (True, True)
+    assert Context.of(app).redis.broken()[str(name)]["reason"].startswith("$.name: expected a text")
+
+
+def test_a_rule_with_a_start_is_a_static_entry_that_a_restart_does_not_move(
+    start: Start, client: redis.Redis, prefix: str
+) -> None:
+    report = {**REPORT, "schedule": rrule("DAILY", dtstart=datetime(2026, 1, 1, 9, tzinfo=UTC))}
+    start(beat_schedule={"report": report})
+    before = state(client, prefix)
+
+    start(beat_schedule={"report": report})
+
+    assert state(client, prefix) == before
 
 
 def test_an_invalid_static_entry_that_is_corrected_is_no_longer_listed(start: Start) -> None:

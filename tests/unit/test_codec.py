@@ -37,6 +37,14 @@ class Tide(BaseSchedule):
         return cls(data["minutes"])
 
 
+class Weekend(crontab):
+    """What makes it another crontab would not be stored."""
+
+
+class Jittered(schedule):
+    """What makes it another interval would not be stored."""
+
+
 TIDE = f"{Tide.__module__}.{Tide.__qualname__}"
 
 
@@ -313,6 +321,15 @@ def test_a_field_that_celery_reads_otherwise_is_refused_when_it_is_stored() -> N
         pytest.param(
             Tide(7), r"\$.schedule: .*Tide is not registered; add it: redisbeater_schedule", id="unregistered"
         ),
+        pytest.param(Weekend(minute=0), r"^\$.schedule: cannot store .*\(Weekend\); .*classes", id="own-crontab"),
+        pytest.param(Jittered(60), r"^\$.schedule: cannot store .*\(Jittered\); .*classes", id="own-interval"),
+        pytest.param(crontab(nowfun=Tide), r"^\$.schedule: nowfun .*give the entry a timezone=", id="crontab-nowfun"),
+        pytest.param(schedule(60, nowfun=Tide), r"^\$.schedule: nowfun .*a timezone=", id="interval-nowfun"),
+        pytest.param(
+            rrule("DAILY", dtstart=datetime(2026, 1, 1, tzinfo=timezone.utc), nowfun=Tide),
+            r"^\$.schedule: nowfun .*a timezone=",
+            id="rrule-nowfun",
+        ),
     ],
 )
 def test_a_schedule_that_cannot_be_stored_is_refused(schedule_: Any, message: str) -> None:
@@ -328,6 +345,14 @@ def test_nothing_is_imported_from_data(path: Any, tmp_path: Any, monkeypatch: py
 
     with pytest.raises(InvalidEntry, match=r"^\$.schedule.import_path: .* is not listed"):
         ScheduleCodec({TIDE: Tide}).decode(stored)
+
+
+def test_what_a_custom_class_raises_when_it_is_stored_is_reported_with_its_name() -> None:
+    unfinished = Tide(7)
+    del unfinished.minutes
+
+    with pytest.raises(InvalidEntry, match=r"^\$.schedule: .*Tide.to_redisbeater: AttributeError: "):
+        ScheduleCodec({TIDE: Tide}).encode(unfinished)
 
 
 def test_what_a_custom_class_raises_is_reported_with_its_name() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import traceback
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
@@ -8,7 +9,7 @@ from celery import Celery
 from celery.exceptions import ImproperlyConfigured as CeleryImproperlyConfigured
 from celery.schedules import BaseSchedule
 
-from redisbeater.config import PREFIX, Config
+from redisbeater.config import PREFIX, RESERVED_OPTIONS, Config
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured, RedisBeaterError
 
@@ -289,6 +290,40 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: Any) -> 
 
     assert "redisbeater_redis_url" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param("redis://:hunter2@cache:port/0", id="port-is-a-word"),
+        pytest.param("redis://:hunter2@cache:99999999/0", id="port-out-of-range"),
+        pytest.param("redis://:hunter2/x@cache:6379/0", id="slash-in-password"),
+        pytest.param("redis://user:hunter2#x@cache:6379/0", id="hash-in-password"),
+        pytest.param("redis://user:x?hunter2@cache:6379/0", id="question-mark-in-password"),
+        pytest.param("redis://:hunter2@cache:6379/0?socket_timeout=soon", id="option-is-no-number"),
+        pytest.param("redis://:hunter2@cache:6379/0?decode_responses=1", id="reserved-option"),
+        pytest.param("redis://:hunter2@cache:6379/0?unknown=1", id="unknown-option"),
+    ],
+)
+def test_a_url_that_redis_py_does_not_take_is_refused_without_its_password(url: str) -> None:
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update(redisbeater_redis_url=url)
+
+    with pytest.raises(ImproperlyConfigured) as refused:
+        Context.of(app)
+
+    assert "redisbeater_redis_url" in str(refused.value)
+    assert "hunter2" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize("option", RESERVED_OPTIONS)
+def test_an_option_that_redisbeater_sets_itself_is_refused_in_the_url(option: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=rf"redisbeater_redis_url\['{option}'\]: .*remove it"):
+        read(redis_url=f"{URL}?{option}=1")
+
+
+def test_other_options_in_the_url_are_taken() -> None:
+    assert read(redis_url=f"{URL}?socket_timeout=2").redis_url == f"{URL}?socket_timeout=2"
 
 
 @pytest.mark.parametrize(

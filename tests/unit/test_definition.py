@@ -6,6 +6,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from celery.beat import BeatLazyFunc
 from celery.schedules import crontab, schedule
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,6 +197,10 @@ def test_which_changes_move_fire_times(changes: dict[str, Any], same: bool) -> N
         pytest.param({"kwargs": [1]}, r"^\$.kwargs: expected a dict, got \[1\]", id="kwargs-list"),
         pytest.param({"options": "x"}, r"^\$.options: expected a dict, got 'x'", id="options-text"),
         pytest.param({"options": {"headers": 5}}, r"^\$.options.headers: expected a dict, got 5", id="headers"),
+        *(
+            pytest.param({"options": {name: None}}, rf"^\$.options.{name}: is no option of a task", id=f"option-{name}")
+            for name in ("args", "kwargs", "producer")
+        ),
         pytest.param({"enabled": "no"}, r"^\$.enabled: expected true or false, got 'no'", id="enabled-text"),
         pytest.param({"enabled": 1}, r"^\$.enabled: expected true or false, got 1", id="enabled-number"),
         pytest.param({"timezone": "CEST"}, r"^\$.timezone: unknown time zone 'CEST'; .*IANA", id="timezone"),
@@ -217,6 +222,11 @@ def test_what_a_user_gives_wrong_is_named(changes: dict[str, Any], message: str)
         pytest.param({"kwargs": {"at": utc("2026-01-01")}}, r"^\$.kwargs.at: a datetime cannot", id="datetime"),
         pytest.param({"options": {"since": utc("2026-01-01")}}, r"^\$.options.since: a datetime", id="other-option"),
         pytest.param({"kwargs": {"x": float("nan")}}, r"^\$.kwargs.x: nan is not JSON", id="nan"),
+        pytest.param(
+            {"args": [BeatLazyFunc(list)]},
+            r"^\$.args\[0\]: a BeatLazyFunc cannot be stored as JSON; compute the value in the task",
+            id="made-later",
+        ),
         pytest.param({"options": {"countdown": timedelta(1)}}, r"^\$.options.countdown: a timedelta", id="countdown"),
         pytest.param({"schedule": 0}, r"^\$.schedule.every: expected seconds above 0", id="interval-zero"),
         pytest.param({"schedule": "5m"}, r"^\$.schedule: cannot store '5m'", id="schedule-text"),

@@ -280,5 +280,5 @@ def _report(reason: str, since: datetime, **more: str) -> str:
 def _read_report(text: str) -> dict[str, str]:
     try:
         return {"reason": "", "since": "", **json.loads(text)}
-    except (ValueError, TypeError):  # another program's
+    except (ValueError, TypeError, RecursionError):  # another program's
         return {"reason": text, "since": ""}
