@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
+import pytest
 import redis
 from celery.schedules import crontab
 from project import Process, Project
+from servers import Server, running
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
@@ -169,6 +172,33 @@ def test_sigterm_ends_beat_at_once_and_releases_the_lock(project: Project, clien
     assert "Traceback" not in beat.output()
     assert client.get(f"{prefix}:lock") is None
     assert not client.hexists(f"{prefix}hello", "claim_id"), "a claim was left behind"
+
+
+@pytest.fixture
+def broker(server: Server) -> Iterator[Server]:
+    """A server of its own for the messages, which a test can freeze."""
+    with running(server.program) as broker:
+        yield broker
+        broker.process.send_signal(signal.SIGCONT)
+
+
+def test_sigterm_ends_a_beat_whose_broker_hangs_in_the_middle_of_a_send(
+    make_project: Callable[..., Project], broker: Server, client: redis.Redis, prefix: str
+) -> None:
+    project = make_project(broker_url=broker.url())
+    RedisScheduleEntry("hello", "proj.note", 0.2, app=project.app()).save()
+    beat = leading(project.beat())
+    beat.says("proj.note sent. id->")
+    broker.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: hangs_in_a_send(beat), "a send that does not return")
+
+    assert beat.end() == 0
+
+    assert client.get(f"{prefix}:lock") is None
+
+
+def hangs_in_a_send(beat: Process) -> bool:
+    return beat.output().count("Sending due task") > beat.output().count(" sent. id->")
 
 
 def test_a_standby_takes_over_at_once_when_the_leader_ends(project: Project) -> None:
