@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -156,10 +157,9 @@ def _broker_redis_url(app: Celery) -> str:
 
 
 def _scheme(setting: str, url: str) -> str:
-    try:
+    with contextlib.suppress(ValueError):  # no context of ours: its text may hold the password
         return urlsplit(url).scheme
-    except ValueError:  # not chained: its text may hold the password
-        raise ImproperlyConfigured(f"{setting} is not a URL; quote what is special in its password") from None
+    raise ImproperlyConfigured(f"{setting} is not a URL; quote what is special in its password")
 
 
 def _refuse(name: str, value: Any) -> ImproperlyConfigured:

@@ -290,6 +290,7 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: Any) -> 
 
     assert "redisbeater_redis_url" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in repr(refused.value.__context__)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +315,7 @@ def test_a_url_that_redis_py_does_not_take_is_refused_without_its_password(url: 
 
     assert "redisbeater_redis_url" in str(refused.value)
     assert "hunter2" not in "".join(traceback.format_exception(refused.value))
+    assert "hunter2" not in repr(refused.value.__context__)
 
 
 @pytest.mark.parametrize("option", RESERVED_OPTIONS)

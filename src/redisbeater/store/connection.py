@@ -80,11 +80,12 @@ def _client(config: Config) -> redis.Redis:
         client = redis.Redis.from_url(config.redis_url, **_client_options(config))
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)
-    except (TypeError, ValueError) as exc:
-        # What redis-py says of a URL is not shown: it may quote a part of the password.
-        problem = str(exc) if isinstance(exc, TypeError) else "is the port a number, the password quoted?"
-        raise ImproperlyConfigured(f"redisbeater_redis_url, redisbeater_redis_options: {problem}") from None
-    return client
+        return client
+    except TypeError as exc:
+        problem = str(exc)
+    except ValueError:  # not shown, and no context of ours: it may quote a part of the password
+        problem = "is the port a number, the password quoted?"
+    raise ImproperlyConfigured(f"redisbeater_redis_url, redisbeater_redis_options: {problem}")
 
 
 def _client_options(config: Config) -> dict[str, Any]:
