@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -95,7 +95,7 @@ def _client_options(config: Config) -> dict[str, Any]:
         "socket_connect_timeout": SOCKET_TIMEOUT,
         "health_check_interval": HEALTH_CHECK_INTERVAL,
         **({} if scheme == "unix" else {"socket_keepalive": True}),
-        **(config.redis_use_ssl if isinstance(config.redis_use_ssl, dict) else {}),
+        **(config.redis_use_ssl if isinstance(config.redis_use_ssl, Mapping) else {}),
         **config.redis_options,
     }
     return {
