@@ -38,6 +38,8 @@ class Job:
     definition: Definition
     meta: Meta
     plan: Plan
+    #: Whether another writer has set the last run while this one was sent: then the run is counted and no more.
+    keeps_last_run: bool = False
 
     @classmethod
     def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context) -> Job:
@@ -85,6 +87,8 @@ class Job:
         meta = self.meta
         for fire_time in self.plan.runs:
             meta = meta.after_run(fire_time)
+        if self.keeps_last_run:
+            meta = replace(meta, last_run_at=self.meta.last_run_at)
         return Commitment(entry=self.claimed, next=self.plan.next, meta=meta.to_text() if self.plan.runs else "")
 
     def over(self, meta: str) -> Job:
@@ -94,11 +98,15 @@ class Job:
         except InvalidEntry:
             theirs = Meta()
         count = max(theirs.total_run_count, self.meta.total_run_count)
-        has_set_last_run = theirs.last_run_at is not None and (
-            self.meta.is_last_run_set or theirs.last_run_at != self.meta.last_run_at
+        keeps_last_run = theirs.last_run_at is not None and (
+            self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
-        merged = replace(theirs, total_run_count=count, is_last_run_set=has_set_last_run)
-        return replace(self, claimed=replace(self.claimed, meta=meta), meta=merged)
+        return replace(
+            self,
+            claimed=replace(self.claimed, meta=meta),
+            meta=replace(theirs, total_run_count=count),
+            keeps_last_run=keeps_last_run,
+        )
 
 
 class Batch:

@@ -7,7 +7,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from celery import Celery
@@ -26,8 +26,6 @@ SCHEMES = ("redis", "rediss", "unix")
 
 #: Client options that redisbeater must set itself: scripts may not be replayed, replies are text.
 RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
-
-_T = TypeVar("_T")
 
 
 def _setting(default: Any, doc: str, accepts: str, *, secret: bool = False) -> Any:
@@ -82,7 +80,7 @@ class Config:
         "'exit', 'standby' or None",
     )
     lease_timeout: float = _setting(
-        30.0, "Seconds after which claimed entries that were not confirmed come up again.", "seconds, at least 1"
+        30.0, "Seconds after which claimed entries that were not committed come up again.", "seconds, at least 1"
     )
     batch_size: int = _setting(500, "How many due entries one claim takes.", "a whole number, at least 1")
     retry_period: float = _setting(

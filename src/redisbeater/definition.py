@@ -14,7 +14,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.moment import decode_datetime, encode_datetime, read_zone
 
-__all__ = ("Definition", "check_name")
+__all__ = ("Definition", "as_schedule", "check_name")
 
 #: Longer names are refused: Redis would take them, people and logs would not.
 MAX_NAME_BYTES = 512
@@ -44,6 +44,19 @@ def check_name(name: Any) -> str:
     return name
 
 
+def as_schedule(given: Any, *, relative: bool = False) -> Any:
+    """The interval that a number of seconds or a timedelta stands for; anything else as it is.
+
+    Raises:
+        InvalidEntry: it can be no schedule, or no such interval exists.
+    """
+    if isinstance(given, bool) or given is None:
+        raise InvalidEntry("$.schedule", f"expected seconds, a timedelta or a schedule, got {given!r}")
+    if isinstance(given, (int, float)):
+        given = _interval(given)
+    return schedule(given, relative) if isinstance(given, timedelta) else given
+
+
 @dataclass(frozen=True, kw_only=True)
 class Definition:
     """What runs and when.
@@ -71,7 +84,7 @@ class Definition:
             InvalidEntry: naming the first field that cannot be stored.
         """
         definition = cls(
-            schedule=_as_schedule(schedule),
+            schedule=as_schedule(schedule),
             args=list(args) if isinstance(args, (list, tuple)) else args or [],
             kwargs=dict(kwargs) if isinstance(kwargs, Mapping) else kwargs or {},
             options=_storable_options(options),
@@ -141,14 +154,6 @@ class Definition:
 
 def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
-
-
-def _as_schedule(given: Any) -> Any:
-    if isinstance(given, bool) or given is None:
-        raise InvalidEntry("$.schedule", f"expected seconds, a timedelta or a schedule, got {given!r}")
-    if isinstance(given, (int, float)):
-        return schedule(_interval(given))
-    return schedule(given) if isinstance(given, timedelta) else given
 
 
 def _interval(seconds: float) -> timedelta:

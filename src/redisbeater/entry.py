@@ -9,11 +9,12 @@ from typing import Any
 from celery import Celery
 from celery.app import app_or_default
 from celery.beat import ScheduleEntry
-from celery.schedules import BaseSchedule, maybe_schedule, schedstate
+from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater import edit
 from redisbeater.context import Context
-from redisbeater.definition import Definition, check_name
+from redisbeater.definition import Definition, as_schedule, check_name
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.meta import Meta
 from redisbeater.schedules.local_time import in_zone
@@ -224,10 +225,11 @@ def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisSche
 
 
 def _schedule(given: Any, relative: bool, app: Celery) -> Any:
-    """The schedule for a number or timedelta; what cannot be one is refused by name when the entry is saved."""
-    if isinstance(given, bool) or not isinstance(given, (int, float, timedelta, BaseSchedule)):
-        return given
+    """The schedule for what was given; what cannot be one is refused by name when the entry is saved."""
     try:
-        return maybe_schedule(given, relative, app=app)
-    except (ValueError, OverflowError):  # NaN, infinity
+        made = as_schedule(given, relative=relative)
+    except InvalidEntry:
         return given
+    if isinstance(made, BaseSchedule):
+        made.app = app
+    return made

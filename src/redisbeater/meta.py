@@ -31,8 +31,6 @@ class Meta:
     last_run_at: datetime | None = None
     total_run_count: int = 0
     extra: Mapping[str, Any] = field(default_factory=dict)
-    #: Whether another writer has set the last run while this one was sent: then a run is counted and no more.
-    is_last_run_set: bool = False
 
     @classmethod
     def from_text(cls, text: str | None) -> Meta:
@@ -60,8 +58,7 @@ class Meta:
 
     def after_run(self, fire_time: datetime) -> Meta:
         """The meta once one more run was sent."""
-        last_run_at = self.last_run_at if self.is_last_run_set else fire_time
-        return replace(self, last_run_at=last_run_at, total_run_count=self.total_run_count + 1)
+        return replace(self, last_run_at=fire_time, total_run_count=self.total_run_count + 1)
 
 
 def _decode(stored: Any) -> datetime | None:

@@ -33,7 +33,8 @@ def score_after_edit(
         return _planned(after, resumed_fire_time(after.schedule, zone, meta.last_run_at, now))
     if not after.enabled:
         return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
-    if before.enabled and not (score.dormant and score.fire_time):
+    was_set_aside = score.dormant and score.fire_time is not None
+    if before.enabled and not was_set_aside:
         return None
     return _revived(after, score, meta, now, zone)
 

@@ -112,10 +112,7 @@ class RedisScheduler(Scheduler):
         delay = min(self._slice, self._leadership.free_in + EXPIRY_MARGIN)
         if not self.is_served:
             return delay
-        deadline = time.monotonic() + delay
-        while (remaining := deadline - time.monotonic()) > 0:
-            if self._redis.says_lock_is_free(self._notifier.wait(remaining)):
-                break
+        self._notifier.wait_for_release(delay)
         return 0.0
 
     def setup_schedule(self) -> None:

@@ -20,7 +20,7 @@ from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
 from redisbeater.schedules import rrule
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("CLEANUP", "reconcile")
+__all__ = ("CLEANUP", "application_of", "reconcile")
 
 #: The entry that Celery itself declares.
 CLEANUP = "celery.backend_cleanup"
@@ -43,6 +43,11 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
     _forget_undeclared(context, app, declared)
 
 
+def application_of(origin: str) -> str:
+    """The application that a static entry of this origin came from."""
+    return origin.rpartition(" ")[0]
+
+
 def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str | None, *, is_static: bool) -> None:
     try:
         _store(context, app, _entry(app, name, fields), origin, is_static=is_static)
@@ -59,7 +64,8 @@ def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str 
 
 
 def _store(context: Context, app: Celery, entry: RedisScheduleEntry, origin: str | None, *, is_static: bool) -> None:
-    declared = _origin(app, entry, context)
+    definition = entry.definition()
+    declared = f"{_application(app)} {sha1(definition.to_text(context.codec))}"
     if origin == declared:
         return
     # RedBeat notes no origin, and of Celery's own clean-up not even that it is static.
@@ -67,7 +73,7 @@ def _store(context: Context, app: Celery, entry: RedisScheduleEntry, origin: str
     if origin is not None and not _is_ours(app, origin) and not is_unclaimed:
         logger.error("static entry %r is not stored: an entry of that name exists that is not ours", entry.name)
         return
-    edit.upsert(context, entry.definition(), entry.initial_meta(), origin=declared)
+    edit.upsert(context, definition, entry.initial_meta(), origin=declared)
     logger.info("static entry %r stored", entry.name)
 
 
@@ -95,12 +101,8 @@ def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
     return entry
 
 
-def _origin(app: Celery, entry: RedisScheduleEntry, context: Context) -> str:
-    return f"{_application(app)} {sha1(entry.definition().to_text(context.codec))}"
-
-
 def _is_ours(app: Celery, origin: str) -> bool:
-    return bool(origin) and origin.rpartition(" ")[0] == _application(app)
+    return bool(origin) and application_of(origin) == _application(app)
 
 
 def _application(app: Celery) -> str:

@@ -219,8 +219,10 @@ def test_a_standby_takes_over_within_the_locks_timeout_when_the_leader_is_killed
     standby = project.beat()
     standby.says("standing by; the leader is")
     RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
+    killed_at = time.monotonic()
     leader.kill()
     standby.says("leading as")
+    assert time.monotonic() - killed_at < 10, "the lock lasts 2 s"
     standby.says("Sending due task hello")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,12 +13,10 @@ from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.meta import Meta
+from redisbeater.statics import application_of
 from redisbeater.store import Snapshot
 
 __all__ = ("Row", "rows", "table")
-
-#: Entries that one script reads.
-PAGE = 200
 
 _COLUMNS = ("name", "state", "next", "last_run_at", "runs", "schedule", "task")
 
@@ -50,13 +48,8 @@ class Row:
 def rows(context: Context, names: Sequence[str]) -> list[Row]:
     """A row for each name, the next to run first, those that will not run at the end."""
     broken = context.redis.broken()
-    found = [_row(context, snapshot, broken.get(snapshot.name, {})) for snapshot in _snapshots(context, names)]
+    found = [_row(context, snapshot, broken.get(snapshot.name, {})) for snapshot in context.redis.load_many(names)]
     return sorted(found, key=lambda row: (row.next or FAR_FUTURE, row.name))
-
-
-def _snapshots(context: Context, names: Sequence[str]) -> Iterator[Snapshot]:
-    for start in range(0, len(names), PAGE):
-        yield from context.redis.load_many(names[start : start + PAGE])
 
 
 def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str]) -> Row:
@@ -77,7 +70,7 @@ def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str]) -> Row
         runs=meta.total_run_count,
         schedule=f"{definition.schedule!r}".strip("<>"),
         task=definition.task,
-        origin=f"static, {snapshot.origin.rpartition(' ')[0]}" if snapshot.origin else "dynamic",
+        origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",
         last_error=report.get("reason", snapshot.last_error),
         definition=json.loads(snapshot.definition),
     )

@@ -182,9 +182,9 @@ def _decode_rrule(data: dict[str, Any]) -> rrule:
             raise InvalidEntry(f"{PATH}.dtstart", "is missing")
         parts: dict[str, Any] = {name: _decode_part(part) for name, part in data.items()}
         return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
+    except InvalidEntry:
+        raise
     except (TypeError, ValueError, OverflowError, KeyError) as exc:
-        if isinstance(exc, InvalidEntry):
-            raise
         raise InvalidEntry(PATH, f"rrule: {exc}") from exc
 
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from datetime import date, datetime, timedelta, timezone, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 
 from celery.schedules import crontab
 
-from redisbeater.schedules.local_time import gap_end, instant_of, is_plain_day, offset_at
+from redisbeater.schedules.local_time import gap_end, instant_of, is_plain_day, to_utc
 
 __all__ = ("is_repeating", "next_fire_time")
 
@@ -65,8 +65,7 @@ def _next_on_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) ->
 
 
 def _next_on_plain_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) -> datetime | None:
-    midnight = datetime(day.year, day.month, day.day)
-    start = (midnight - offset_at(midnight, zone)).replace(tzinfo=timezone.utc)
+    start = to_utc(datetime(day.year, day.month, day.day), zone)
     # Of a minute that has begun, the next one counts; of a day that has not, the first.
     slot = _slot_from(schedule, max((after - start) // _MINUTE + 1, 0))
     return None if slot is None else start + slot * _MINUTE
@@ -124,9 +123,7 @@ def _repeating_instants(schedule: crontab, zone: tzinfo, day: date) -> Iterator[
 
 def _minutes_of(day: date, zone: tzinfo) -> Iterator[datetime]:
     midnight = datetime(day.year, day.month, day.day)
-    start = (midnight - offset_at(midnight, zone)).replace(tzinfo=timezone.utc)
-    end = midnight + _DAY
-    stop = (end - offset_at(end.replace(fold=1), zone)).replace(tzinfo=timezone.utc)
+    start, stop = to_utc(midnight, zone), to_utc((midnight + _DAY).replace(fold=1), zone)
     while start < stop:
         yield start
         start += _MINUTE

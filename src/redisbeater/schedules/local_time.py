@@ -43,7 +43,7 @@ def instant_of(local: datetime, zone: tzinfo) -> datetime | None:
 def gap_end(local: datetime, zone: tzinfo) -> datetime:
     """The first instant after the gap that a naive local time falls into."""
     after = to_utc(local, zone)
-    before = (local - offset_at(local.replace(fold=1), zone)).replace(tzinfo=timezone.utc)
+    before = to_utc(local.replace(fold=1), zone)
     offset = after.astimezone(zone).utcoffset()
     while after - before > _SECOND:
         middle = (before + (after - before) / 2).replace(microsecond=0)

@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from redisbeater.store.connection import Connection, wrapped
+from redisbeater.store.keys import LOCK_RELEASED
 
 __all__ = ("Notifier",)
 
@@ -64,6 +65,17 @@ class Notifier:
         except redis.RedisError as exc:
             self.close()
             raise wrapped(exc) from exc
+
+    def wait_for_release(self, timeout: float) -> None:
+        """Wait until the lock is released, for ``timeout`` seconds at most; changes of entries do not end it.
+
+        Raises:
+            StoreUnavailable, StoreError: as for :meth:`wait`.
+        """
+        deadline = time.monotonic() + timeout
+        while (remaining := deadline - time.monotonic()) > 0:
+            if LOCK_RELEASED in self.wait(remaining):
+                return
 
     def _messages(self, timeout: float) -> Iterator[str]:
         deadline = time.monotonic() + timeout

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -26,7 +26,7 @@ from redisbeater.instant import from_unix
 from redisbeater.score import Score
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.connection import Connection
-from redisbeater.store.keys import LOCK_RELEASED, Keys
+from redisbeater.store.keys import Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.snapshot import Snapshot, sha1
@@ -38,6 +38,9 @@ TRUSTED_SHARE = 0.5
 
 #: How many names one round trip asks for.
 PAGE = 1000
+
+#: How many entries one script reads.
+LOAD_PAGE = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,7 @@ class RedisSchedule:
             [self.keys.schedule, self.keys.broken, entry.key],
             [claim.id, entry.name, sha1(entry.definition), _report(reason, claim.now)],
         )
-        return bool(outcome == "QUARANTINED")
+        return outcome == "QUARANTINED"
 
     # What anybody does with one entry
 
@@ -145,7 +148,10 @@ class RedisSchedule:
         return self.load_many([name])[0]
 
     def load_many(self, names: Sequence[str]) -> list[Snapshot]:
-        """Read entries and the clock; meant for pages of at most some hundred."""
+        """Read entries and the clock, page by page."""
+        return [snapshot for page in _pages(names, LOAD_PAGE) for snapshot in self._load(page)]
+
+    def _load(self, names: Sequence[str]) -> list[Snapshot]:
         keys = [self.keys.schedule, *(self.keys.entry(name) for name in names)]
         now, *entries = self._connection.run("load", keys)
         return [_snapshot(name, from_unix(now), *fields) for name, fields in zip(names, entries)]
@@ -173,7 +179,7 @@ class RedisSchedule:
                 self.keys.changes,
             ],
         )
-        return bool(outcome == "SAVED")
+        return outcome == "SAVED"
 
     def delete(self, name: str, *, origin: str = "") -> bool:
         """Remove an entry, with ``origin`` only while it still has that one; False: nothing was removed."""
@@ -182,12 +188,11 @@ class RedisSchedule:
             [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.entry(name)],
             [name, origin, self.keys.changes],
         )
-        return bool(outcome == "DELETED")
+        return outcome == "DELETED"
 
     def rank(self, name: str) -> int | None:
         """How many entries come before this one; None when it is not in the schedule."""
-        rank: int | None = self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
-        return rank
+        return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
 
     # What is in it
 
@@ -207,8 +212,7 @@ class RedisSchedule:
     def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
         """The origin of each entry that exists: empty for a dynamic one; None for one that does not."""
         origins: dict[str, str | None] = {}
-        for start in range(0, len(names), PAGE):
-            page = names[start : start + PAGE]
+        for page in _pages(names, PAGE):
             origins.update(zip(page, self._connection.call(partial(self._origins_of, names=page))))
         return origins
 
@@ -245,10 +249,9 @@ class RedisSchedule:
         """A listener for changes, for one beat."""
         return Notifier(self._connection, self.keys.changes)
 
-    @staticmethod
-    def says_lock_is_free(messages: set[str]) -> bool:
-        """Whether one of the messages heard is that the lock was released."""
-        return LOCK_RELEASED in messages
+
+def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (names[start : start + size] for start in range(0, len(names), size))
 
 
 def _snapshot(
