@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def _default(setting: Field[Any]) -> str:
         return "empty"
     if setting.name == "redis_url":
         return "``broker_url``"
-    return f"``{setting.default:g}``" if isinstance(setting.default, float) else f"``{setting.default!r}``"
+    default = setting.default.value if isinstance(setting.default, Enum) else setting.default
+    return f"``{default:g}``" if isinstance(default, float) else f"``{default!r}``"
 
 
 def _write_settings(_: Any) -> None:

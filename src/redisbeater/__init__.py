@@ -3,6 +3,7 @@
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import (
     EditConflict,
+    EntryExists,
     EntryNotFound,
     ImproperlyConfigured,
     InvalidEntry,
@@ -11,11 +12,16 @@ from redisbeater.exceptions import (
     StoreError,
     StoreUnavailable,
 )
+from redisbeater.policy_fields import INHERIT
+from redisbeater.schedule_store import ScheduleStore
 from redisbeater.scheduler import RedisScheduler
-from redisbeater.schedules import clocked, rrule
+from redisbeater.schedules import clocked, cron, describe, rrule
+from redisbeater.upcoming import UpcomingRun
 
 __all__ = (
+    "INHERIT",
     "EditConflict",
+    "EntryExists",
     "EntryNotFound",
     "ImproperlyConfigured",
     "InvalidEntry",
@@ -23,9 +29,13 @@ __all__ = (
     "RedisBeaterError",
     "RedisScheduleEntry",
     "RedisScheduler",
+    "ScheduleStore",
     "StoreError",
     "StoreUnavailable",
+    "UpcomingRun",
     "clocked",
+    "cron",
+    "describe",
     "rrule",
 )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 from celery import Celery
 
@@ -17,12 +18,18 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
 from redisbeater.policies import Plan, plan
+from redisbeater.policy_fields import OnFinish
+from redisbeater.score import Score
+from redisbeater.skip import add_skips
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.store.schedule import Commitment
+from redisbeater.terms import Terms
 
 __all__ = ("Batch", "Job", "task_id")
 
 logger = logging.getLogger(__name__)
+
+_Read = TypeVar("_Read")
 
 
 def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
@@ -34,6 +41,7 @@ def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
 class Job:
     """One claimed entry with what is to be done with it."""
 
+    context: Context
     claimed: ClaimedEntry
     definition: Definition
     meta: Meta
@@ -51,13 +59,19 @@ class Job:
         definition = Definition.from_text(claimed.name, claimed.definition, context.codec)
         meta = Meta.from_text(claimed.meta)
         try:
-            planned = plan(definition, claimed.fire_time, now, context.zone)
+            planned = plan(
+                Terms.of(definition, context.defaults),
+                claimed.fire_time,
+                now,
+                run_count=meta.total_run_count,
+                ran_at=meta.executed_since(claimed.anchor),
+            )
         except InvalidEntry:
             raise
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
             logger.exception("entry %r cannot be planned", claimed.name)
             raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {exc}") from exc
-        return cls(claimed=claimed, definition=definition, meta=meta, plan=planned)
+        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
     def runs(self, schedule_id: str, app: Celery) -> Iterator[RedisScheduleEntry]:
         """An entry for each run, with options of its own: Celery and instruments around it write into them."""
@@ -82,44 +96,70 @@ class Job:
                 total_run_count=self.meta.total_run_count,
             )
 
+    def cut(self, sent: int) -> Job:
+        """The job as far as it was carried out, when only its first runs were sent."""
+        return replace(self, plan=self.plan.cut(sent))
+
     def commitment(self) -> Commitment:
         """What to commit when all its runs are on their way."""
+        plan, meta = self.plan, self._meta_after()
+        ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
+        return Commitment(
+            entry=self.claimed,
+            next=None if ending is OnFinish.DELETE else plan.next,
+            meta=meta.to_text() if plan.runs else "",
+            definition=self._disabled() if ending is OnFinish.DISABLE else "",
+            anchor=meta.anchor if self.definition.is_interval and not self.keeps_last_run else "",
+            skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
+        )
+
+    def _meta_after(self) -> Meta:
         meta = self.meta
         for fire_time in self.plan.runs:
             meta = meta.after_run(fire_time)
-        if self.keeps_last_run:
-            meta = replace(meta, last_run_at=self.meta.last_run_at)
-        return Commitment(entry=self.claimed, next=self.plan.next, meta=meta.to_text() if self.plan.runs else "")
+        return replace(meta, last_run_at=self.meta.last_run_at) if self.keeps_last_run else meta
 
-    def over(self, meta: str) -> Job:
-        """The same job over a meta that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
-        try:
-            theirs = Meta.from_text(meta)
-        except InvalidEntry:
-            theirs = Meta()
+    def _disabled(self) -> str:
+        return replace(self.definition, enabled=False).to_text(self.context.codec)
+
+    def over(self, definition: str, meta: str) -> Job:
+        """The same job over texts that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
+        theirs = _readable(lambda: Meta.from_text(meta)) or Meta()
         count = max(theirs.total_run_count, self.meta.total_run_count)
         keeps_last_run = theirs.last_run_at is not None and (
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
-        return replace(
+        ours = _readable(lambda: Definition.from_text(self.claimed.name, definition, self.context.codec))
+        changed = replace(
             self,
-            claimed=replace(self.claimed, meta=meta),
+            claimed=replace(self.claimed, definition=definition, meta=meta),
+            definition=ours or self.definition,
             meta=replace(theirs, total_run_count=count),
             keeps_last_run=keeps_last_run,
         )
+        return replace(changed, plan=changed._replanned())
+
+    def _replanned(self) -> Plan:
+        """The same runs, and the next score by the terms that hold now; an entry that only moved is looked at again."""
+        handled, fire_time = self.plan.handled, self.claimed.fire_time
+        if handled is None:
+            return replace(self.plan, next=Score.planned(fire_time, enabled=self.definition.enabled))
+        terms = Terms.of(self.definition, self.context.defaults)
+        run_count = self.meta.total_run_count + len(self.plan.runs)
+        return replace(self.plan, next=terms.score_after(handled, run_count))
 
 
 class Batch:
     """The entries of one claim, and how far their dispatch has come.
 
-    What was sent is committed and what is unsent released, whenever beat ends; an entry that was on its way when beat
+    What is done is committed and what is unsent released, whenever beat ends; an entry that was on its way when beat
     was killed is left to its lease, which sends it again with the same id.
     """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.unsent = deque(claim.entries)
-        self.sent: list[Job] = []
+        self.done: list[Job] = []
 
     def take(self) -> ClaimedEntry:
         """The next entry, oldest first; from now on it is on its way."""
@@ -129,3 +169,10 @@ class Batch:
     def was_busy(self) -> bool:
         """Whether the claim found anything, so that there may be more."""
         return bool(self.claim.entries or self.claim.removed)
+
+
+def _readable(read: Callable[[], _Read]) -> _Read | None:
+    try:
+        return read()
+    except InvalidEntry:
+        return None

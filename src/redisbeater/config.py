@@ -14,9 +14,10 @@ from celery import Celery
 from celery.app import app_or_default
 from celery.utils.imports import symbol_by_name
 
+from redisbeater.coalesce import Coalesce
 from redisbeater.exceptions import ImproperlyConfigured
 
-__all__ = ("PREFIX", "Config")
+__all__ = ("PREFIX", "Config", "cron_starting_deadline")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
@@ -88,6 +89,24 @@ class Config:
         "Seconds that beat rides out an unreachable Redis before it ends. -1: for ever; 0: not at all.",
         "seconds, or -1",
     )
+    misfire_grace_time: float | None = _setting(
+        None,
+        "Seconds that a run may be late; fire times that are due longer ago are skipped as missed. None: any lateness "
+        "is fine. For crontabs Celery's ``beat_cron_starting_deadline`` goes before it. An entry may say otherwise.",
+        "seconds, at least 1, or None",
+    )
+    coalesce: Coalesce = _setting(  # noqa: RUF009 - a field like the others, only its default is an enum
+        Coalesce.LATEST,
+        "Which of several fire times that passed meanwhile are run: ``latest``, ``earliest`` or ``all`` (at most 100). "
+        "An entry may say otherwise.",
+        "'latest', 'earliest' or 'all'",
+    )
+    jitter: float = _setting(
+        0.0,
+        "Seconds by which runs are delayed at most, each by a part of it that its name and fire time decide. "
+        "An entry may say otherwise.",
+        "seconds",
+    )
     schedule_classes: Mapping[str, type] = _setting(
         dict,
         "Custom schedule classes that may be stored, by class or import path.",
@@ -119,6 +138,18 @@ class Config:
         if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
             return self.lock_key
         return self.key_prefix + self.lock_key
+
+
+def cron_starting_deadline(app: Celery) -> float | None:
+    """Celery's own setting ``beat_cron_starting_deadline``, in seconds; None: not set.
+
+    Raises:
+        ImproperlyConfigured: it would drop runs that are late by no more than a busy moment.
+    """
+    deadline = app.conf.beat_cron_starting_deadline
+    if deadline is None or (isinstance(deadline, (int, float)) and deadline >= 1):
+        return deadline
+    raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")
 
 
 def _given_settings(app: Celery) -> Iterator[tuple[str, Any]]:
@@ -232,6 +263,17 @@ def _read_retry_period(name: str, value: Any) -> float:
     return _seconds(0)(name, value)
 
 
+def _read_grace(name: str, value: Any) -> float | None:
+    return None if value is None else _seconds(1)(name, value)
+
+
+def _read_coalesce(name: str, value: Any) -> Coalesce:
+    try:
+        return Coalesce(value)
+    except ValueError:
+        raise _refuse(name, value) from None
+
+
 def _read_batch_size(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise _refuse(name, value)
@@ -268,5 +310,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "lease_timeout": _seconds(1),
     "batch_size": _read_batch_size,
     "retry_period": _read_retry_period,
+    "misfire_grace_time": _read_grace,
+    "coalesce": _read_coalesce,
+    "jitter": _seconds(0),
     "schedule_classes": _read_classes,
 }

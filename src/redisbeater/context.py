@@ -1,4 +1,4 @@
-"""What the schedule of an app is made of: its settings, its zone, its codec and the schedule in Redis."""
+"""What the schedule of an app is made of: its settings, what entries inherit, its codec and the schedule in Redis."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from celery import Celery
 from celery.app import app_or_default
 from celery.local import Proxy
 
-from redisbeater.config import Config
+from redisbeater.config import Config, cron_starting_deadline
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import RedisSchedule
+from redisbeater.terms import Defaults
 
 __all__ = ("Context",)
 
@@ -25,9 +26,14 @@ class Context:
     """The parts that entries, scheduler and command line share. Building it does no I/O."""
 
     config: Config
-    zone: tzinfo
+    defaults: Defaults
     codec: ScheduleCodec
     redis: RedisSchedule
+
+    @property
+    def zone(self) -> tzinfo:
+        """The app's zone."""
+        return self.defaults.zone
 
     @classmethod
     def of(cls, app: Celery | None = None) -> Context:
@@ -45,6 +51,16 @@ class Context:
         if context is None:
             config = Config.from_app(app)
             codec = ScheduleCodec(config.schedule_classes)
-            context = cls(config=config, zone=app.timezone, codec=codec, redis=RedisSchedule(config))
+            context = cls(config=config, defaults=_defaults(app, config), codec=codec, redis=RedisSchedule(config))
             _CONTEXTS[app] = context
         return context
+
+
+def _defaults(app: Celery, config: Config) -> Defaults:
+    return Defaults(
+        zone=app.timezone,
+        misfire_grace_time=config.misfire_grace_time,
+        crontab_grace_time=cron_starting_deadline(app),
+        coalesce=config.coalesce,
+        jitter=config.jitter,
+    )

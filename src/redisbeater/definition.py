@@ -7,11 +7,23 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
-from celery.schedules import BaseSchedule, schedule
+from celery.schedules import BaseSchedule, crontab, schedule
 
 from redisbeater import json_text
+from redisbeater.coalesce import Coalesce
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.policy_fields import (
+    INHERIT,
+    POLICY_FIELDS,
+    Inherit,
+    OnFinish,
+    checked_policies,
+    read_policies,
+    stored_policies,
+)
+from redisbeater.schedules import Timetable
 from redisbeater.schedules.codec import ScheduleCodec
+from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.moment import decode_datetime, encode_datetime, read_zone
 
 __all__ = ("Definition", "as_schedule", "check_name")
@@ -25,7 +37,7 @@ _MOMENTS = ("eta", "expires")
 #: What beat passes to ``apply_async`` beside the options.
 _ARGUMENTS = ("args", "kwargs", "producer")
 
-_OURS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone")
+_OURS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS)
 
 
 def check_name(name: Any) -> str:
@@ -72,6 +84,14 @@ class Definition:
     options: dict[str, Any] = field(default_factory=dict)
     enabled: bool = True
     timezone: str | None = None
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    max_runs: int | None = None
+    on_finish: OnFinish = OnFinish.KEEP
+    misfire_grace_time: float | Inherit | None = INHERIT
+    coalesce: Coalesce | Inherit = INHERIT
+    jitter: float | Inherit = INHERIT
+    description: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -83,12 +103,14 @@ class Definition:
         Raises:
             InvalidEntry: naming the first field that cannot be stored.
         """
+        schedule = as_schedule(schedule)
+        others["timezone"] = _agreed_zone(others.get("timezone"), schedule)
         definition = cls(
-            schedule=as_schedule(schedule),
+            schedule=schedule,
             args=list(args) if isinstance(args, (list, tuple)) else args or [],
             kwargs=dict(kwargs) if isinstance(kwargs, Mapping) else kwargs or {},
             options=_storable_options(options),
-            **others,
+            **{**others, **checked_policies(others)},
         )
         check_name(definition.name)
         _check(definition)
@@ -117,6 +139,7 @@ class Definition:
             options=_decoded_options(_or(data.get("options"), {})),
             enabled=_or(data.get("enabled"), True),
             timezone=data.get("timezone"),
+            **read_policies(data),
             extra={key: value for key, value in data.items() if key not in _OURS},
         )
         _check(definition)
@@ -139,6 +162,7 @@ class Definition:
         }
         if self.timezone is not None:
             stored["timezone"] = self.timezone
+        stored.update(stored_policies(vars(self)))
         stored.update(self.extra)
         json_text.check_value(stored, "$")
         return json_text.to_text(stored)
@@ -147,9 +171,54 @@ class Definition:
         """The zone of the entry's local times: its own, else the app's."""
         return default if self.timezone is None else read_zone(self.timezone, "$.timezone")
 
+    def timetable(self, default_zone: tzinfo) -> Timetable:
+        """Its fire times; naive bounds are local times of its zone."""
+        zone = self.zone(default_zone)
+        return Timetable(
+            schedule=self.schedule,
+            zone=zone,
+            start_at=None if self.start_at is None else in_zone(self.start_at, zone),
+            end_at=None if self.end_at is None else in_zone(self.end_at, zone),
+        )
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether its fire times count from one to the next, and so from a run that the application tells of."""
+        return type(self.schedule) is schedule
+
+    def changed(self, **changes: Any) -> Definition:
+        """The same definition with some fields changed, checked like a new one.
+
+        Raises:
+            InvalidEntry: naming the first field that cannot be stored, or that there is not.
+        """
+        fields_ = {name: getattr(self, name) for name in (*_OURS, "extra")}
+        if "schedule" in changes and _zone_of_text(changes["schedule"]) is not None:
+            fields_["timezone"] = None
+        for name in changes:
+            if name not in fields_ or name in ("name", "extra"):
+                raise InvalidEntry(f"$.{name}", "cannot be changed" if name == "name" else "is no field of an entry")
+        return Definition.checked(**{**fields_, **changes})
+
     def fires_like(self, other: Definition, codec: ScheduleCodec) -> bool:
-        """Whether both have the same fire times, so that going from one to the other moves nothing."""
-        return self.timezone == other.timezone and codec.encode(self.schedule) == codec.encode(other.schedule)
+        """Whether both have the same fire times up to their ends, so that going from one to the other moves nothing."""
+        return (
+            self.timezone == other.timezone
+            and self.start_at == other.start_at
+            and codec.encode(self.schedule) == codec.encode(other.schedule)
+        )
+
+
+def _zone_of_text(schedule_: Any) -> str | None:
+    """The zone that a ``cron()`` text came with."""
+    return getattr(schedule_, "timezone", None) if type(schedule_) is crontab else None
+
+
+def _agreed_zone(given: Any, schedule_: Any) -> Any:
+    with_text = _zone_of_text(schedule_)
+    if given is not None and with_text is not None and given != with_text:
+        raise InvalidEntry("$.timezone", f"is {given!r}, but the schedule was given in {with_text!r}; say one of them")
+    return with_text if given is None else given
 
 
 def _or(value: Any, default: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -11,13 +11,15 @@ from typing import Any
 from redisbeater.backoff import Backoff
 from redisbeater.context import Context
 from redisbeater.definition import Definition
-from redisbeater.exceptions import EditConflict, EntryNotFound, InvalidEntry
+from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.meta import Meta
-from redisbeater.replan import score_after_edit, score_of_new
-from redisbeater.score import Score
+from redisbeater.replan import score_after_edit, score_of_executed, score_of_new
+from redisbeater.score import FINISHED, Score
+from redisbeater.skip import Skipped, read_skipped
 from redisbeater.store import Snapshot
+from redisbeater.terms import Defaults, Terms
 
-__all__ = ("StoredEntry", "change", "load", "reschedule", "upsert")
+__all__ = ("StoredEntry", "change", "executed", "load", "preview", "read", "reschedule", "upsert")
 
 #: Edits that lose this often in a row meet something that never stops writing.
 ATTEMPTS = 20
@@ -30,6 +32,13 @@ class StoredEntry:
     definition: Definition
     meta: Meta
     score: Score
+    skipped: Mapping[str, Skipped]
+
+    def due_at(self, defaults: Defaults) -> datetime | None:
+        """When it is next due, aware UTC; None when it is dormant."""
+        if self.score.dormant or self.score.fire_time is None:
+            return None
+        return Terms.of(self.definition, defaults).due_at(self.score.fire_time)
 
 
 def load(context: Context, name: str) -> StoredEntry:
@@ -39,13 +48,26 @@ def load(context: Context, name: str) -> StoredEntry:
         EntryNotFound: there is none of that name.
         InvalidEntry: it is broken.
     """
-    snapshot = context.redis.load(name)
-    definition = _definition(context, snapshot)
-    score = snapshot.score or Score(fire_time=None, dormant=True)
-    return StoredEntry(definition=definition, meta=Meta.from_text(snapshot.meta), score=score)
+    return read(context, context.redis.load(name))
 
 
-def upsert(context: Context, definition: Definition, meta: Meta, *, origin: str = "") -> StoredEntry:
+def read(context: Context, snapshot: Snapshot) -> StoredEntry:
+    """The entry of a snapshot.
+
+    Raises:
+        EntryNotFound, InvalidEntry: as for :func:`load`.
+    """
+    return StoredEntry(
+        definition=_definition(context, snapshot),
+        meta=Meta.from_text(snapshot.meta),
+        score=snapshot.score or FINISHED,
+        skipped=read_skipped(snapshot.skipped),
+    )
+
+
+def upsert(
+    context: Context, definition: Definition, meta: Meta, *, origin: str = "", only_new: bool = False
+) -> StoredEntry:
     """Create an entry, or make its definition this one.
 
     The next fire time moves only when the schedule or its zone changed; the counters of an entry that exists stay.
@@ -53,21 +75,32 @@ def upsert(context: Context, definition: Definition, meta: Meta, *, origin: str 
     Arguments:
         meta: for an entry that is new.
         origin: for a static entry, its application and what its code says.
+        only_new: refuse to change an entry that exists.
 
     Raises:
         InvalidEntry: the definition cannot be stored, or never fires.
+        EntryExists: there is one of that name, and only a new one was to be made.
         EditConflict: others kept changing the entry.
     """
     definition.to_text(context.codec)  # refused before Redis is asked
 
     def edit(snapshot: Snapshot) -> _Edit:
-        before = _readable_definition(context, snapshot)
-        stored_meta = _readable_meta(snapshot) if snapshot.definition else None
-        after = definition if before is None else replace(definition, extra={**before.extra, **definition.extra})
-        edited = _Edit(after=after, meta=stored_meta or meta, writes_meta=stored_meta is None)
-        return replace(edited, score=score_after_edit(before, edited.after, edited.meta, snapshot, context))
+        if only_new and snapshot.definition:
+            raise EntryExists(snapshot.name)
+        return _upserted(context, definition, meta, snapshot)
 
     return _write(context, definition.name, edit, origin=origin)
+
+
+def preview(context: Context, definition: Definition, meta: Meta) -> StoredEntry:
+    """What :func:`upsert` would store; nothing is written.
+
+    Raises:
+        InvalidEntry: the definition cannot be stored, or never fires.
+    """
+    definition.to_text(context.codec)
+    snapshot = context.redis.load(definition.name)
+    return _stored(_made(lambda read: _upserted(context, definition, meta, read), snapshot), snapshot)
 
 
 def change(context: Context, name: str, **fields: Any) -> StoredEntry:
@@ -79,7 +112,7 @@ def change(context: Context, name: str, **fields: Any) -> StoredEntry:
 
     def edit(snapshot: Snapshot) -> _Edit:
         before = _definition(context, snapshot)
-        after, meta = replace(before, **fields), Meta.from_text(snapshot.meta)
+        after, meta = before.changed(**fields), Meta.from_text(snapshot.meta)
         return _Edit(after=after, meta=meta, score=score_after_edit(before, after, meta, snapshot, context))
 
     return _write(context, name, edit)
@@ -95,7 +128,28 @@ def reschedule(context: Context, name: str, last_run_at: datetime | None) -> Sto
     def edit(snapshot: Snapshot) -> _Edit:
         definition = _definition(context, snapshot)
         meta = replace(Meta.from_text(snapshot.meta), last_run_at=last_run_at or snapshot.now)
-        score = score_of_new(definition, meta, snapshot.now, definition.zone(context.zone))
+        score = score_of_new(definition, meta, snapshot.now, Terms.of(definition, context.defaults))
+        return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
+
+    return _write(context, name, edit)
+
+
+def executed(context: Context, name: str, at: datetime | None) -> StoredEntry:
+    """Record when the task of an entry was really executed, now by default; an interval counts from there.
+
+    What lies after now counts as now, and a report that is older than the last run changes nothing.
+
+    Raises:
+        EntryNotFound, InvalidEntry, EditConflict: as for :func:`load` and :func:`upsert`.
+    """
+
+    def edit(snapshot: Snapshot) -> _Edit:
+        definition, meta = _definition(context, snapshot), Meta.from_text(snapshot.meta)
+        ran_at = min(at or snapshot.now, snapshot.now)
+        if meta.last_run_at is not None and ran_at <= meta.last_run_at:
+            return _Edit(after=definition, meta=meta)
+        meta = replace(meta, last_run_at=ran_at)
+        score = score_of_executed(snapshot.score, meta, Terms.of(definition, context.defaults))
         return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
 
     return _write(context, name, edit)
@@ -107,6 +161,14 @@ class _Edit:
     meta: Meta
     score: Score | None = None
     writes_meta: bool = False
+
+
+def _upserted(context: Context, definition: Definition, meta: Meta, snapshot: Snapshot) -> _Edit:
+    before = _readable_definition(context, snapshot)
+    stored_meta = _readable_meta(snapshot) if snapshot.definition else None
+    after = definition if before is None else replace(definition, extra={**before.extra, **definition.extra})
+    edited = _Edit(after=after, meta=stored_meta or meta, writes_meta=stored_meta is None)
+    return replace(edited, score=score_after_edit(before, edited.after, edited.meta, snapshot, context))
 
 
 def _write(context: Context, name: str, edit: Callable[[Snapshot], _Edit], *, origin: str = "") -> StoredEntry:
@@ -125,17 +187,21 @@ def _try_to_write(
     context: Context, snapshot: Snapshot, edit: Callable[[Snapshot], _Edit], origin: str
 ) -> StoredEntry | None:
     made = _made(edit, snapshot)
-    if not context.redis.save(
+    is_saved = context.redis.save(
         snapshot,
         definition=made.after.to_text(context.codec),
         score=made.score,
         meta=made.meta.to_text() if made.writes_meta else "",
+        anchor=made.meta.anchor if made.writes_meta and made.after.is_interval else "",
         origin=origin,
-    ):
-        return None
+    )
+    return _stored(made, snapshot) if is_saved else None
+
+
+def _stored(made: _Edit, snapshot: Snapshot) -> StoredEntry:
     score = made.score or snapshot.score
     assert score is not None, "an entry without a score gets one"
-    return StoredEntry(definition=made.after, meta=made.meta, score=score)
+    return StoredEntry(definition=made.after, meta=made.meta, score=score, skipped=read_skipped(snapshot.skipped))
 
 
 def _made(edit: Callable[[Snapshot], _Edit], snapshot: Snapshot) -> _Edit:

@@ -17,14 +17,17 @@ from redisbeater.definition import Definition, as_schedule, check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.meta import Meta
+from redisbeater.policy_fields import INHERIT, POLICY_FIELDS, Inherit, OnFinish
 from redisbeater.schedules.local_time import in_zone
+from redisbeater.skip import Skipped
+from redisbeater.upcoming import UpcomingRun, upcoming_runs
 
 __all__ = ("RedisScheduleEntry",)
 
 #: What an entry is made of, by the names of the constructor; what Celery copies from one to the next.
 _FIELDS = (
     "name", "task", "schedule", "args", "kwargs", "options",
-    "enabled", "timezone", "last_run_at", "total_run_count", "app",
+    "enabled", "timezone", "last_run_at", "total_run_count", "app", *POLICY_FIELDS,
 )  # fmt: skip
 
 
@@ -39,8 +42,18 @@ class RedisScheduleEntry(ScheduleEntry):
         args, kwargs: what the task is called with; JSON values.
         options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
         enabled: a disabled entry stays in the schedule and does not run.
-        timezone: IANA name; local times of the schedule are read in it. Default: the app's.
+        timezone: IANA name; local times of the schedule are read in it. Default: that of a ``cron()`` text, else the
+            app's.
         last_run_at: for a new entry: count from a run at this time. Naive: in the entry's zone.
+        start_at, end_at: no fire time lies before or after; naive: in the entry's zone. An interval begins at
+            ``start_at``.
+        max_runs: how many runs it may have; only those that were sent count.
+        on_finish: what becomes of it when no fire time is left: ``"keep"``, ``"disable"`` or ``"delete"``.
+        misfire_grace_time: seconds or timedelta; a fire time that is due longer ago is skipped as missed. None: any
+            lateness is fine. Default: what the settings say, as for the next two.
+        coalesce: which of several fire times that passed meanwhile are run: ``"latest"``, ``"earliest"``, ``"all"``.
+        jitter: seconds or timedelta; each run is delayed by a part of it that its name and fire time decide.
+        description: for people.
         app: default: the current app.
 
     Example::
@@ -63,6 +76,14 @@ class RedisScheduleEntry(ScheduleEntry):
         last_run_at: datetime | None = None,
         total_run_count: int | None = None,
         relative: bool = False,
+        start_at: datetime | None = None,
+        end_at: datetime | None = None,
+        max_runs: int | None = None,
+        on_finish: str = OnFinish.KEEP,
+        misfire_grace_time: float | timedelta | Inherit | None = INHERIT,
+        coalesce: str | Inherit = INHERIT,
+        jitter: float | timedelta | Inherit = INHERIT,
+        description: str = "",
     ) -> None:
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         self.app = app_or_default(app)
@@ -76,7 +97,12 @@ class RedisScheduleEntry(ScheduleEntry):
         self.timezone = timezone
         self.last_run_at = last_run_at
         self.total_run_count = total_run_count or 0
+        self.start_at, self.end_at = start_at, end_at
+        self.max_runs, self.on_finish = max_runs, on_finish
+        self.misfire_grace_time, self.coalesce, self.jitter = misfire_grace_time, coalesce, jitter
+        self.description = description
         self._due_at: datetime | None = None
+        self._skipped: Mapping[str, Skipped] = {}
 
     @classmethod
     def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:
@@ -88,6 +114,11 @@ class RedisScheduleEntry(ScheduleEntry):
         """
         name = Context.of(app).redis.keys.name(key)
         return cls(name, app=app)._read()
+
+    @classmethod
+    def of(cls, stored: edit.StoredEntry, app: Celery | None = None) -> RedisScheduleEntry:
+        """The entry for what is stored."""
+        return cls(stored.definition.name, app=app)._adopt(stored)
 
     @staticmethod
     def generate_key(app: Celery | None, name: str) -> str:
@@ -101,13 +132,24 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def due_at(self) -> datetime | None:
-        """The next fire time, aware UTC, as of the last read or save; None: unsaved, disabled or finished."""
+        """When it is next due, aware UTC, as of the last read or save: the next fire time, and its jitter.
+
+        None: unsaved, disabled or finished.
+        """
         return self._due_at
 
     @property
     def score(self) -> float | None:
-        """The next fire time in UNIX seconds; None as for :attr:`due_at`."""
+        """:attr:`due_at` in UNIX seconds; None as for it."""
         return None if self._due_at is None else float(to_unix(self._due_at))
+
+    @property
+    def skipped(self) -> Mapping[str, Skipped]:
+        """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
+
+        Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs`` and ``out_of_bounds``.
+        """
+        return self._skipped
 
     @property
     def rank(self) -> int | None:
@@ -126,6 +168,15 @@ class RedisScheduleEntry(ScheduleEntry):
         """
         return self._adopt(edit.upsert(self._context, self.definition(), self.initial_meta()))
 
+    def create(self) -> RedisScheduleEntry:
+        """Create the entry; one of that name must not exist.
+
+        Raises:
+            EntryExists: it does; nothing was written.
+            InvalidEntry, StoreUnavailable: as for :meth:`save`.
+        """
+        return self._adopt(edit.upsert(self._context, self.definition(), self.initial_meta(), only_new=True))
+
     def delete(self) -> None:
         """Remove the entry; no error when there is none. A static one comes back when beat starts: disable it."""
         self._context.redis.delete(check_name(self.name))
@@ -139,6 +190,31 @@ class RedisScheduleEntry(ScheduleEntry):
         """
         instant = None if last_run_at is None else self._instant(last_run_at)
         return self._adopt(edit.reschedule(self._context, check_name(self.name), instant))
+
+    def executed(self, at: datetime | None = None) -> RedisScheduleEntry:
+        """Record when its task was really executed, now by default; an interval counts from there.
+
+        For an application that wants "every ten minutes after the last execution". A time after now counts as now; one
+        before the last run changes nothing. Naive: in the entry's zone.
+
+        Raises:
+            EntryNotFound: it is not stored.
+        """
+        instant = None if at is None else self._instant(at)
+        return self._adopt(edit.executed(self._context, check_name(self.name), instant))
+
+    def upcoming(self, n: int = 5) -> list[UpcomingRun]:
+        """The next ``n`` runs of the entry as it would be saved now, with what the clocks' changes do to them.
+
+        Beat's own next fire time comes first where there is one; a disabled or finished entry has none. Asks Redis,
+        writes nothing. An entry that has only a name is read.
+
+        Raises:
+            InvalidEntry: it could not be saved.
+            EntryNotFound: it has only a name, and is not stored.
+            ValueError: ``n`` is not from 1 to 1000.
+        """
+        return upcoming_runs(self._previewed(), self._context.defaults, n)
 
     def enable(self) -> RedisScheduleEntry:
         """Let it run again from its next fire time on; what passed meanwhile is not made up for.
@@ -171,11 +247,17 @@ class RedisScheduleEntry(ScheduleEntry):
             options=self.options,
             enabled=self.enabled,
             timezone=self.timezone,
+            **{name: getattr(self, name) for name in POLICY_FIELDS},
         )
 
     @property
     def _context(self) -> Context:
         return Context.of(self.app)
+
+    def _previewed(self) -> edit.StoredEntry:
+        if self.schedule is None and self.task is None:
+            return edit.load(self._context, check_name(self.name))
+        return edit.preview(self._context, self.definition(), self.initial_meta())
 
     def _read(self) -> RedisScheduleEntry:
         return self._adopt(edit.load(self._context, check_name(self.name)))
@@ -187,7 +269,10 @@ class RedisScheduleEntry(ScheduleEntry):
         self.timezone = definition.timezone
         self.schedule.app = self.app
         self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
-        self._due_at = None if stored.score.dormant else stored.score.fire_time
+        for name in POLICY_FIELDS:
+            setattr(self, name, getattr(definition, name))
+        self._due_at = stored.due_at(self._context.defaults)
+        self._skipped = stored.skipped
         return self
 
     def initial_meta(self) -> Meta:

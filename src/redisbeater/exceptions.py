@@ -6,6 +6,7 @@
     ├── ImproperlyConfigured   (also celery's)       a setting is wrong
     ├── InvalidEntry           (also ValueError)     an entry cannot be stored or read
     ├── EntryNotFound          (also KeyError)       no entry of that name
+    ├── EntryExists    (also ValueError)     an entry of that name exists
     ├── EditConflict                                 others kept changing the entry
     ├── LockNotOwnedError                            another beat took the lock
     └── StoreError                                   Redis refused
@@ -16,6 +17,7 @@ from celery import exceptions as celery_exceptions
 
 __all__ = (
     "EditConflict",
+    "EntryExists",
     "EntryNotFound",
     "ImproperlyConfigured",
     "InvalidEntry",
@@ -51,6 +53,13 @@ class EntryNotFound(RedisBeaterError, KeyError):
 
     def __str__(self) -> str:  # KeyError would show the repr
         return f"no entry named {self.args[0]!r} in the schedule"
+
+
+class EntryExists(RedisBeaterError, ValueError):
+    """There is an entry of that name in the schedule, and only a new one was to be made; nothing was written."""
+
+    def __str__(self) -> str:
+        return f"an entry named {self.args[0]!r} exists in the schedule"
 
 
 class EditConflict(RedisBeaterError):

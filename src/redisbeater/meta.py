@@ -13,6 +13,7 @@ from typing import Any
 
 from redisbeater import json_text
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import to_unix
 from redisbeater.schedules.moment import decode_datetime, encode_datetime
 
 __all__ = ("Meta",)
@@ -55,6 +56,15 @@ class Meta:
         """The stored text, in RedBeat's form."""
         last_run_at = None if self.last_run_at is None else encode_datetime(self.last_run_at)
         return json_text.to_text({"last_run_at": last_run_at, "total_run_count": self.total_run_count, **self.extra})
+
+    @property
+    def anchor(self) -> str:
+        """The last run, in UNIX seconds, as it is noted beside a score that counts from it; empty before the first."""
+        return "" if self.last_run_at is None else to_unix(self.last_run_at)
+
+    def executed_since(self, anchor: str) -> datetime | None:
+        """The last run, when it is not the one that the score counts from: then the application has set it."""
+        return None if anchor in ("*", self.anchor) else self.last_run_at
 
     def after_run(self, fire_time: datetime) -> Meta:
         """The meta once one more run was sent."""

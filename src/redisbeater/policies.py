@@ -1,38 +1,144 @@
-"""What beat does with an entry that is due: which fire times it runs, and when it looks again. Pure."""
+"""What beat does with an entry that is due: which fire times it runs, which it skips and why, when it looks again.
+
+Pure, and in this order: bounds, jitter, misfire, coalesce, max_runs.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta
 
-from redisbeater.definition import Definition
-from redisbeater.schedules import latest_fire_time, next_fire_time
+from redisbeater.coalesce import Coalesce
 from redisbeater.score import Score
+from redisbeater.skip import Reason, Skip
+from redisbeater.terms import Terms
 
-__all__ = ("Plan", "plan")
+__all__ = ("MOST_CAUGHT_UP", "Plan", "plan")
+
+#: How many missed fire times ``coalesce="all"`` makes up for at once.
+MOST_CAUGHT_UP = 100
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The fire times to run, oldest first, and the entry's next score."""
+    """What becomes of a due entry: fire times to run, oldest first, fire times that are skipped, and its next score.
 
-    runs: tuple[datetime, ...]
+    ``handled`` is the newest fire time that is dealt with; None: none is, the entry is only looked at again later.
+    """
+
     next: Score
+    runs: tuple[datetime, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    handled: datetime | None = None
+
+    def cut(self, sent: int) -> Plan:
+        """The plan as far as it was carried out, when only its first runs were sent: the others come up again."""
+        if sent == len(self.runs):
+            return self
+        unsent = self.runs[sent]
+        skipped = tuple(skip for skip in self.skipped if skip.last < unsent)
+        return Plan(next=Score(fire_time=unsent), runs=self.runs[:sent], skipped=skipped, handled=self.runs[sent - 1])
 
 
-def plan(definition: Definition, fire_time: datetime, now: datetime, zone: tzinfo) -> Plan:
+def plan(
+    terms: Terms, fire_time: datetime, now: datetime, *, run_count: int = 0, ran_at: datetime | None = None
+) -> Plan:
     """Plan an entry whose fire time has come.
 
-    A disabled entry becomes dormant. Of several fire times that have passed, the newest runs, once, and the next
-    one is computed from it, so that a late run moves nothing.
+    The next fire time follows from the newest one that was dealt with, so that a late run moves nothing.
 
     Arguments:
-        fire_time: the one that is due, aware UTC, not after now.
+        fire_time: the one that has come, aware UTC; the run's identity.
         now: the Redis server's time.
-        zone: the app's; the entry's own goes before it.
+        run_count: how many runs the entry has had.
+        ran_at: when the application says that the task was really executed; an interval then counts from there.
     """
-    if not definition.enabled:
-        return Plan(runs=(), next=Score.planned(fire_time, enabled=False))
-    zone = definition.zone(zone)
-    run = latest_fire_time(definition.schedule, zone, fire_time, now)
-    return Plan(runs=(run,), next=Score.planned(next_fire_time(definition.schedule, zone, run)))
+    if not terms.enabled:
+        return Plan(next=Score.planned(fire_time, enabled=False))
+    fire_time = _counted_from(ran_at, fire_time, terms)
+    if fire_time > now:
+        return Plan(next=Score(fire_time=fire_time))
+    if not terms.timetable.includes(fire_time):
+        stray = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
+        return Plan(next=terms.score_after(fire_time, run_count), skipped=(stray,), handled=fire_time)
+    newest = _newest_due(fire_time, now, terms)
+    if newest is None:
+        return Plan(next=Score(fire_time=fire_time, look_at=terms.due_at(fire_time)))
+    runs, skipped = _in_time(fire_time, newest, now, terms)
+    runs, beyond = _allowed(runs, run_count, terms)
+    return Plan(
+        next=terms.score_after(newest, run_count + len(runs)),
+        runs=runs,
+        skipped=(*skipped, *beyond),
+        handled=newest,
+    )
+
+
+def _counted_from(ran_at: datetime | None, fire_time: datetime, terms: Terms) -> datetime:
+    if ran_at is None or not terms.is_interval:
+        return fire_time
+    following = terms.timetable.next(ran_at)
+    return fire_time if following is None else max(fire_time, following)
+
+
+def _newest_due(fire_time: datetime, now: datetime, terms: Terms) -> datetime | None:
+    """The newest fire time that is due, beginning at one; jitter may hold back the newest one that has come."""
+    newest = terms.timetable.newest(fire_time, now)
+    if terms.due_at(newest) <= now:
+        return newest
+    return None if newest == fire_time else terms.timetable.newest(fire_time, newest - _MICROSECOND)
+
+
+def _in_time(
+    fire_time: datetime, newest: datetime, now: datetime, terms: Terms
+) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
+    """Drop the fire times that are later than the grace allows; of the rest, those that coalesce runs."""
+    oldest = fire_time if terms.grace is None else _oldest_in_time(fire_time, newest, now - terms.grace, terms)
+    if oldest is None:
+        return (), (_skip(Reason.MISSED, fire_time, newest, terms),)
+    runs, skipped = _coalesced(oldest, newest, terms)
+    if oldest == fire_time:
+        return runs, skipped
+    return runs, (_skip_before(Reason.MISSED, fire_time, oldest, terms), *skipped)
+
+
+def _oldest_in_time(fire_time: datetime, newest: datetime, earliest: datetime, terms: Terms) -> datetime | None:
+    """The first fire time, from one to another, that was not due before an instant."""
+    if terms.due_at(fire_time) >= earliest:
+        return fire_time
+    if terms.due_at(newest) < earliest:
+        return None
+    # Thanks to jitter, the last one before that instant may still be in time.
+    before = terms.timetable.newest(fire_time, earliest - _MICROSECOND)
+    return before if terms.due_at(before) >= earliest else terms.timetable.next(before)
+
+
+def _coalesced(oldest: datetime, newest: datetime, terms: Terms) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
+    if oldest == newest:
+        return (newest,), ()
+    if terms.coalesce is Coalesce.LATEST:
+        return (newest,), (_skip_before(Reason.COALESCED, oldest, newest, terms),)
+    if terms.coalesce is Coalesce.EARLIEST:
+        second = terms.timetable.next(oldest) or newest
+        return (oldest,), (_skip(Reason.COALESCED, second, newest, terms),)
+    runs = tuple(terms.timetable.newest_of(MOST_CAUGHT_UP, oldest, newest))
+    return runs, () if runs[0] == oldest else (_skip_before(Reason.LEFT_OUT, oldest, runs[0], terms),)
+
+
+def _allowed(runs: tuple[datetime, ...], run_count: int, terms: Terms) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
+    """The runs that are left of ``max_runs``."""
+    left = len(runs) if terms.max_runs is None else max(terms.max_runs - run_count, 0)
+    beyond = runs[left:]
+    if not beyond:
+        return runs, ()
+    return runs[:left], (Skip(reason=Reason.MAX_RUNS, count=len(beyond), first=beyond[0], last=beyond[-1]),)
+
+
+def _skip_before(reason: Reason, first: datetime, end: datetime, terms: Terms) -> Skip:
+    return _skip(reason, first, terms.timetable.newest(first, end - _MICROSECOND), terms)
+
+
+def _skip(reason: Reason, first: datetime, last: datetime, terms: Terms) -> Skip:
+    return Skip(reason=reason, count=terms.timetable.count(first, last), first=first, last=last)

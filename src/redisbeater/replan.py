@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
-from redisbeater.schedules import first_fire_time, next_fire_time, resumed_fire_time
-from redisbeater.score import Score
+from redisbeater.score import FINISHED, Score
 from redisbeater.store import Snapshot
+from redisbeater.terms import Terms
 
-__all__ = ("score_after_edit", "score_of_new")
+__all__ = ("score_after_edit", "score_of_executed", "score_of_new")
 
 
 def score_after_edit(
@@ -26,25 +26,32 @@ def score_after_edit(
     Raises:
         InvalidEntry: an entry that is new, or whose schedule is, never fires.
     """
-    zone, score, now = after.zone(context.zone), snapshot.score, snapshot.now
+    terms, score, now = Terms.of(after, context.defaults), snapshot.score, snapshot.now
     if score is None or not snapshot.definition:
-        return score_of_new(after, meta, now, zone)
+        return score_of_new(after, meta, now, terms)
     if before is None or not after.fires_like(before, context.codec):
-        return _planned(after, resumed_fire_time(after.schedule, zone, meta.last_run_at, now))
+        return _planned(after, terms.timetable.restarted(meta.last_run_at, now))
     if not after.enabled:
         return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
-    was_set_aside = score.dormant and score.fire_time is not None
-    if before.enabled and not was_set_aside:
+    if score.is_finished and before.enabled and not _has_new_end(before, after):
         return None
-    return _revived(after, score, meta, now, zone)
+    if score.dormant or not before.enabled:
+        return _revived(score, meta, now, terms)
+    return _kept(before, after, score, meta, terms)
 
 
-def score_of_new(definition: Definition, meta: Meta, now: datetime, zone: tzinfo) -> Score:
+def score_of_new(definition: Definition, meta: Meta, now: datetime, terms: Terms) -> Score:
     """The score of an entry that begins now, or counts from a run that its meta tells of; that one may be overdue."""
     if meta.last_run_at is not None:
-        following = next_fire_time(definition.schedule, zone, meta.last_run_at)
-        return Score.planned(following, enabled=definition.enabled)
-    return _planned(definition, first_fire_time(definition.schedule, zone, now))
+        return terms.score_after(meta.last_run_at, meta.total_run_count)
+    return _planned(definition, terms.timetable.first(now))
+
+
+def score_of_executed(score: Score | None, meta: Meta, terms: Terms) -> Score | None:
+    """The score of an entry that was really executed at the last run of its meta; None: the stored one stays."""
+    if score is None or score.dormant or not terms.is_interval or meta.last_run_at is None:
+        return None
+    return terms.score_after(meta.last_run_at, meta.total_run_count)
 
 
 def _planned(definition: Definition, fire_time: datetime | None) -> Score:
@@ -53,9 +60,22 @@ def _planned(definition: Definition, fire_time: datetime | None) -> Score:
     return Score.planned(fire_time, enabled=definition.enabled)
 
 
-def _revived(definition: Definition, score: Score, meta: Meta, now: datetime, zone: tzinfo) -> Score:
-    """The score of an entry that was disabled or set aside: on its old grid, never in the past."""
-    anchor = score.fire_time or meta.last_run_at
-    if anchor is not None and not score.dormant and anchor > now:
+def _has_new_end(before: Definition, after: Definition) -> bool:
+    return (before.end_at, before.max_runs) != (after.end_at, after.max_runs)
+
+
+def _revived(score: Score, meta: Meta, now: datetime, terms: Terms) -> Score:
+    """The score of an entry that was disabled, set aside or finished: on its old grid, never in the past."""
+    if terms.is_spent(meta.total_run_count):
+        return FINISHED
+    if score.fire_time is not None and not score.dormant and score.fire_time > now:
         return score
-    return Score.planned(resumed_fire_time(definition.schedule, zone, anchor, now))
+    return Score.planned(terms.timetable.resumed(score.fire_time or meta.last_run_at, now))
+
+
+def _kept(before: Definition, after: Definition, score: Score, meta: Meta, terms: Terms) -> Score | None:
+    """The score of an entry that goes on: it stays, unless it has had its end, or another jitter moves its look."""
+    has_ended = score.fire_time is not None and terms.timetable.is_past_end(score.fire_time)
+    if has_ended or terms.is_spent(meta.total_run_count):
+        return FINISHED
+    return Score.planned(score.fire_time) if after.jitter != before.jitter else None

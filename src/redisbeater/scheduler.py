@@ -24,6 +24,7 @@ from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
 from redisbeater.leadership import Leadership
 from redisbeater.mapping import ScheduleMapping
 from redisbeater.outage import Outage
+from redisbeater.skip import Reason, Skip
 from redisbeater.statics import CLEANUP, reconcile
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.uninterrupted import uninterrupted
@@ -167,27 +168,32 @@ class RedisScheduler(Scheduler):
         except InvalidEntry as exc:
             self._quarantine(claimed, batch, str(exc))
             return
-        error = self._send(job, batch.claim.schedule_id)
-        if error is None:
-            batch.sent.append(job)
-            self._report_success(job)
-        elif self._can_reach_broker():
-            delay = self._send_backoff.failed(claimed.name)
-            self._redis.release(batch.claim, [claimed], delay=delay, reason=str(error))
-        else:
-            self._release_all(claimed, batch, error)
+        sent, error = self._send(job, batch)
+        if sent or not job.plan.runs:
+            self._done(job.cut(sent), batch)
+        if error is not None:
+            self._give_back([] if sent else [claimed], batch, error)
 
     def _quarantine(self, claimed: ClaimedEntry, batch: Batch, reason: str) -> None:
         if self._redis.quarantine(batch.claim, claimed, reason):
             logger.error("entry %r is broken and set aside: %s", claimed.name, reason)
 
-    def _send(self, job: Job, schedule_id: str) -> Exception | None:
+    def _send(self, job: Job, batch: Batch) -> tuple[int, Exception | None]:
+        """How many runs of a job were sent, and what stopped the next one."""
+        sent = 0
+        for entry in job.runs(batch.claim.schedule_id, self.app):
+            if sent and not self._may_send(batch):
+                break
+            error = self._send_run(entry)
+            if error is not None:
+                return sent, error
+            sent += 1
+        return sent, None
+
+    def _send_run(self, entry: RedisScheduleEntry) -> Exception | None:
         self._send_error = None
         try:
-            for entry in job.runs(schedule_id, self.app):
-                self.apply_entry(entry, producer=self.producer)
-                if self._send_error is not None:
-                    break
+            self.apply_entry(entry, producer=self.producer)
         except Exception as exc:  # the producer has no connection, or an instrument around apply_entry failed
             return exc
         return self._send_error
@@ -204,21 +210,37 @@ class RedisScheduler(Scheduler):
         """The entry as it is: its next fire time is set by the commit, after the run was sent."""
         return entry
 
-    def _report_success(self, job: Job) -> None:
+    def _done(self, job: Job, batch: Batch) -> None:
+        batch.done.append(job)
+        for skip in job.plan.skipped:
+            self._report_skip(job.claimed.name, skip)
         if job.plan.runs:
             self._send_backoff.succeeded(job.claimed.name)
             if self._send_backoff.succeeded():
                 logger.info("the broker accepts runs again")
 
-    def _release_all(self, claimed: ClaimedEntry, batch: Batch, error: Exception) -> None:
+    def _report_skip(self, name: str, skip: Skip) -> None:
+        first, last = skip.first.isoformat(), skip.last.isoformat()
+        if skip.reason is Reason.COALESCED:
+            logger.info("entry %r: one run stands for %d other fire times, %s to %s", name, skip.count, first, last)
+        else:
+            logger.warning("entry %r: %d fire times not run (%s), %s to %s", name, skip.count, skip.reason, first, last)
+
+    def _give_back(self, unsent: list[ClaimedEntry], batch: Batch, error: Exception) -> None:
+        """Release what was not sent; an entry that a broker refuses that can be reached waits alone."""
+        if self._can_reach_broker():
+            for claimed in unsent:
+                delay = self._send_backoff.failed(claimed.name)
+                self._redis.release(batch.claim, [claimed], delay=delay, reason=str(error))
+            return
+        unsent = [*unsent, *batch.unsent]
         delay = self._send_backoff.failed()
-        entries = [claimed, *batch.unsent]
-        logger.error("the broker refuses: %d runs wait for another try in %.1f s: %s", len(entries), delay, error)
-        self._redis.release(batch.claim, entries, delay=delay, reason=str(error))
+        logger.error("the broker refuses: %d runs wait for another try in %.1f s: %s", len(unsent), delay, error)
+        self._redis.release(batch.claim, unsent, delay=delay, reason=str(error))
         batch.unsent.clear()
 
     def _settle(self) -> None:
-        """Commit what was sent and release what was not; what an error leaves over is settled by the next pass."""
+        """Commit what was done and release what was not; what an error leaves over is settled by the next pass."""
         if self._batch is not None:
             with uninterrupted():
                 self._commit(self._batch)
@@ -226,12 +248,12 @@ class RedisScheduler(Scheduler):
                 self._batch = None
 
     def _commit(self, batch: Batch) -> None:
-        while batch.sent:
-            result = self._redis.commit(batch.claim, [job.commitment() for job in batch.sent])
+        while batch.done:
+            result = self._redis.commit(batch.claim, [job.commitment() for job in batch.done])
             for name in result.fenced:
                 logger.warning("entry %r was sent after its claim had ended; it may be sent again, same id", name)
-            changed = [job for job in batch.sent if job.claimed.name in result.changed]
-            batch.sent = [job.over(result.changed[job.claimed.name]) for job in changed]
+            changed = [job for job in batch.done if job.claimed.name in result.changed]
+            batch.done = [job.over(*result.changed[job.claimed.name]) for job in changed]
 
     # Wait
 

@@ -7,21 +7,23 @@ from datetime import datetime
 
 from redisbeater.instant import from_unix, to_unix
 
-__all__ = ("Score",)
+__all__ = ("FINISHED", "Score")
 
-#: What RedBeat writes for an entry with nothing left to run.
-_FINISHED = "-1"
+#: What RedBeat writes for an entry with nothing left to run, which is therefore no fire time.
+_FINISHED_TEXT = "-1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
     """A fire time, or dormant: then the fire time, if any, only remembers where the entry's grid stood.
 
-    On the wire a dormant score is the negative of that fire time, which RedBeat ignores as we do.
+    On the wire a dormant score is the negative of that fire time, which RedBeat ignores as we do. With ``look_at`` the
+    score is that later instant, and the fire time stands beside it.
     """
 
     fire_time: datetime | None
     dormant: bool = False
+    look_at: datetime | None = None
 
     @classmethod
     def planned(cls, fire_time: datetime | None, *, enabled: bool = True) -> Score:
@@ -31,13 +33,22 @@ class Score:
     @classmethod
     def from_text(cls, text: str) -> Score:
         """Read a member's score."""
-        if text == _FINISHED:
-            return cls(fire_time=None, dormant=True)
+        if text == _FINISHED_TEXT:
+            return FINISHED
         dormant = text.startswith("-")
         return cls(fire_time=from_unix(text.lstrip("-")), dormant=dormant)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is no fire time left."""
+        return self.fire_time is None
 
     def to_text(self) -> str:
         """The score as it is stored, in UNIX seconds."""
         if self.fire_time is None:
-            return _FINISHED
-        return ("-" if self.dormant else "") + to_unix(self.fire_time)
+            return _FINISHED_TEXT
+        return ("-" if self.dormant else "") + to_unix(self.look_at or self.fire_time)
+
+
+#: The score of an entry with nothing left to run.
+FINISHED = Score(fire_time=None, dormant=True)

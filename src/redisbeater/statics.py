@@ -17,6 +17,7 @@ from redisbeater import edit
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
+from redisbeater.policy_fields import OnFinish
 from redisbeater.schedules import rrule
 from redisbeater.store.snapshot import sha1
 
@@ -98,6 +99,8 @@ def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
     if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:
         raise InvalidEntry("$.schedule.dtstart", "is missing: the rule would begin anew at each start of beat")
+    if entry.on_finish == OnFinish.DELETE:
+        raise InvalidEntry("$.on_finish", "a static entry would come back when beat starts; use 'keep' or 'disable'")
     return entry
 
 

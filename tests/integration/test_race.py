@@ -137,7 +137,7 @@ def test_rescheduling_between_claim_and_commit_keeps_both(shared_app: Celery) ->
     due_at = entry.reschedule(last_run_at).due_at
 
     changed = context.redis.commit(claim, [job.commitment()]).changed
-    context.redis.commit(claim, [job.over(changed["report"]).commitment()])
+    context.redis.commit(claim, [job.over(*changed["report"]).commitment()])
 
     after = stored(shared_app, "report")
     assert (after.last_run_at, after.due_at, after.total_run_count) == (last_run_at, due_at, 1)
@@ -208,6 +208,6 @@ def test_a_commit_says_whose_meta_was_changed_and_writes_nothing_of_it(shared_ap
         claim, [Job.planned(entry, claim.now, context).commitment() for entry in claim.entries]
     )
 
-    assert (result.fenced, result.changed) == ([], {"changed": "theirs"})
+    assert (result.fenced, result.changed) == ([], {"changed": (claim.entries[0].definition, "theirs")})
     assert client.hgetall(changed.key) == before
     assert stored(shared_app, other.name).total_run_count == 1

@@ -20,7 +20,6 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, clocked
 from redisbeater.batch import Job, task_id
 from redisbeater.context import Context
 from redisbeater.store import Claim
-from redisbeater.store.schedule import Commitment
 
 MINUTE = timedelta(minutes=1)
 
@@ -32,11 +31,12 @@ def claim(app: Celery, limit: int = 100) -> Claim:
 
 def commit(app: Celery, claim: Claim) -> list[str]:
     """Commit a claim as if all of it had been sent; the names that were fenced."""
-    return Context.of(app).redis.commit(claim, [_commitment(app, claim, entry) for entry in claim.entries]).fenced
-
-
-def _commitment(app: Celery, claim: Claim, entry: Any) -> Commitment:
-    return Job.planned(entry, claim.now, Context.of(app)).commitment()
+    context = Context.of(app)
+    jobs = [Job.planned(entry, claim.now, context) for entry in claim.entries]
+    result = context.redis.commit(claim, [job.commitment() for job in jobs])
+    changed = [job.over(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
+    context.redis.commit(claim, [job.commitment() for job in changed])
+    return result.fenced
 
 
 def eventually_sent(scheduler: RedisScheduler) -> list[Sent]:

@@ -15,16 +15,19 @@ ROOT = Path(redisbeater.__file__).parent
 
 #: From the bottom up: a module imports from its own layer and from those before it, never from one after it.
 LAYERS = (
-    ("exceptions", "backoff", "uninterrupted"),
+    ("exceptions", "backoff", "uninterrupted", "coalesce"),
     ("instant", "json_text", "config"),
-    ("score", "schedules"),
+    ("score", "schedules", "skip"),
+    ("policy_fields",),
     ("definition", "meta"),
+    ("terms",),
     ("policies", "store"),
     ("context",),
     ("replan",),
     ("edit", "leadership", "outage"),
+    ("upcoming",),
     ("entry",),
-    ("statics", "batch", "mapping"),
+    ("statics", "batch", "mapping", "schedule_store"),
     ("scheduler",),
     ("",),  # the public names
     ("cli", "demo"),

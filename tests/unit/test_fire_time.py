@@ -15,14 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, local, sequence, utc
 
-from redisbeater.schedules import (
-    clocked,
-    first_fire_time,
-    latest_fire_time,
-    next_fire_time,
-    resumed_fire_time,
-    rrule,
-)
+from redisbeater.schedules import Timetable, clocked, next_fire_time, rrule
 
 UTC = timezone.utc
 VIENNA = ZoneInfo("Europe/Vienna")
@@ -397,17 +390,17 @@ NOW = utc("2026-06-10 12:00")
     ],
 )
 def test_the_first_fire_time_of_a_new_entry(schedule_: BaseSchedule, expected: str) -> None:
-    assert first_fire_time(schedule_, UTC, NOW) == utc(expected)
+    assert Timetable(schedule=schedule_, zone=UTC).first(NOW) == utc(expected)
 
 
 def test_a_rule_that_has_ended_has_no_first_fire_time() -> None:
     rule = rrule("DAILY", dtstart=utc("2026-01-01"), until=utc("2026-02-01"))
 
-    assert first_fire_time(rule, UTC, NOW) is None
+    assert Timetable(schedule=rule, zone=UTC).first(NOW) is None
 
 
 def test_a_rule_without_occurrences_has_no_first_fire_time() -> None:
-    assert first_fire_time(rrule("YEARLY", dtstart=NOW, bymonth=2, bymonthday=30), UTC, NOW) is None
+    assert Timetable(schedule=rrule("YEARLY", dtstart=NOW, bymonth=2, bymonthday=30), zone=UTC).first(NOW) is None
 
 
 # -- late runs
@@ -430,7 +423,7 @@ def test_a_rule_without_occurrences_has_no_first_fire_time() -> None:
     ],
 )
 def test_the_newest_fire_time_that_has_passed(schedule_: BaseSchedule, fire_time: str, expected: str) -> None:
-    assert latest_fire_time(schedule_, UTC, utc(fire_time), NOW) == utc(expected)
+    assert Timetable(schedule=schedule_, zone=UTC).newest(utc(fire_time), NOW) == utc(expected)
 
 
 @settings(max_examples=20, deadline=None)
@@ -444,7 +437,7 @@ def test_the_newest_fire_time_is_the_last_of_the_missed_ones(expression: str, ho
         lambda after: next_fire_time(cron(expression), NEW_YORK, after), start, now + timedelta(microseconds=1)
     )
 
-    assert latest_fire_time(cron(expression), NEW_YORK, start, now) == (missed[-1] if missed else start)
+    assert Timetable(schedule=cron(expression), zone=NEW_YORK).newest(start, now) == (missed[-1] if missed else start)
 
 
 # -- resumed
@@ -464,12 +457,12 @@ def test_the_newest_fire_time_is_the_last_of_the_missed_ones(expression: str, ho
     ],
 )
 def test_an_entry_resumes_after_now(schedule_: BaseSchedule, anchor: str, expected: str) -> None:
-    assert resumed_fire_time(schedule_, UTC, utc(anchor), NOW) == utc(expected)
+    assert Timetable(schedule=schedule_, zone=UTC).resumed(utc(anchor), NOW) == utc(expected)
 
 
 def test_an_entry_that_never_was_planned_resumes_like_a_new_one() -> None:
-    assert resumed_fire_time(schedule(60), UTC, None, NOW) == utc("2026-06-10 12:01")
+    assert Timetable(schedule=schedule(60), zone=UTC).resumed(None, NOW) == utc("2026-06-10 12:01")
 
 
 def test_a_one_off_that_passed_does_not_resume() -> None:
-    assert resumed_fire_time(clocked(utc("2026-06-01")), UTC, utc("2026-06-01"), NOW) is None
+    assert Timetable(schedule=clocked(utc("2026-06-01")), zone=UTC).resumed(utc("2026-06-01"), NOW) is None

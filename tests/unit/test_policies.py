@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import datetime, timezone, tzinfo
 from typing import Any
 
 import pytest
@@ -8,9 +8,11 @@ from celery.schedules import schedule
 from moments import NEW_YORK, at, cron, utc
 
 from redisbeater.definition import Definition
-from redisbeater.policies import Plan, plan
+from redisbeater.policies import Plan
+from redisbeater.policies import plan as plan_terms
 from redisbeater.schedules import clocked, rrule
 from redisbeater.score import Score
+from redisbeater.terms import Defaults, Terms
 
 UTC = timezone.utc
 NOW = utc("2026-06-10 12:00")
@@ -18,6 +20,10 @@ NOW = utc("2026-06-10 12:00")
 
 def entry(schedule_: Any, **fields: Any) -> Definition:
     return Definition.checked(name="report", task="proj.report", schedule=schedule_, **fields)
+
+
+def plan(definition: Definition, fire_time: datetime, now: datetime, zone: tzinfo = UTC, **more: Any) -> Plan:
+    return plan_terms(Terms.of(definition, Defaults(zone=zone)), fire_time, now, **more)
 
 
 def planned(run: str, following: str) -> Plan:

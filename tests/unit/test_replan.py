@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from celery import Celery
 from celery.schedules import schedule
 from moments import cron, utc
 
@@ -22,14 +21,6 @@ NOW = utc("2026-06-10 12:00")
 LAST = utc("2026-06-10 11:59:30")
 NEXT = utc("2026-06-10 12:00:30")
 FINISHED = Score(fire_time=None, dormant=True)
-
-
-@pytest.fixture(scope="module")
-def context() -> Context:
-    """The context of an app whose Redis is never asked."""
-    app = Celery("proj", broker="memory://", set_as_current=False)
-    app.conf.update(redisbeater_redis_url="redis://nowhere.invalid:1/0", timezone="America/New_York")
-    return Context.of(app)
 
 
 def entry(schedule_: Any = 60, **fields: Any) -> Definition:

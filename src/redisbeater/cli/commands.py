@@ -1,4 +1,4 @@
-"""The commands: list, show, enable, disable, delete, broken."""
+"""The commands: list, show, upcoming, enable, disable, delete, broken."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from redisbeater.cli.listing import Row, rows, table
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
+from redisbeater.upcoming import MOST_RUNS, UpcomingRun
 
 __all__ = ("redisbeater",)
 
@@ -79,6 +80,20 @@ def show(app: Celery, name: str, as_json: bool) -> None:
 
 
 @redisbeater.command()
+@click.argument("name")
+@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(1, MOST_RUNS), help="How many.")
+@_as_json
+@_command
+def upcoming(app: Celery, name: str, count: int, as_json: bool) -> None:
+    """Show the next runs of an entry, in UTC and in its zone, and what clock changes do to them.
+
+    Example: celery -A proj redisbeater upcoming report -n 20
+    """
+    runs = RedisScheduleEntry(name, app=app).upcoming(count)
+    _print([run.as_dict() for run in runs], as_json, lambda: _run_lines(runs))
+
+
+@redisbeater.command()
 @_names
 @_command
 def enable(app: Celery, names: Sequence[str]) -> None:
@@ -132,6 +147,11 @@ def broken(app: Celery, as_json: bool) -> None:
         as_json,
         lambda: [f"{name}: {report['reason']} (since {report['since']})" for name, report in sorted(reports.items())],
     )
+
+
+def _run_lines(runs: Sequence[UpcomingRun]) -> list[str]:
+    lines = [" | ".join(str(value) for value in run.as_dict().values() if value) for run in runs]
+    return lines or ["none: it is disabled, or has finished"]
 
 
 def _lines(row: Row) -> list[str]:

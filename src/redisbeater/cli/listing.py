@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from redisbeater import edit
 from redisbeater.context import Context
-from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import FAR_FUTURE
-from redisbeater.meta import Meta
+from redisbeater.schedules import describe
 from redisbeater.statics import application_of
 from redisbeater.store import Snapshot
 
@@ -32,6 +32,8 @@ class Row:
     runs: int = 0
     schedule: str = ""
     task: str = ""
+    skipped: str = ""
+    description: str = ""
     origin: str = ""
     last_error: str = ""
     definition: Any = None
@@ -42,7 +44,8 @@ class Row:
 
     def details(self) -> dict[str, Any]:
         """All there is to say of it."""
-        return {**self.as_dict(), "origin": self.origin, "last_error": self.last_error, "definition": self.definition}
+        names = ("skipped", "description", "origin", "last_error", "definition")
+        return {**self.as_dict(), **{name: getattr(self, name) for name in names}}
 
 
 def rows(context: Context, names: Sequence[str]) -> list[Row]:
@@ -56,19 +59,19 @@ def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str]) -> Row
     if not snapshot.definition:
         return Row(name=snapshot.name, state="missing")
     try:
-        definition = Definition.from_text(snapshot.name, snapshot.definition, context.codec)
-        meta = Meta.from_text(snapshot.meta)
+        stored = edit.read(context, snapshot)
     except InvalidEntry as exc:
         return Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
-    score = snapshot.score
-    planned = None if score is None or score.dormant else score.fire_time
+    definition, planned = stored.definition, stored.due_at(context.defaults)
     return Row(
         name=snapshot.name,
         state="broken" if report else "disabled" if not definition.enabled else "enabled" if planned else "finished",
         next=planned,
-        last_run_at=meta.last_run_at,
-        runs=meta.total_run_count,
-        schedule=f"{definition.schedule!r}".strip("<>"),
+        last_run_at=stored.meta.last_run_at,
+        runs=stored.meta.total_run_count,
+        skipped=", ".join(f"{skipped.count} {reason}" for reason, skipped in stored.skipped.items()),
+        schedule=describe(definition.schedule, definition.zone(context.zone)),
+        description=definition.description,
         task=definition.task,
         origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",
         last_error=report.get("reason", snapshot.last_error),

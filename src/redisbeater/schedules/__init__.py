@@ -2,15 +2,18 @@
 
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.fire_time import first_fire_time, latest_fire_time, next_fire_time, resumed_fire_time
+from redisbeater.schedules.cron_text import cron
+from redisbeater.schedules.describe import describe
+from redisbeater.schedules.fire_time import next_fire_time
 from redisbeater.schedules.rrule import rrule
+from redisbeater.schedules.timetable import Timetable
 
 __all__ = (
     "ScheduleCodec",
+    "Timetable",
     "clocked",
-    "first_fire_time",
-    "latest_fire_time",
+    "cron",
+    "describe",
     "next_fire_time",
-    "resumed_fire_time",
     "rrule",
 )

@@ -17,6 +17,9 @@ class ClaimedEntry:
     definition: str
     meta: str
     fire_time: datetime
+    #: The last run that the fire time counts from, in UNIX seconds; empty: unknown, ``*``: whichever.
+    anchor: str = ""
+    skipped: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,9 @@
 key                type         members                                                               TTL
 =================  ===========  ====================================================================  ======
 ``P:schedule``     sorted set   entry key -> UNIX seconds, negative: dormant                          none
-``P<name>``        hash         ``definition``, ``meta``; ours: ``claim_id``, ``claim_fire_time``,    none
-                                ``claim_until``, ``origin``, ``last_error``
+``P<name>``        hash         ``definition``, ``meta``; ours: ``fire_time`` and ``look_at`` where   none
+                                the score is a later look, ``anchor``, ``claim_id``, ``origin``,
+                                ``skipped``, ``last_error``
 ``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none

@@ -22,14 +22,14 @@ from typing import Any
 
 from redisbeater.config import Config
 from redisbeater.exceptions import LockNotOwnedError
-from redisbeater.instant import from_unix
+from redisbeater.instant import from_unix, to_unix
 from redisbeater.score import Score
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.connection import Connection
 from redisbeater.store.keys import Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.snapshot import Snapshot, sha1
+from redisbeater.store.snapshot import Snapshot, digest, sha1
 
 __all__ = ("CommitResult", "Commitment", "RedisSchedule")
 
@@ -45,19 +45,28 @@ LOAD_PAGE = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Commitment:
-    """What is committed for one claimed entry: its next score, and its new meta if it ran."""
+    """What is committed for one claimed entry: its next score and what else is new; an empty text keeps what is stored.
+
+    No next score: the entry has finished and is deleted.
+    """
 
     entry: ClaimedEntry
-    next: Score
+    next: Score | None
     meta: str = ""
+    definition: str = ""
+    anchor: str = ""
+    skipped: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitResult:
-    """What was not committed: names whose claim was no longer ours, and the metas that others changed meanwhile."""
+    """What was not committed: names whose claim was no longer ours, and the texts that others changed meanwhile.
+
+    ``changed`` has definition and meta by name, as they are stored now.
+    """
 
     fenced: list[str]
-    changed: dict[str, str]
+    changed: dict[str, tuple[str, str]]
 
 
 class RedisSchedule:
@@ -93,7 +102,7 @@ class RedisSchedule:
         )
         if reply[0] == "FENCED":
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
-        _, now, schedule_id, next_look, entries, removed = reply
+        _, now, schedule_id, next_look, removed, entries = reply
         return Claim(
             id=claim_id,
             schedule_id=schedule_id,
@@ -105,22 +114,28 @@ class RedisSchedule:
             removed=tuple(removed),
         )
 
-    def _claimed(self, key: str, definition: str, meta: str, fire_time: str) -> ClaimedEntry:
+    def _claimed(self, key: str, definition: str, meta: str, fire_time: str, anchor: str, skipped: str) -> ClaimedEntry:
         return ClaimedEntry(
-            key=key, name=self.keys.name(key), definition=definition, meta=meta, fire_time=from_unix(fire_time)
+            key=key,
+            name=self.keys.name(key),
+            definition=definition,
+            meta=meta,
+            fire_time=from_unix(fire_time),
+            anchor=anchor,
+            skipped=skipped,
         )
 
     def commit(self, claim: Claim, commitments: Sequence[Commitment]) -> CommitResult:
         """Record what became of claimed entries; where the result names one, nothing was written of it."""
         result = CommitResult(fenced=[], changed={})
         if commitments:
-            keys = [self.keys.schedule, self.keys.broken, *(item.entry.key for item in commitments)]
+            keys = [self.keys.schedule, self.keys.broken, self.keys.statics, *(item.entry.key for item in commitments)]
             outcomes = self._connection.run("commit", keys, [claim.id, *_flat(map(_terms, commitments))])
-            for item, (word, *meta) in zip(commitments, outcomes):
+            for item, (word, *texts) in zip(commitments, outcomes):
                 if word == "FENCED":
                     result.fenced.append(item.entry.name)
                 elif word == "CHANGED":
-                    result.changed[item.entry.name] = meta[0]
+                    result.changed[item.entry.name] = (texts[0], texts[1])
         return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
@@ -157,13 +172,21 @@ class RedisSchedule:
         return [_snapshot(name, from_unix(now), *fields) for name, fields in zip(names, entries)]
 
     def save(
-        self, snapshot: Snapshot, *, definition: str, score: Score | None, meta: str = "", origin: str = ""
+        self,
+        snapshot: Snapshot,
+        *,
+        definition: str,
+        score: Score | None,
+        meta: str = "",
+        anchor: str = "",
+        origin: str = "",
     ) -> bool:
         """Create or change the entry that was read; False: it was changed since, nothing was written.
 
         Arguments:
             score: the new one; None keeps the stored one, and with it the next fire time.
             meta: the new one; empty keeps the stored one.
+            anchor: the last run that the score counts from; empty keeps the stored one.
             origin: set for a static entry.
         """
         outcome = self._connection.run(
@@ -171,10 +194,11 @@ class RedisSchedule:
             [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.entry(snapshot.name)],
             [
                 snapshot.name,
-                sha1(f"{snapshot.definition}\n{snapshot.meta}"),
+                digest(snapshot.definition, snapshot.meta),
                 definition,
                 meta,
                 score.to_text() if score else "",
+                anchor,
                 origin,
                 self.keys.changes,
             ],
@@ -255,7 +279,7 @@ def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 
 def _snapshot(
-    name: str, now: datetime, definition: str, meta: str, score: str, origin: str, last_error: str
+    name: str, now: datetime, definition: str, meta: str, score: str, origin: str, last_error: str, skipped: str
 ) -> Snapshot:
     return Snapshot(
         name=name,
@@ -265,11 +289,23 @@ def _snapshot(
         score=Score.from_text(score) if score else None,
         origin=origin,
         last_error=last_error,
+        skipped=skipped,
     )
 
 
 def _terms(item: Commitment) -> tuple[str, ...]:
-    return item.entry.name, sha1(item.entry.meta), item.meta, item.next.to_text()
+    entry, score = item.entry, item.next
+    fire_time = to_unix(score.fire_time) if score and score.fire_time and score.look_at else ""
+    return (
+        entry.name,
+        digest(entry.definition, entry.meta),
+        item.meta,
+        item.definition,
+        score.to_text() if score else "",
+        fire_time,
+        item.anchor,
+        item.skipped,
+    )
 
 
 def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:

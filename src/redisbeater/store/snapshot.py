@@ -8,12 +8,17 @@ from datetime import datetime
 
 from redisbeater.score import Score
 
-__all__ = ("Snapshot", "sha1")
+__all__ = ("Snapshot", "digest", "sha1")
 
 
 def sha1(text: str) -> str:
     """What our scripts compare texts by, the same as Lua's ``redis.sha1hex``."""
     return hashlib.sha1(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
+
+
+def digest(definition: str, meta: str) -> str:
+    """What tells whether an entry was changed since it was read."""
+    return sha1(f"{definition}\n{meta}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,3 +32,4 @@ class Snapshot:
     score: Score | None
     origin: str = ""
     last_error: str = ""
+    skipped: str = ""

@@ -1,9 +1,9 @@
 -- Take due entries for a while: the oldest first, each moved to the end of the lease, so that it comes up again by
 -- itself, with the same fire time, when nobody commits it.
 --
--- The score is the authority on the fire time, except where it is the end of a lease or a retry that we put there:
--- then the fire time stands beside it. A score of 0 means now. A member may be the bare name of an entry, which is
--- corrected; one without a hash is removed and reported. Entry keys are read from the schedule, not passed in KEYS:
+-- The score is the authority on the fire time, except where we put a later one there (the end of a lease, a retry,
+-- jitter): then the fire time stands beside it. A score of 0 means now, whatever the meta says. A member may be the
+-- bare name of an entry, which is corrected; one without a hash is removed and reported. Entry keys are read from the schedule, not passed in KEYS:
 -- they share its slot by construction (one hash tag in the prefix).
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
@@ -15,14 +15,15 @@
 -- ARGV[4] limit      number of entries
 -- ARGV[5] prefix     text: what every entry key begins with
 -- ARGV[6] new_id     text: the identity if there is none yet
--- Returns {'CLAIMED', now, id, next look or '', {{key, definition, meta, fire time}, ...}, {removed member, ...}}
+-- Returns {'CLAIMED', now, id, next look or '', {removed member, ...},
+--      {{key, definition, meta, fire time, anchor or '', skipped or ''}, ...}}
 --      or {'FENCED'}: another beat holds the lock, or nobody; nothing was taken
 local schedule, lock, id = KEYS[1], KEYS[2], KEYS[3]
 local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local prefix, new_id = ARGV[5], ARGV[6]
 
 local function fields_of(key)
-  local fields = redis.pcall('HMGET', key, 'definition', 'meta', 'claim_fire_time', 'claim_until', 'claim_id')
+  local fields = redis.pcall('HMGET', key, 'definition', 'meta', 'fire_time', 'look_at', 'claim_id', 'anchor', 'skipped')
   return not fields.err and fields[1] and fields
 end
 
@@ -46,15 +47,16 @@ for i = 1, #due, 2 do
   local key, fields = resolve(member)
   if key ~= member or not fields then redis.call('ZREM', schedule, member) end
   if fields and fields[5] ~= claim_id then
-    local fire_time = score
+    local fire_time, anchor = score, fields[6] or ''
     if fields[3] and tonumber(fields[4]) == tonumber(score) then fire_time = fields[3] end
-    if tonumber(fire_time) == 0 then fire_time = now end
-    redis.call('HSET', key, 'claim_id', claim_id, 'claim_fire_time', fire_time, 'claim_until', lease_end)
+    if tonumber(fire_time) == 0 then fire_time, anchor = now, '*' end
+    if anchor == '*' then redis.call('HSET', key, 'anchor', anchor) end
+    redis.call('HSET', key, 'claim_id', claim_id, 'fire_time', fire_time, 'look_at', lease_end)
     redis.call('ZADD', schedule, lease_end, key)
-    claimed[#claimed + 1] = {key, fields[1], fields[2] or '', fire_time}
+    claimed[#claimed + 1] = {key, fields[1], fields[2] or '', fire_time, anchor, fields[7] or ''}
   elseif not fields then
     removed[#removed + 1] = member
   end
 end
 local head = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-return {'CLAIMED', now, redis.call('GET', id), head[2] or '', claimed, removed}
+return {'CLAIMED', now, redis.call('GET', id), head[2] or '', removed, claimed}

@@ -1,37 +1,60 @@
 -- Confirm claimed entries: what became of them is recorded, their next score set, the claim removed.
 --
 -- An entry whose claim is no longer this one stays as it is: its lease ran out and somebody else took it, or it was
--- deleted. One whose score was set meanwhile, by an edit, keeps that score. Where another writer changed the meta
--- meanwhile nothing is written, so that the caller can take that change into its own.
+-- deleted. One whose score was set meanwhile, by an edit, keeps that score. Where another writer changed definition or
+-- meta meanwhile nothing is written, so that the caller can take that change into its own.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it was set aside
--- KEYS[3..] entries  hashes: the claimed entries
+-- KEYS[3] statics    set: names of the static entries
+-- KEYS[4..] entries  hashes: the claimed entries
 -- ARGV[1] claim_id   text: the claim that is confirmed
--- ARGV[2..] fours    for each entry: its name, SHA-1 of the meta that was read, the new meta ('' keeps the stored
---                    one), its next score (text)
--- Returns for each entry {'COMMITTED'}, {'FENCED'}: the claim is not ours any more, or {'CHANGED', meta}: the meta is
---      another one by now
-local schedule, broken = KEYS[1], KEYS[2]
+-- ARGV[2..] eights   for each entry: its name; SHA-1 of what was read: definition, newline, meta; the new meta, the new
+--                    definition, its next score (text; '': the entry has finished and is deleted), the fire time when
+--                    the score is a later look, the anchor, the skipped ones; each of these '' keeps what is stored
+-- Returns for each entry {'COMMITTED'}, {'FENCED'}: the claim is not ours any more, or {'CHANGED', definition, meta}:
+--      they are others by now
+local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
 local claim_id = ARGV[1]
 
-local function commit(key, name, seen, meta, score)
-  local claim = redis.pcall('HMGET', key, 'claim_id', 'claim_until', 'meta')
-  if claim.err or claim[1] ~= claim_id then return {'FENCED'} end
-  if meta ~= '' then
-    if redis.sha1hex(claim[3] or '') ~= seen then return {'CHANGED', claim[3] or ''} end
-    redis.call('HSET', key, 'meta', meta)
-  end
+local function set(key, field, value)
+  if value ~= '' then redis.call('HSET', key, field, value) end
+end
+
+local function plan(key, score, fire_time)
+  redis.call('ZADD', schedule, score, key)
+  set(key, 'fire_time', fire_time)
+  if fire_time ~= '' then redis.call('HSET', key, 'look_at', score) end
+end
+
+local function commit(key, name, seen, meta, definition, score, fire_time, anchor, skipped)
+  local stored = redis.pcall('HMGET', key, 'claim_id', 'look_at', 'definition', 'meta')
+  if stored.err or stored[1] ~= claim_id then return {'FENCED'} end
+  local texts = {stored[3] or '', stored[4] or ''}
+  if redis.sha1hex(texts[1] .. '\n' .. texts[2]) ~= seen then return {'CHANGED', texts[1], texts[2]} end
   local current = redis.call('ZSCORE', schedule, key)
-  if current and claim[2] and tonumber(current) == tonumber(claim[2]) then redis.call('ZADD', schedule, score, key) end
-  redis.call('HDEL', key, 'claim_id', 'claim_fire_time', 'claim_until', 'last_error')
+  local is_ours = current and stored[2] and tonumber(current) == tonumber(stored[2])
   redis.call('HDEL', broken, name)
+  if is_ours and score == '' then
+    redis.call('DEL', key)
+    redis.call('ZREM', schedule, key)
+    redis.call('SREM', statics, name)
+    return {'COMMITTED'}
+  end
+  redis.call('HDEL', key, 'claim_id', 'fire_time', 'look_at', 'last_error')
+  set(key, 'meta', meta)
+  set(key, 'anchor', anchor)
+  set(key, 'skipped', skipped)
+  if is_ours then
+    set(key, 'definition', definition)
+    plan(key, score, fire_time)
+  end
   return {'COMMITTED'}
 end
 
 local outcomes = {}
-for i = 3, #KEYS do
-  local first = 2 + (i - 3) * 4
-  outcomes[#outcomes + 1] = commit(KEYS[i], ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3])
+for i = 4, #KEYS do
+  local first = 2 + (i - 4) * 8
+  outcomes[#outcomes + 1] = commit(KEYS[i], unpack(ARGV, first, first + 7))
 end
 return outcomes

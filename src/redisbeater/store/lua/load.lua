@@ -1,19 +1,19 @@
 -- Read entries and the clock at one instant.
 --
--- The fire time of an entry that is claimed or waits for another try stands beside its score, which then only says
--- when beat looks again; the score returned is the fire time. A key of another type is no entry.
+-- The fire time of an entry that is claimed, or waits for another try or for its jitter, stands beside its score, which
+-- then only says when beat looks again; the score returned is the fire time. A key of another type is no entry.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2..] entries  hashes: the entries
--- Returns {now, {definition or '', meta or '', score or '', origin or '', last error or ''}, ...}
+-- Returns {now, {definition or '', meta or '', score or '', origin or '', last error or '', skipped or ''}, ...}
 local schedule = KEYS[1]
 
 local function load(entry)
   local score = redis.call('ZSCORE', schedule, entry)
-  local fields = redis.pcall('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'claim_fire_time', 'claim_until')
+  local fields = redis.pcall('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time', 'look_at')
   if fields.err then fields = {} end
-  if score and fields[5] and tonumber(fields[6]) == tonumber(score) then score = fields[5] end
-  return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or ''}
+  if score and fields[6] and tonumber(fields[7]) == tonumber(score) then score = fields[6] end
+  return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or '', fields[5] or ''}
 end
 
 local time = redis.call('TIME')

@@ -13,9 +13,9 @@
 local schedule, broken, entry = KEYS[1], KEYS[2], KEYS[3]
 local claim_id, name, definition, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local fields = redis.pcall('HMGET', entry, 'claim_id', 'claim_fire_time', 'definition')
+local fields = redis.pcall('HMGET', entry, 'claim_id', 'fire_time', 'definition')
 if fields.err or fields[1] ~= claim_id then return 'FENCED' end
-redis.call('HDEL', entry, 'claim_id', 'claim_fire_time', 'claim_until')
+redis.call('HDEL', entry, 'claim_id', 'fire_time', 'look_at')
 local fire_time = fields[2] or '1'
 if redis.sha1hex(fields[3] or '') ~= definition then
   redis.call('ZADD', schedule, fire_time, entry)

@@ -13,13 +13,13 @@ local time = redis.call('TIME')
 local retry_at = string.format('%.6f', tonumber(string.format('%d.%06d', time[1], time[2])) + tonumber(delay))
 
 local function release(key)
-  local claim = redis.pcall('HMGET', key, 'claim_id', 'claim_until')
+  local claim = redis.pcall('HMGET', key, 'claim_id', 'look_at')
   if claim.err or claim[1] ~= claim_id then return 'FENCED' end
   redis.call('HDEL', key, 'claim_id')
   if reason ~= '' then redis.call('HSET', key, 'last_error', reason) end
   local current = redis.call('ZSCORE', schedule, key)
   if current and claim[2] and tonumber(current) == tonumber(claim[2]) then
-    redis.call('HSET', key, 'claim_until', retry_at)
+    redis.call('HSET', key, 'look_at', retry_at)
     redis.call('ZADD', schedule, retry_at, key)
   end
   return 'RELEASED'

@@ -12,24 +12,26 @@
 -- ARGV[3] definition  text: the new one
 -- ARGV[4] meta        text: the new one; '' keeps what is stored
 -- ARGV[5] score       text: the new one; '' keeps what is stored
--- ARGV[6] origin      text: for a static entry, its application and what its code says; '' keeps what is stored
--- ARGV[7] channel     text: where beats listen for changes
+-- ARGV[6] anchor      text: the last run, in UNIX seconds, that the score counts from; '' keeps what is stored
+-- ARGV[7] origin      text: for a static entry, its application and what its code says; '' keeps what is stored
+-- ARGV[8] channel     text: where beats listen for changes
 -- Returns 'SAVED', or 'CONFLICT': definition or meta was changed meanwhile; nothing was written
 local schedule, broken, statics, entry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local name, expected, definition, meta = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local score, origin, channel = ARGV[5], ARGV[6], ARGV[7]
+local score, anchor, origin, channel = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
 local stored = redis.call('HMGET', entry, 'definition', 'meta')
 if redis.sha1hex((stored[1] or '') .. '\n' .. (stored[2] or '')) ~= expected then return 'CONFLICT' end
 redis.call('HSET', entry, 'definition', definition)
 if meta ~= '' then redis.call('HSET', entry, 'meta', meta) end
+if anchor ~= '' then redis.call('HSET', entry, 'anchor', anchor) end
 if origin ~= '' then
   redis.call('HSET', entry, 'origin', origin)
   redis.call('SADD', statics, name)
 end
 if score ~= '' then
   redis.call('ZADD', schedule, score, entry)
-  redis.call('HDEL', entry, 'claim_fire_time', 'claim_until', 'last_error')
+  redis.call('HDEL', entry, 'fire_time', 'look_at', 'last_error')
 end
 redis.call('HDEL', broken, name)
 redis.call('PUBLISH', channel, name)

@@ -1,0 +1,157 @@
+"""The timetable of an entry: all its fire times."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from celery.schedules import BaseSchedule, crontab
+
+from redisbeater.schedules import crontab as crontab_engine
+from redisbeater.schedules import interval
+from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.fire_time import next_fire_time
+from redisbeater.schedules.rrule import rrule
+
+__all__ = ("COUNT_LIMIT", "Timetable")
+
+#: Where the search for the newest missed fire times begins; it widens until it has found them.
+_FIRST_WINDOW = timedelta(minutes=1)
+
+#: Fire times of rrules, solar and custom schedules are counted one by one, and no further.
+COUNT_LIMIT = 10_000
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timetable:
+    """The fire times of a schedule in a zone between two bounds, both inclusive; all instants are aware UTC.
+
+    An interval counts from each fire time to the next, so its methods are told of one; with ``start_at`` its first
+    fire time is that.
+    """
+
+    schedule: BaseSchedule
+    zone: tzinfo
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+
+    @property
+    def local_zone(self) -> tzinfo:
+        """The zone of its local times: an rrule has one of its own."""
+        return self.schedule.zone if isinstance(self.schedule, rrule) else self.zone
+
+    def next(self, after: datetime) -> datetime | None:
+        """The first fire time after an instant; None when there is none."""
+        following = self._next(after)
+        return None if following is None or self.is_past_end(following) else following
+
+    def first(self, now: datetime) -> datetime | None:
+        """The first fire time of an entry that is made now.
+
+        Where a first one is given (``start_at`` of an interval, the start of an rrule, the moment of a one-off), it
+        counts when it has just passed, that is, when no later one has; what has been going for longer waits for the
+        next.
+        """
+        start = self._given_start()
+        if start is None or start > now or not self.includes(start):
+            return self.next(now)
+        upcoming = self.resumed(start, now) if self._counts_from_last() else self.next(now)
+        return start if self.next(start) == upcoming else upcoming
+
+    def resumed(self, anchor: datetime | None, now: datetime) -> datetime | None:
+        """The first fire time after now of an entry that fired, or would have, at ``anchor``; never in the past."""
+        if anchor is None:
+            return self.first(now)
+        if anchor <= now:
+            return self.next(self.newest(anchor, now))
+        if not self._counts_from_last() or (self.start_at is not None and anchor < self.start_at):
+            return self.next(now)
+        return None if self.is_past_end(anchor) else anchor
+
+    def restarted(self, last_run_at: datetime | None, now: datetime) -> datetime | None:
+        """The first fire time after now of an entry whose timetable has just become this one."""
+        if self.start_at is not None and self._counts_from_last():
+            return self.resumed(self.start_at, now)
+        return self.resumed(last_run_at, now)
+
+    def includes(self, instant: datetime) -> bool:
+        """Whether an instant lies between the bounds."""
+        return not self.is_past_end(instant) and (self.start_at is None or instant >= self.start_at)
+
+    def is_past_end(self, instant: datetime) -> bool:
+        """Whether an instant lies after the last one that a fire time may be."""
+        return self.end_at is not None and instant > self.end_at
+
+    def newest(self, fire_time: datetime, until: datetime) -> datetime:
+        """The newest fire time up to an instant, beginning at one; missed ones are not stepped through."""
+        until = self._bounded(until)
+        if self._counts_from_last():
+            return interval.latest(self.schedule, fire_time, until) if until > fire_time else fire_time
+        following = self.next(fire_time)
+        if following is None or following > until:
+            return fire_time
+        return self.newest_of(1, fire_time, until)[-1]
+
+    def newest_of(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
+        """The newest fire times up to an instant, at most ``limit`` and beginning at one, oldest first."""
+        if self._counts_from_last():
+            every = interval.every(self.schedule)
+            newest = self.newest(fire_time, until)
+            count = min(limit, (newest - fire_time) // every + 1)
+            return [newest - every * back for back in reversed(range(count))]
+        window = _FIRST_WINDOW
+        while True:
+            since = max(fire_time, until - window)
+            newest_ones = deque(self.between(since, until), maxlen=limit)
+            if since == fire_time:
+                newest_ones = deque([fire_time, *newest_ones], maxlen=limit)
+            if since == fire_time or len(newest_ones) == limit:
+                return list(newest_ones)
+            window *= 2
+
+    def count(self, first: datetime, last: datetime) -> int:
+        """How many fire times there are from one to another, both included; at least 1.
+
+        Exact for intervals and crontabs; of other schedules no more than ``COUNT_LIMIT`` are counted.
+        """
+        if self._counts_from_last():
+            return interval.count(self.schedule, first, last)
+        if isinstance(self.schedule, crontab):
+            return 1 + crontab_engine.count(self.schedule, self.zone, first + _MICROSECOND, last)
+        counted = 1
+        for _ in self.between(first, last):
+            counted += 1
+            if counted == COUNT_LIMIT:
+                break
+        return counted
+
+    def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        """The fire times after one instant and up to another."""
+        following = self.next(after)
+        while following is not None and following <= until:
+            yield following
+            following = self.next(following)
+
+    def _counts_from_last(self) -> bool:
+        return interval.counts_from_last(self.schedule)
+
+    def _next(self, after: datetime) -> datetime | None:
+        if self.start_at is None or after >= self.start_at:
+            return next_fire_time(self.schedule, self.zone, after)
+        if self._counts_from_last():
+            return self.start_at
+        return next_fire_time(self.schedule, self.zone, self.start_at - _MICROSECOND)
+
+    def _given_start(self) -> datetime | None:
+        if isinstance(self.schedule, clocked):
+            return self.schedule.fire_time(self.zone)
+        if isinstance(self.schedule, rrule):
+            return self.schedule.first_occurrence()
+        return self.start_at if self._counts_from_last() else None
+
+    def _bounded(self, until: datetime) -> datetime:
+        return until if self.end_at is None else min(until, self.end_at)
