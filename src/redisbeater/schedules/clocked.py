@@ -8,6 +8,7 @@ from typing import Any
 from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.moment import read_zone
 
 __all__ = ("clocked",)
 
@@ -16,23 +17,33 @@ class clocked(BaseSchedule):
     """Fire once, at ``at``.
 
     Arguments:
-        at: the moment; a naive one is local time in the entry's zone (in a gap the offset before it, of a repeated
-            time the first).
+        at: the moment; a naive one is local time (in a gap the offset before it, of a repeated time the first).
+        timezone: IANA name of the zone of a naive ``at``; default: the entry's. An aware one is converted to it.
+
+    Raises:
+        InvalidEntry: there is no such zone; a ValueError, too.
 
     Example::
 
-        clocked(datetime(2027, 1, 1, 9, 0, tzinfo=ZoneInfo("Europe/Vienna")))
+        clocked(datetime(2027, 1, 1, 9, 0), timezone="Europe/Vienna")
     """
 
-    def __init__(self, at: datetime, **kwargs: Any) -> None:
+    def __init__(self, at: datetime, timezone: str | None = None, **kwargs: Any) -> None:
         if not isinstance(at, datetime):
             raise TypeError(f"clocked(at): expected a datetime, got {at!r}")
         super().__init__(**kwargs)
-        self.at = at
+        self.at = at if timezone is None else _placed(at, read_zone(timezone, "$.timezone"))
 
     def fire_time(self, zone: tzinfo) -> datetime:
         """The instant, with a naive ``at`` read in the zone."""
         return in_zone(self.at, zone)
+
+    def nominal_time(self, fire_time: datetime, zone: tzinfo) -> datetime | None:
+        """The local time as it was given, naive, when that instant is its fire time; else None.
+
+        In a gap, and only there, it is not what a clock in the zone shows at the instant.
+        """
+        return self.at.replace(tzinfo=None) if fire_time == self.fire_time(zone) else None
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
         """How long until ``at``; for Celery, which asks schedules this way."""
@@ -55,3 +66,7 @@ class clocked(BaseSchedule):
 
     def __reduce__(self) -> tuple[type, tuple[datetime]]:
         return type(self), (self.at,)
+
+
+def _placed(at: datetime, zone: tzinfo) -> datetime:
+    return at.replace(tzinfo=zone) if at.tzinfo is None else at.astimezone(zone)

@@ -14,18 +14,33 @@ from celery.schedules import ParseException, crontab
 
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("FIELDS", "field_texts", "make_crontab")
+__all__ = ("DAYS", "FIELDS", "MONTHS", "field_texts", "make_crontab")
 
 FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 
-_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-_MONTHS = (
+#: By number: Sunday is 0.
+DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+#: In order; January is 1.
+MONTHS = (
     "january", "february", "march", "april", "may", "june",
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
-_NAMES = {"day_of_week": _DAYS, "month_of_year": _MONTHS}
+_NAMES = {"day_of_week": DAYS, "month_of_year": MONTHS}
+
+_LIMITS = {
+    "minute": (0, 59),
+    "hour": (0, 23),
+    "day_of_week": (0, 6),
+    "day_of_month": (1, 31),
+    "month_of_year": (1, 12),
+}
+
+#: Python itself refuses to read numbers of thousands of digits.
+_LONGEST_PART = 40
 
 _LEAP_YEAR = 2024
+
+_NO_DATE = "no month of the crontab has such a day"
 
 #: What Celery raises for a field that it cannot read.
 _UNREADABLE = (ValueError, TypeError, ParseException, IndexError)
@@ -52,9 +67,9 @@ def make_crontab(fields: dict[str, Any], path: str) -> crontab:
     except _UNREADABLE as exc:
         _refuse_one_of(fields, path)
         # Celery 5.7's check of the date, which older ones lack
-        raise InvalidEntry(f"{path}.day_of_month", f"{exc}".strip()) from exc
+        raise InvalidEntry(f"{path}.day_of_month", _NO_DATE) from exc
     if not any(day <= _days_in(month) for month in made.month_of_year for day in made.day_of_month):
-        raise InvalidEntry(f"{path}.day_of_month", f"{made!r}: no month that it names has such a day")
+        raise InvalidEntry(f"{path}.day_of_month", _NO_DATE)
     return made
 
 
@@ -84,7 +99,7 @@ def _refuse_one_of(fields: dict[str, Any], path: str) -> None:
 def _check_text(name: str, text: str, path: str) -> None:
     for part in text.split(","):
         match = _PART.fullmatch(part)
-        if match is None:
+        if match is None or len(part) > _LONGEST_PART:
             raise InvalidEntry(
                 path, f"cannot read {part!r}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'"
             )
@@ -92,13 +107,19 @@ def _check_text(name: str, text: str, path: str) -> None:
             raise InvalidEntry(path, f"cannot read {part!r}; a range has two ends, as in '1-5'")
         if match["step"] is not None and (not match["step"].isdecimal() or int(match["step"]) == 0):
             raise InvalidEntry(path, f"the step in {part!r} must be a whole number above 0")
+        if match["step"] and not match["last"] and match["first"] != "*":
+            to_the_end = f"{match['first']}-{_LIMITS[name][1]}/{match['step']}"
+            raise InvalidEntry(path, f"cannot read {part!r}; a step needs a range, as in {to_the_end!r}")
         for value in (match["first"], match["last"]):
             if value and value != "*":
                 _check_value(name, value, path)
 
 
 def _check_value(name: str, value: str, path: str) -> None:
+    low, high = _LIMITS[name]
     if value.isdecimal():
+        if not low <= int(value) <= high:
+            raise InvalidEntry(path, f"{value!r} is out of range; expected {low} to {high}")
         return
     names = _NAMES.get(name, ())
     if not any(value.lower() in (full, full[:3]) for full in names):
