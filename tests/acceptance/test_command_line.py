@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 
 import redis
+from celery.schedules import crontab
 from project import Project
 
 from redisbeater import RedisScheduleEntry
@@ -46,7 +48,7 @@ def test_an_entry_can_be_shown_disabled_enabled_and_deleted(project: Project) ->
 
 
 def test_a_name_that_is_not_there_ends_with_exit_code_2_and_one_line(project: Project) -> None:
-    for command in ("show", "enable", "disable", "delete"):
+    for command in ("show", "upcoming", "enable", "disable", "delete"):
         finished = run(project, command, "nobody")
         assert finished.returncode == 2
         assert finished.stderr == "Error: no entry named 'nobody' in the schedule\n"
@@ -56,3 +58,85 @@ def test_broken_lists_the_reason(project: Project, client: redis.Redis, prefix: 
     client.hset(f"{prefix}:broken", "odd", json.dumps({"reason": "$.task: is missing", "since": "2026-01-01"}))
     assert run(project, "broken").stdout == "odd: $.task: is missing (since 2026-01-01)\n"
     assert json.loads(run(project, "broken", "--json").stdout)["odd"]["reason"] == "$.task: is missing"
+
+
+def test_upcoming_shows_the_next_runs_in_utc_and_in_the_zone_of_the_entry(project: Project) -> None:
+    noon = crontab(minute=0, hour=12)
+    entry = RedisScheduleEntry("report", "proj.note", noon, timezone="Asia/Tokyo", app=project.app()).save()
+    runs = entry.upcoming(5)
+
+    lines = run(project, "upcoming", "report").stdout.splitlines()
+    two = json.loads(run(project, "upcoming", "report", "-n", "2", "--json").stdout)
+
+    assert lines == [f"{each.fire_time.isoformat()} | {each.local.isoformat()}" for each in runs]
+    assert lines[0].endswith("T12:00:00+09:00")
+    assert two == [each.as_dict() for each in runs[:2]]
+    assert two[0]["note"] == two[0]["due_at"] == ""
+
+
+def test_upcoming_shows_what_jitter_and_clock_changes_do(project: Project) -> None:
+    second_sunday_of_march = crontab(minute=30, hour=2, day_of_month="8-14", day_of_week="sun", month_of_year=3)
+    RedisScheduleEntry(
+        "report", "proj.note", second_sunday_of_march, timezone="America/New_York", jitter=600, app=project.app()
+    ).save()
+
+    [line] = run(project, "upcoming", "report", "-n", "1").stdout.splitlines()
+    [told] = json.loads(run(project, "upcoming", "report", "-n", "1", "--json").stdout)
+
+    assert line == " | ".join(told[name] for name in ("fire_time", "local", "due_at", "note"))
+    assert told["fire_time"] < told["due_at"]
+    assert "moved from 02:30, which does not exist on" in told["note"]
+
+
+def test_upcoming_of_an_entry_that_will_not_run_says_so(project: Project) -> None:
+    RedisScheduleEntry("report", "proj.note", 60, enabled=False, app=project.app()).save()
+
+    finished = run(project, "upcoming", "report")
+
+    assert (finished.returncode, finished.stdout) == (0, "none: it is disabled, or has finished\n")
+    assert json.loads(run(project, "upcoming", "report", "--json").stdout) == []
+
+
+def test_upcoming_refuses_numbers_that_cannot_be_with_exit_code_2(project: Project) -> None:
+    RedisScheduleEntry("report", "proj.note", 60, app=project.app()).save()
+
+    for number in ("0", "1001", "many"):
+        finished = run(project, "upcoming", "report", "-n", number)
+        assert finished.returncode == 2
+        assert "-n" in finished.stderr
+
+
+def test_show_says_how_many_fire_times_were_skipped_and_why(project: Project, client: redis.Redis, prefix: str) -> None:
+    entry = RedisScheduleEntry("report", "proj.note", 60, description="the monthly one", app=project.app()).save()
+    last = "2026-01-01T00:00:00+00:00"
+    client.hset(
+        entry.key,
+        "skipped",
+        json.dumps({"missed": {"count": 3, "last": last}, "coalesced": {"count": 12, "last": last}}),
+    )
+
+    lines = run(project, "show", "report").stdout.splitlines()
+
+    assert "skipped      3 missed, 12 coalesced" in lines
+    assert "description  the monthly one" in lines
+    assert json.loads(run(project, "show", "report", "--json").stdout)["skipped"] == "3 missed, 12 coalesced"
+
+
+def test_show_of_an_entry_that_skipped_nothing_has_no_line_for_it(project: Project) -> None:
+    RedisScheduleEntry("report", "proj.note", 60, app=project.app()).save()
+
+    assert "skipped" not in run(project, "show", "report").stdout
+
+
+def test_what_a_real_beat_skipped_is_shown(project: Project) -> None:
+    late = RedisScheduleEntry("report", "proj.note", 60, misfire_grace_time=90, app=project.app()).save()
+    late.reschedule(datetime.now(timezone.utc) - timedelta(minutes=10, seconds=30))
+    beat = project.beat()
+    beat.says("proj.note sent. id->")
+    beat.end()
+
+    # Ten have passed; the newest is half a minute late, the one before it a minute and a half and more.
+    skipped = json.loads(run(project, "show", "report", "--json").stdout)["skipped"]
+
+    assert skipped.startswith("9 missed")
+    assert "fire times not run (missed)" in beat.output()

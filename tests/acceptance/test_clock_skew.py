@@ -1,0 +1,204 @@
+"""Beats on hosts whose clocks are wrong fire at the right instants: those of the Redis server's clock."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+import redis
+from project import Process, Project
+from waiting import wait_until
+
+from redisbeater import RedisScheduleEntry, clocked
+
+UTC = timezone.utc
+
+SHIFT = "REDISBEATER_TEST_CLOCK_SHIFT"
+
+#: Before anything else of the process asks for the time, its clock is moved; then it says what it shows.
+MOVED_CLOCK = f"""
+import datetime, os, time
+import time_machine
+
+shift = datetime.timedelta(seconds=float(os.environ[{SHIFT!r}]))
+now = datetime.datetime.now(datetime.timezone.utc)
+time_machine.travel(now + shift, tick=True).start()
+assert abs(datetime.datetime.now(datetime.timezone.utc) - now - shift) < datetime.timedelta(seconds=30)
+print(f"the clock shows {{time.time():.3f}}", flush=True)
+"""
+
+#: A beat that went by its own clock would be 90 s off; what a slow machine may take is far below that.
+WRONG_BY = 90
+SLACK = timedelta(seconds=30)
+
+
+@dataclass
+class Arrivals:
+    """When messages came to the broker, by the server's clock.
+
+    Time and queue are read at one instant: what is on the queue came at that time or before it.
+    """
+
+    broker: redis.Redis
+    #: Task id -> the fire time, and the first look that found it.
+    seen: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    early: list[str] = field(default_factory=list)
+    copies: int = 0
+
+    def look(self) -> None:
+        with self.broker.pipeline(transaction=True) as pipe:
+            (seconds, microseconds), messages = pipe.time().lrange("celery", 0, -1).execute()
+        now = datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
+        self.copies = len(messages)
+        for message in map(json.loads, messages):
+            self._note(message["headers"], now)
+
+    def _note(self, headers: dict[str, Any], now: datetime) -> None:
+        if headers["id"] in self.seen:
+            return
+        fire_time = datetime.fromisoformat(headers["scheduled_for"])
+        self.seen[headers["id"]] = fire_time, now
+        self.names[headers["id"]] = headers["periodic_task_name"]
+        if now < fire_time:
+            self.early.append(f"{headers['periodic_task_name']}: due at {fire_time}, there at {now}")
+
+    def fire_times(self, name: str) -> list[datetime]:
+        return sorted(self.seen[id_][0] for id_, named in self.names.items() if named == name)
+
+    @property
+    def longest_delay(self) -> timedelta:
+        return max(arrived - fire_time for fire_time, arrived in self.seen.values())
+
+
+@pytest.fixture
+def skewed(make_project: Callable[..., Project]) -> Project:
+    """A project whose processes move their clocks, and whose beats are all active."""
+    project = make_project(redisbeater_lock_key=None, redisbeater_batch_size=1, result_expires=None)
+    source = project.folder / "proj.py"
+    source.write_text(MOVED_CLOCK + source.read_text())
+    return project
+
+
+@pytest.fixture
+def beat(skewed: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Process]:
+    """Start a beat whose clock is wrong by so many seconds; it has said so itself."""
+
+    def start(shift: float) -> Process:
+        monkeypatch.setenv(SHIFT, str(shift))
+        process = skewed.beat()
+        process.says("leading without a lock")
+        [shown] = re.findall(r"the clock shows ([\d.]+)", process.output())
+        assert abs(float(shown) - shift - server_time(skewed).timestamp()) < SLACK.total_seconds()
+        return process
+
+    return start
+
+
+def server_time(project: Project) -> datetime:
+    seconds, microseconds = project.broker.time()
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(microseconds=microseconds)
+
+
+def save_entries(project: Project) -> dict[str, datetime]:
+    """Intervals and a one-off, stored; their first fire times, which are still to come."""
+    app = project.app()
+    start = server_time(project) + timedelta(seconds=1)
+    first: dict[str, datetime] = {}
+    for number in range(4):
+        # All, so that a machine that stalls for longer than the interval costs no fire time.
+        begin = start + timedelta(seconds=number / 10)
+        entry = RedisScheduleEntry(
+            f"interval-{number}", "proj.note", 0.5, app=app, start_at=begin, coalesce="all"
+        ).save()
+        assert entry.due_at is not None
+        first[f"interval-{number}"] = entry.due_at
+    first["once"] = start + timedelta(seconds=2)
+    RedisScheduleEntry("once", "proj.note", clocked(first["once"]), app=app).save()
+    return first
+
+
+def assert_on_time(arrivals: Arrivals, first: dict[str, datetime]) -> None:
+    assert arrivals.early == []
+    assert arrivals.longest_delay < SLACK
+    assert arrivals.copies == len(arrivals.seen), "a fire time was sent twice"
+    assert set(arrivals.names.values()) == set(first)
+    for name, begin in first.items():
+        times = arrivals.fire_times(name)
+        assert times == [begin + timedelta(seconds=0.5) * number for number in range(len(times))], name
+    assert arrivals.fire_times("once") == [first["once"]]
+
+
+def watch_until(arrivals: Arrivals, condition: Callable[[], bool], what: str) -> None:
+    def look() -> bool:
+        arrivals.look()
+        return condition()
+
+    wait_until(look, what, patience=60)
+
+
+def settle(arrivals: Arrivals, beats: list[Process]) -> None:
+    """End the beats, so that what they sent is on the queue and no claim is on its way."""
+    for process in beats:
+        assert process.end() == 0
+    arrivals.look()
+
+
+def test_two_beats_of_which_one_is_ahead_and_one_behind_send_each_fire_time_once_and_on_time(
+    skewed: Project, beat: Callable[[float], Process]
+) -> None:
+    beats = [beat(WRONG_BY), beat(-WRONG_BY)]
+    first = save_entries(skewed)
+    arrivals = Arrivals(skewed.broker)
+
+    def enough() -> bool:
+        each = all(len(arrivals.fire_times(name)) >= 10 for name in first if name != "once")
+        return each and bool(arrivals.fire_times("once")) and all("Sending due task" in b.output() for b in beats)
+
+    watch_until(arrivals, enough, "ten runs of each interval, some from each beat")
+    settle(arrivals, beats)
+
+    assert_on_time(arrivals, first)
+
+
+@pytest.mark.parametrize("shift", [WRONG_BY, -WRONG_BY], ids=["ahead", "behind"])
+def test_a_beat_alone_whose_clock_is_wrong_sends_each_fire_time_once_and_on_time(
+    skewed: Project, beat: Callable[[float], Process], shift: float
+) -> None:
+    beats = [beat(shift)]
+    first = save_entries(skewed)
+    arrivals = Arrivals(skewed.broker)
+
+    def enough() -> bool:
+        return len(arrivals.seen) >= 30 and bool(arrivals.fire_times("once"))
+
+    watch_until(arrivals, enough, "thirty runs, the one-off among them")
+    settle(arrivals, beats)
+
+    assert_on_time(arrivals, first)
+
+
+def test_an_entry_saved_by_a_program_whose_clock_is_wrong_is_planned_by_the_servers_clock(
+    skewed: Project, beat: Callable[[float], Process]
+) -> None:
+    """The beat itself is such a program: it stores the static entries."""
+    source = skewed.folder / "proj.py"
+    declared = {"static": {"task": "proj.note", "schedule": 0.5, "coalesce": "all"}}
+    source.write_text(f"{source.read_text()}\napp.conf.beat_schedule = {declared!r}\n")
+    before = server_time(skewed)
+    process = beat(WRONG_BY)
+    arrivals = Arrivals(skewed.broker)
+
+    watch_until(arrivals, lambda: len(arrivals.seen) >= 5, "five runs")
+    settle(arrivals, [process])
+
+    times = arrivals.fire_times("static")
+    assert arrivals.early == []
+    assert arrivals.longest_delay < SLACK
+    assert before < times[0]
+    assert times == [times[0] + timedelta(seconds=0.5) * number for number in range(len(times))]
