@@ -1,4 +1,4 @@
-"""The next fire time of a Celery crontab, exact across DST.
+"""The fire times of a Celery crontab, exact across DST.
 
 Celery matches wall-clock fields and skips the repeated hour in autumn. Here a crontab is either *fixed*
 (``30 2 * * *``: once a day) or *repeating* (``*/10 * * * *``: elapsed time):
@@ -8,25 +8,40 @@ Celery matches wall-clock fields and skips the repeated hour in autumn. Here a c
   run when it ends, so that no day is lost.
 
 The day fields are tested on the local date, and both must match (Celery's rule).
+
+While the offset is steady, a fire time is a slot (a local time that the fields allow) minus the offset. At a shift
+there are the slots until then, those that a gap moves to its end, and those from where the crontab goes on.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
 from celery.schedules import crontab
 
-from redisbeater.schedules.local_time import gap_end, instant_of, is_plain_day, to_utc
+from redisbeater.schedules.local_time import Shift, offset_during, shift_on, shifts_between, steady_offset
+from redisbeater.schedules.slot import (
+    count_slots,
+    first_slot,
+    is_matching_day,
+    is_slot,
+    matching_days,
+    minute_from,
+    slots,
+)
 
-__all__ = ("is_repeating", "next_fire_time")
+__all__ = ("count", "is_repeating", "next_fire_time", "nominal_times")
 
 #: Two leap days of one weekday are at most 40 years apart (around 2100).
 _YEARS_AHEAD = 41
 
+#: Beyond it a following date may be none that Python has.
+_LAST_DAY = date(date.max.year - 1, 12, 31)
+
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
+_SECOND = timedelta(seconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 _ALL_HOURS = set(range(24))
 
 
@@ -38,92 +53,107 @@ def is_repeating(schedule: crontab) -> bool:
 
 def next_fire_time(schedule: crontab, zone: tzinfo, after: datetime) -> datetime | None:
     """The first fire time after an instant, both aware UTC; None when none comes in the next 41 years."""
-    local = after.astimezone(zone).replace(tzinfo=None)
-    for day in _matching_days(schedule, local.date()):
+    first = _first_day(schedule, zone, after)
+    last = date(min(first.year + _YEARS_AHEAD, _LAST_DAY.year), 12, 31)
+    for day in matching_days(schedule, first, last):
         fire_time = _next_on_day(schedule, zone, day, after)
         if fire_time is not None:
             return fire_time
     return None
 
 
-def _matching_days(schedule: crontab, first: date) -> Iterator[date]:
-    day = first
-    while day.year <= first.year + _YEARS_AHEAD and day.year < date.max.year:
-        if day.month not in schedule.month_of_year:
-            day = (day.replace(day=28) + 4 * _DAY).replace(day=1)
-            continue
-        if day.day in schedule.day_of_month and day.isoweekday() % 7 in schedule.day_of_week:
-            yield day
-        day += _DAY
+def count(schedule: crontab, zone: tzinfo, first: datetime, last: datetime) -> int:
+    """How many fire times lie between two instants, aware UTC and both included; counted by days, not one by one."""
+    total, start, offset = 0, first, offset_during(first, zone)
+    for shift in shifts_between(first - _DAY, last, zone):  # of one just before, a repeated time may be left
+        total += count_slots(schedule, _local(start, shift.before), shift.from_local)
+        if shift.at >= first and _moved_slots(schedule, shift) and not is_slot(schedule, shift.to_local):
+            total += 1
+        start, offset = max(first, _resumes_at(schedule, shift)), shift.after
+    return total + count_slots(schedule, _local(start, offset), _local(last + _MICROSECOND, offset))
+
+
+def nominal_times(schedule: crontab, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
+    """The naive local times that a fire time (aware UTC) stands for, in order; none if it is no fire time.
+
+    That is what the clock shows; when a gap ends, also, or only, the times in the gap that were moved there.
+    """
+    just_before = fire_time - _MICROSECOND
+    if next_fire_time(schedule, zone, just_before) != fire_time:
+        return ()
+    shown = _local(fire_time, offset_during(fire_time, zone))
+    times = [shown] if is_slot(schedule, shown) else []
+    for shift in shifts_between(just_before, fire_time, zone):
+        times = _moved_slots(schedule, shift) + times
+    return tuple(times)
+
+
+def _first_day(schedule: crontab, zone: tzinfo, after: datetime) -> date:
+    """The first local date to look at: that of an instant, or, where it does not match, the one before.
+
+    A clock that is put back across midnight brings that one back (America/St_Johns until 2011, at 00:01); on a date
+    that matches, :func:`_next_around` sees to it.
+    """
+    today = after.astimezone(zone).date()
+    return today if is_matching_day(schedule, today) else today - _DAY
 
 
 def _next_on_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) -> datetime | None:
-    if is_plain_day(day, zone):
-        return _next_on_plain_day(schedule, zone, day, after)
-    instants = _repeating_instants if is_repeating(schedule) else _fixed_instants
-    return next((instant for instant in instants(schedule, zone, day) if instant > after), None)
-
-
-def _next_on_plain_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) -> datetime | None:
-    start = to_utc(datetime(day.year, day.month, day.day), zone)
+    offset = steady_offset(day, zone)
+    if offset is None:
+        return _next_around(schedule, shift_on(day, zone), day, after)
+    start = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) - offset
     # Of a minute that has begun, the next one counts; of a day that has not, the first.
-    slot = _slot_from(schedule, max((after - start) // _MINUTE + 1, 0))
-    return None if slot is None else start + slot * _MINUTE
+    minute = minute_from(schedule, max((after - start) // _MINUTE + 1, 0))
+    return None if minute is None else start + minute * _MINUTE
 
 
-def _slot_from(schedule: crontab, least: int) -> int | None:
-    """The first matching minute of a day that is not before the given one."""
-    hour, minute = divmod(least, 60)
-    if hour in schedule.hour:
-        minutes = sorted(schedule.minute)
-        index = bisect_left(minutes, minute)
-        if index < len(minutes):
-            return hour * 60 + minutes[index]
-    later = [candidate for candidate in schedule.hour if candidate > hour]
-    return min(later) * 60 + min(schedule.minute) if later else None
+def _next_around(schedule: crontab, shift: Shift, day: date, after: datetime) -> datetime | None:
+    """The same on a date with a shift: before it, at the end of a gap, or from where the crontab goes on.
 
-
-def _local_times(schedule: crontab, day: date) -> Iterator[datetime]:
-    for hour in sorted(schedule.hour):
-        for minute in sorted(schedule.minute):
-            yield datetime(day.year, day.month, day.day, hour, minute)
-
-
-def _fixed_instants(schedule: crontab, zone: tzinfo, day: date) -> list[datetime]:
-    """Each local time of a date with a shift, those in the gap at its end; several at one instant are one."""
-    instants: set[datetime] = set()
-    for local in _local_times(schedule, day):
-        instant = instant_of(local, zone) or _gap_end_on(local, zone)
-        if instant is not None:
-            instants.add(instant)
-    return sorted(instants)
-
-
-def _gap_end_on(local: datetime, zone: tzinfo) -> datetime | None:
-    """The end of the gap, unless it swallows the whole date: one that does not exist has no run.
-
-    A gap may be the end of its date (America/Nuuk, from 23:00): then the run is at midnight, so that no day is lost.
+    In elapsed order, whatever the date of a slot: midnight may be repeated, too.
     """
-    end = gap_end(local, zone)
-    dates = {instant.astimezone(zone).date() for instant in (end - _MINUTE, end)}
-    return end if local.date() in dates else None
+    midnight, earliest = datetime(day.year, day.month, day.day), after + _MICROSECOND
+    slot = first_slot(schedule, max(midnight, _local(earliest, shift.before)), shift.from_local)
+    if slot is not None:
+        return _instant(slot, shift.before)
+    if shift.at >= earliest and _moved_slots(schedule, shift):
+        return shift.at
+    resumed = max(earliest, _resumes_at(schedule, shift))
+    slot = first_slot(schedule, _local(resumed, shift.after), midnight + _DAY)
+    return None if slot is None else _instant(slot, shift.after)
 
 
-def _repeating_instants(schedule: crontab, zone: tzinfo, day: date) -> Iterator[datetime]:
-    """Each minute that exists on a date with a shift and matches, in elapsed order."""
-    found = False
-    for instant in _minutes_of(day, zone):
-        local = instant.astimezone(zone)
-        if local.date() == day and local.hour in schedule.hour and local.minute in schedule.minute:
-            found = True
-            yield instant
-    if not found:
-        yield from _fixed_instants(schedule, zone, day)[:1]
+def _resumes_at(schedule: crontab, shift: Shift) -> datetime:
+    """From when on slots count again: at once, or, if fixed, when no local time is a repeated one any more."""
+    repeated = shift.before - shift.after
+    return shift.at if is_repeating(schedule) else max(shift.at, shift.at + repeated)
 
 
-def _minutes_of(day: date, zone: tzinfo) -> Iterator[datetime]:
-    midnight = datetime(day.year, day.month, day.day)
-    start, stop = to_utc(midnight, zone), to_utc((midnight + _DAY).replace(fold=1), zone)
-    while start < stop:
-        yield start
-        start += _MINUTE
+def _moved_slots(schedule: crontab, shift: Shift) -> list[datetime]:
+    """The slots in a gap that fire when it ends: all, or, if repeating, those of a date that has no others.
+
+    None of a date that is all gap, for it does not exist. A gap may be the end of its date (America/Nuuk, from 23:00):
+    then the run is at midnight, so that no day is lost.
+    """
+    if shift.after < shift.before:
+        return []
+    days = {(shift.from_local - _SECOND).date(), shift.to_local.date()}
+    if is_repeating(schedule):
+        days = {day for day in days if _is_swallowed(schedule, day, shift)}
+    return [slot for slot in slots(schedule, shift.from_local, shift.to_local) if slot.date() in days] if days else []
+
+
+def _is_swallowed(schedule: crontab, day: date, shift: Shift) -> bool:
+    """Whether all slots of a date lie in a gap."""
+    first = time(min(schedule.hour), min(schedule.minute))
+    last = time(max(schedule.hour), max(schedule.minute))
+    return shift.from_local <= datetime.combine(day, first) and datetime.combine(day, last) < shift.to_local
+
+
+def _local(instant: datetime, offset: timedelta) -> datetime:
+    return (instant + offset).replace(tzinfo=None)
+
+
+def _instant(local: datetime, offset: timedelta) -> datetime:
+    return (local - offset).replace(tzinfo=timezone.utc)

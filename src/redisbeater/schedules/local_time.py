@@ -1,21 +1,65 @@
-"""Local times of a zone as instants: what a gap and a repeated hour do to them.
+"""Local times of a zone as instants, and the shifts of its clock: what a gap and a repeated hour do to them.
 
-Only :meth:`~datetime.tzinfo.utcoffset` is asked, never ``dst()``: a shift may be 30 minutes or two hours, and
-"summer" time may be the standard one (Europe/Dublin).
+Only :meth:`~datetime.datetime.utcoffset` is asked, never ``dst()``: a shift may be 30 minutes or two hours, and
+"summer" time may be the standard one (Europe/Dublin). The shifts of a zone lie days apart (since 1970: a week or more).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 
-__all__ = ("gap_end", "in_zone", "instant_of", "is_plain_day", "offset_at", "to_utc")
+__all__ = (
+    "Shift",
+    "in_zone",
+    "instant_of",
+    "offset_at",
+    "offset_during",
+    "shift_on",
+    "shifts_between",
+    "steady_offset",
+    "to_utc",
+)
 
 _SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """A change of the UTC offset of a zone.
+
+    Attributes:
+        at: the first instant of the new offset.
+        before: the old offset.
+        after: the new offset.
+    """
+
+    at: datetime
+    before: timedelta
+    after: timedelta
+
+    @property
+    def from_local(self) -> datetime:
+        """What the clock would show at the shift if it was not changed, naive: where a gap begins."""
+        return (self.at + self.before).replace(tzinfo=None)
+
+    @property
+    def to_local(self) -> datetime:
+        """What the clock shows at the shift, naive: where a gap ends, or a repeated time begins."""
+        return (self.at + self.after).replace(tzinfo=None)
 
 
 def offset_at(local: datetime, zone: tzinfo) -> timedelta:
     """The UTC offset at a naive local time; in a gap the one before it, of a repeated time the first (PEP 495)."""
     return zone.utcoffset(local.replace(tzinfo=zone)) or timedelta()
+
+
+def offset_during(instant: datetime, zone: tzinfo) -> timedelta:
+    """The UTC offset at an instant."""
+    return instant.astimezone(zone).utcoffset() or timedelta()
 
 
 def to_utc(local: datetime, zone: tzinfo) -> datetime:
@@ -28,27 +72,41 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
     return to_utc(moment, zone) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
-def is_plain_day(day: date, zone: tzinfo) -> bool:
-    """Whether the offset stays the same on that date, so that every local time of it exists once."""
-    midnight = datetime(day.year, day.month, day.day)
-    return offset_at(midnight, zone) == offset_at(midnight + timedelta(days=1), zone)
-
-
 def instant_of(local: datetime, zone: tzinfo) -> datetime | None:
     """The instant of a naive local time, the first one when it is repeated; None when it does not exist."""
     instant = to_utc(local, zone)
     return instant if instant.astimezone(zone).replace(tzinfo=None) == local else None
 
 
-def gap_end(local: datetime, zone: tzinfo) -> datetime:
-    """The first instant after the gap that a naive local time falls into."""
-    after = to_utc(local, zone)
-    before = to_utc(local.replace(fold=1), zone)
-    offset = after.astimezone(zone).utcoffset()
-    while after - before > _SECOND:
-        middle = (before + (after - before) / 2).replace(microsecond=0)
-        if middle.astimezone(zone).utcoffset() == offset:
-            after = middle
-        else:
-            before = middle
-    return after
+def steady_offset(day: date, zone: tzinfo) -> timedelta | None:
+    """The UTC offset of a local date, if it is the same just before, on all of it and as it ends; else None."""
+    following = day + _DAY
+    before = datetime(day.year, day.month, day.day, tzinfo=zone) - _SECOND
+    end = datetime(following.year, following.month, following.day, tzinfo=zone, fold=1)
+    offset = before.utcoffset()
+    return offset if offset == end.utcoffset() else None
+
+
+def shift_on(day: date, zone: tzinfo) -> Shift:
+    """The shift of a local date that has no steady offset."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=timezone.utc)  # less than a day from that of the zone
+    return _shift_between(midnight - _DAY, midnight + 2 * _DAY, zone)
+
+
+def shifts_between(after: datetime, until: datetime, zone: tzinfo) -> Iterator[Shift]:
+    """The shifts later than one instant and not later than another, in order."""
+    start, offset = after, offset_during(after, zone)
+    while start < until:
+        stop = min(start + _DAY, until)
+        following = offset_during(stop, zone)
+        if following != offset:
+            yield _shift_between(start, stop, zone)
+        start, offset = stop, following
+
+
+def _shift_between(start: datetime, stop: datetime, zone: tzinfo) -> Shift:
+    """The one shift later than one instant and not later than another."""
+    before, after = offset_during(start, zone), offset_during(stop, zone)
+    seconds = range(int(start.timestamp()), int(stop.timestamp()) + 1)
+    index = bisect_left(seconds, True, key=lambda second: datetime.fromtimestamp(second, zone).utcoffset() != before)
+    return Shift(at=datetime.fromtimestamp(seconds[index], timezone.utc), before=before, after=after)

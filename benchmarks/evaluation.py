@@ -1,0 +1,159 @@
+"""The cost of one evaluation, side by side with Celery and cronsim: from an instant to the next fire time.
+
+    python benchmarks/evaluation.py                    # about half a minute
+    python benchmarks/evaluation.py --quick            # a few seconds, wider spreads
+    python benchmarks/evaluation.py --json FILE        # the figures as well
+
+Every round measures everything once, so that a busy moment of the machine is shared by all. Schedules are made
+beforehand, except that cronsim reads its expression anew for each start, which its figures include. No server is
+needed; ``pip install ".[test]"`` is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import timeit
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from celery import Celery
+from celery.schedules import BaseSchedule, crontab, schedule
+from cronsim import CronSim
+
+from redisbeater.schedules import crontab as crontab_engine
+from redisbeater.schedules import interval as interval_engine
+
+ZONE = ZoneInfo("America/New_York")
+APP = Celery("evaluation", set_as_current=False)
+
+CRONTABS = ("* * * * *", "*/5 * * * *", "0 9 * * *", "0 9 * * mon-fri", "0 9 1 * *", "0 0 29 2 *")
+INSTANTS = {
+    "any day": datetime(2026, 6, 10, 16, 7, 3, tzinfo=timezone.utc),
+    "before a gap": datetime(2026, 3, 8, 5, 7, 3, tzinfo=timezone.utc),
+    "in a repeated hour": datetime(2026, 11, 1, 5, 37, 3, tzinfo=timezone.utc),
+}
+INTERVALS = {
+    "interval of 60 s": schedule(60),
+    "relative interval of 60 s": schedule(60, relative=True),
+    "relative interval of a day": schedule(86_400, relative=True),
+}
+YEAR = timedelta(days=365)
+
+CONTENDERS = ("redisbeater", "celery", "cronsim")
+
+#: How long one contender's share of a round takes, in seconds: enough for the clock, short enough to be fair.
+SHARE = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A line of the table: what is evaluated, by whom."""
+
+    name: str
+    evaluations: dict[str, Callable[[], Any]]
+
+
+def cases() -> Iterator[Case]:
+    """What is measured, in the order of the table."""
+    for when, after in INSTANTS.items():
+        for expression in CRONTABS:
+            yield Case(name=f"{expression:<17} {when}", evaluations=_next_of_crontab(expression, after))
+    after = INSTANTS["any day"]
+    for name, interval in INTERVALS.items():
+        ours = _bound(interval_engine.next_fire_time, interval, ZONE, after)
+        yield Case(name=name, evaluations={"redisbeater": ours, "celery": _celery(interval, after)})
+    for expression in CRONTABS[:3]:
+        count = _bound(crontab_engine.count, _crontab(expression), ZONE, after, after + YEAR)
+        yield Case(name=f"{expression:<17} counted over a year", evaluations={"redisbeater": count})
+
+
+def _next_of_crontab(expression: str, after: datetime) -> dict[str, Callable[[], Any]]:
+    local = after.astimezone(ZONE)
+    return {
+        "redisbeater": _bound(crontab_engine.next_fire_time, _crontab(expression), ZONE, after),
+        "celery": _celery(_crontab(expression), after),
+        "cronsim": lambda: next(CronSim(expression, local)),
+    }
+
+
+def _crontab(expression: str) -> crontab:
+    minute, hour, day_of_month, month_of_year, day_of_week = expression.split()
+    return crontab(minute, hour, day_of_week, day_of_month, month_of_year)
+
+
+def _celery(asked: BaseSchedule, after: datetime) -> Callable[[], Any]:
+    """Celery's own answer when it is told that now is that instant."""
+    local = after.astimezone(ZONE)
+    copied = asked.__reduce__()
+    told = copied[0](*copied[1])
+    told.app, told.tz, told.nowfun = APP, ZONE, lambda: local
+    return _bound(told.remaining_estimate, local)
+
+
+def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    return lambda: function(*arguments)
+
+
+def measure(measured: list[Case], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Microseconds for one evaluation, by case and contender: one figure a round."""
+    timers = {
+        (case.name, contender): timeit.Timer(evaluation)
+        for case in measured
+        for contender, evaluation in case.evaluations.items()
+    }
+    repetitions = {key: _repetitions(timer) for key, timer in timers.items()}
+    figures: dict[str, dict[str, list[float]]] = {case.name: {} for case in measured}
+    for _ in range(rounds):
+        for (name, contender), timer in timers.items():
+            number = repetitions[name, contender]
+            figures[name].setdefault(contender, []).append(timer.timeit(number) / number * 1e6)
+    return figures
+
+
+def _repetitions(timer: timeit.Timer) -> int:
+    """How often an evaluation fits into its share of a round."""
+    return max(1, int(SHARE / (timer.timeit(20) / 20)))
+
+
+def machine() -> str:
+    """What the figures were measured on and with."""
+    versions = ", ".join(f"{package} {version(package)}" for package in ("redisbeater", "celery", "cronsim"))
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}"
+
+
+def table(figures: dict[str, dict[str, list[float]]]) -> str:
+    """Median microseconds of the rounds, and where the middle half of them lies."""
+    lines = ["".join([f"{'microseconds: median (middle half)':<38}", *(f"{name:<22}" for name in CONTENDERS)])]
+    for case, by_contender in figures.items():
+        cells = [_cell(by_contender[name]) if name in by_contender else "-" for name in CONTENDERS]
+        lines.append("".join([f"{case:<38}", *(f"{cell:<22}" for cell in cells)]))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cell(rounds: list[float]) -> str:
+    low, median, high = statistics.quantiles(rounds, n=4)
+    return f"{median:.1f} ({low:.1f}-{high:.1f})"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="5 rounds instead of 60")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write every round's figures there, too")
+    arguments = options.parse_args()
+    figures = measure(list(cases()), 5 if arguments.quick else 60)
+    print(machine(), table(figures), sep="\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"machine": machine(), "microseconds": figures}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
