@@ -1,20 +1,24 @@
-"""A job over a meta that others wrote while its run was on its way."""
+"""A job: what is planned, sent and committed, and what it makes of texts that others wrote while it was on its way."""
 
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from moments import utc
+from celery import Celery
+from moments import cron, utc
 
-from redisbeater.batch import Job
+from redisbeater.batch import Job, task_id
 from redisbeater.context import Context
 from redisbeater.definition import Definition
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
 from redisbeater.policies import Plan
-from redisbeater.score import Score
+from redisbeater.score import FINISHED, Score
+from redisbeater.skip import Reason, Skip, Skipped, add_skips, read_skipped
 from redisbeater.store import ClaimedEntry
 
 FIRE_TIME = utc("2026-06-10 12:00")
@@ -82,3 +86,261 @@ def test_a_meta_that_says_nothing_costs_no_run_its_count(job: Job, text: str) ->
 
 def test_what_is_committed_next_is_compared_with_what_others_wrote(job: Job) -> None:
     assert over(job, "theirs").commitment().entry.meta == "theirs"
+
+
+# -- planned from stored texts
+
+NOON, HOUR = FIRE_TIME, timedelta(hours=1)
+SCHEDULE_ID = "6f0c3f5c-2d6f-4f59-9d0b-6b8f1d1c1c1c"
+
+
+def claimed(
+    context: Context,
+    schedule_: Any = 3600,
+    *,
+    fire_time: datetime = NOON,
+    meta: Meta | None = None,
+    anchor: str = "",
+    skipped: str = "",
+    **fields: Any,
+) -> ClaimedEntry:
+    definition = Definition.checked(name="report", task="proj.report", schedule=schedule_, **fields)
+    return ClaimedEntry(
+        key="k",
+        name="report",
+        definition=definition.to_text(context.codec),
+        meta=meta.to_text() if meta else "",
+        fire_time=fire_time,
+        anchor=anchor,
+        skipped=skipped,
+    )
+
+
+def planned(context: Context, now: datetime, schedule_: Any = 3600, **fields: Any) -> Job:
+    return Job.planned(claimed(context, schedule_, **fields), now, context)
+
+
+def test_each_run_of_a_job_has_an_id_and_headers_of_its_own(context: Context) -> None:
+    job = planned(context, NOON + HOUR, coalesce="all", options={"queue": "low", "headers": {"a": "b"}})
+
+    runs = list(job.runs(SCHEDULE_ID, Celery(set_as_current=False)))
+
+    assert [run.options["task_id"] for run in runs] == [
+        task_id(SCHEDULE_ID, "report", fire_time) for fire_time in (NOON, NOON + HOUR)
+    ]
+    assert [run.options["headers"] for run in runs] == [
+        {"a": "b", "periodic_task_name": "report", "scheduled_for": text}
+        for text in ("2026-06-10T12:00:00+00:00", "2026-06-10T13:00:00+00:00")
+    ]
+
+
+def test_the_identity_of_a_run_has_no_jitter_in_it(context: Context) -> None:
+    job = planned(context, NOON + HOUR / 2, jitter=1800)
+
+    (run,) = job.runs(SCHEDULE_ID, Celery(set_as_current=False))
+
+    assert run.options["headers"]["scheduled_for"] == NOON.isoformat()
+
+
+def test_each_run_that_was_sent_is_counted(context: Context) -> None:
+    job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5))
+
+    assert committed(job) == Meta(last_run_at=NOON + 3 * HOUR, total_run_count=9)
+
+
+def test_only_the_runs_that_were_sent_are_counted(context: Context) -> None:
+    job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5)).cut(2)
+
+    assert committed(job) == Meta(last_run_at=NOON + HOUR, total_run_count=7)
+    assert job.commitment().next == Score(fire_time=NOON + 2 * HOUR)
+
+
+def test_a_job_without_a_run_leaves_the_meta_alone(context: Context) -> None:
+    missed = planned(context, NOON + HOUR / 2, misfire_grace_time=60, meta=Meta(total_run_count=5))
+
+    assert (missed.commitment().meta, missed.commitment().next) == ("", Score(fire_time=NOON + HOUR))
+
+
+def test_what_is_skipped_is_added_to_the_record(context: Context) -> None:
+    before = add_skips("", [Skip(reason=Reason.COALESCED, count=7, first=NOON - HOUR, last=NOON - HOUR)])
+
+    job = planned(context, NOON + 3 * HOUR, misfire_grace_time=5400, skipped=before)
+
+    assert read_skipped(job.commitment().skipped) == {
+        "missed": Skipped(count=2, last=NOON + HOUR),
+        "coalesced": Skipped(count=8, last=NOON + 2 * HOUR),
+    }
+
+
+def test_a_record_to_which_nothing_is_added_is_not_written(context: Context) -> None:
+    before = add_skips("", [Skip(reason=Reason.COALESCED, count=7, first=NOON, last=NOON)])
+
+    assert planned(context, NOON, skipped=before).commitment().skipped == ""
+
+
+def test_a_deferred_job_commits_its_later_look(context: Context) -> None:
+    job = planned(context, NOON, jitter=1800)
+    look = job.commitment().next
+
+    assert look is not None
+    assert (look.fire_time, look.look_at is not None and look.look_at > NOON) == (NOON, True)
+    assert (job.commitment().meta, job.commitment().skipped, job.plan.handled) == ("", "", None)
+
+
+# -- when an entry has finished
+
+
+@pytest.mark.parametrize(
+    ("on_finish", "following", "disables"),
+    [
+        pytest.param("keep", FINISHED, False, id="keep"),
+        pytest.param("disable", FINISHED, True, id="disable"),
+        pytest.param("delete", None, False, id="delete"),
+    ],
+)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"max_runs": 3}, id="max-runs"),
+        pytest.param({"end_at": NOON + timedelta(minutes=59)}, id="end"),
+        pytest.param({"max_runs": 9, "end_at": NOON, "misfire_grace_time": 1}, id="its-last-fire-time-missed"),
+    ],
+)
+def test_an_entry_that_has_finished_is_kept_disabled_or_deleted(
+    context: Context, fields: dict[str, Any], on_finish: str, following: Score | None, disables: bool
+) -> None:
+    job = planned(context, NOON + timedelta(seconds=2), on_finish=on_finish, meta=Meta(total_run_count=2), **fields)
+
+    done = job.commitment()
+
+    assert done.next == following
+    assert (done.definition != "") is disables
+    if disables:
+        assert Definition.from_text("report", done.definition, context.codec) == replace(job.definition, enabled=False)
+
+
+@pytest.mark.parametrize("on_finish", ["keep", "disable", "delete"])
+def test_an_entry_that_goes_on_is_not_ended(context: Context, on_finish: str) -> None:
+    done = planned(context, NOON, on_finish=on_finish, max_runs=5).commitment()
+
+    assert (done.next, done.definition) == (Score(fire_time=NOON + HOUR), "")
+
+
+@pytest.mark.parametrize("on_finish", ["disable", "delete"])
+def test_a_disabled_entry_has_not_finished(context: Context, on_finish: str) -> None:
+    done = planned(context, NOON, on_finish=on_finish, enabled=False).commitment()
+
+    assert (done.next, done.definition) == (Score(fire_time=NOON, dormant=True), "")
+
+
+def test_an_entry_whose_last_runs_were_not_all_sent_is_not_ended(context: Context) -> None:
+    job = planned(context, NOON + 3 * HOUR, coalesce="all", max_runs=4, on_finish="delete").cut(3)
+
+    assert job.commitment().next == Score(fire_time=NOON + 3 * HOUR)
+
+
+# -- executed meanwhile
+
+RAN = NOON + timedelta(minutes=20)
+
+
+def test_an_interval_that_was_executed_meanwhile_is_moved_without_a_run(context: Context) -> None:
+    job = planned(context, NOON + HOUR / 2, meta=Meta(last_run_at=RAN, total_run_count=7), anchor="1781092000.000000")
+
+    assert (job.plan.runs, job.commitment().next) == ((), Score(fire_time=RAN + HOUR))
+    assert (job.commitment().meta, job.commitment().anchor) == ("", Meta(last_run_at=RAN).anchor)
+
+
+def test_a_score_of_zero_runs_now_whatever_the_meta_says(context: Context) -> None:
+    job = planned(context, NOON + HOUR / 2, meta=Meta(last_run_at=RAN), anchor="*")
+
+    assert job.plan.runs == (NOON,)
+
+
+def test_an_execution_moves_no_crontab(context: Context) -> None:
+    job = planned(context, NOON + HOUR / 2, cron("0 * * * *"), meta=Meta(last_run_at=RAN))
+
+    assert (job.plan.runs, job.commitment().anchor) == ((NOON,), "")
+
+
+def test_a_run_is_the_anchor_of_the_next_score(context: Context) -> None:
+    assert planned(context, NOON).commitment().anchor == Meta(last_run_at=NOON).anchor
+
+
+def again(context: Context, job: Job, now: datetime) -> Job:
+    """The job that the next look makes of what this one committed."""
+    done = job.commitment()
+    assert done.next is not None
+    assert done.next.fire_time is not None
+    kept = replace(
+        job.claimed,
+        meta=done.meta or job.claimed.meta,
+        anchor=done.anchor or job.claimed.anchor,
+        fire_time=done.next.fire_time,
+    )
+    return Job.planned(kept, now, context)
+
+
+def test_an_interval_that_is_moved_is_moved_further_when_it_was_executed_once_more(context: Context) -> None:
+    now, later = NOON + HOUR / 2, RAN + timedelta(minutes=5)
+    moved = planned(context, now, meta=Meta(last_run_at=RAN), anchor="1781092000.000000")
+
+    changed = moved.over(moved.claimed.definition, Meta(last_run_at=later).to_text())
+
+    assert again(context, changed, now).commitment().next == Score(fire_time=later + HOUR)
+
+
+# -- a definition that others changed meanwhile
+
+
+def over_changed(context: Context, job: Job, **changes: Any) -> Job:
+    return job.over(job.definition.changed(**changes).to_text(context.codec), job.claimed.meta)
+
+
+@pytest.mark.parametrize(
+    ("changes", "following"),
+    [
+        pytest.param({"args": [1]}, Score(fire_time=NOON + HOUR), id="nothing-that-moves"),
+        pytest.param({"schedule": 60}, Score(fire_time=NOON + timedelta(minutes=1)), id="schedule"),
+        pytest.param({"enabled": False}, Score(fire_time=NOON + HOUR, dormant=True), id="disabled"),
+        pytest.param({"max_runs": 3}, FINISHED, id="max-runs-reached-by-this-run"),
+        pytest.param({"max_runs": 4}, Score(fire_time=NOON + HOUR), id="max-runs-not-reached"),
+        pytest.param({"end_at": NOON + HOUR / 2}, FINISHED, id="end"),
+        pytest.param({"end_at": NOON, "on_finish": "delete"}, None, id="end-and-deleted"),
+    ],
+)
+def test_a_changed_definition_decides_what_comes_after_the_run(
+    context: Context, changes: dict[str, Any], following: Score | None
+) -> None:
+    job = planned(context, NOON, meta=Meta(total_run_count=2))
+
+    assert over_changed(context, job, **changes).commitment().next == following
+    assert committed(over_changed(context, job, **changes)).total_run_count == 3
+
+
+def test_a_deferred_job_over_a_changed_definition_is_looked_at_again(context: Context) -> None:
+    job = planned(context, NOON, jitter=1800)
+
+    assert over_changed(context, job, jitter=0).commitment().next == Score(fire_time=NOON)
+
+
+# -- entries that cannot be planned
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        pytest.param({"misfire_grace_time": 0}, id="grace"),
+        pytest.param({"start_at": "2026-06-10"}, id="start"),
+        pytest.param({"coalesce": "newest"}, id="coalesce"),
+        pytest.param({"max_runs": 0}, id="max-runs"),
+    ],
+)
+def test_a_policy_that_another_program_wrote_wrong_makes_its_own_entry_broken_and_says_which(
+    context: Context, policies: dict[str, Any]
+) -> None:
+    text = json.dumps({"task": "proj.report", "schedule": {"__type__": "interval", "every": 60}, **policies})
+    entry = ClaimedEntry(key="k", name="report", definition=text, meta="", fire_time=NOON)
+
+    with pytest.raises(InvalidEntry, match=rf"^\$\.{next(iter(policies))}: "):
+        Job.planned(entry, NOON, context)

@@ -3,15 +3,18 @@ from __future__ import annotations
 import traceback
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from celery import Celery
 from celery.exceptions import ImproperlyConfigured as CeleryImproperlyConfigured
 from celery.schedules import BaseSchedule
 
+from redisbeater.coalesce import Coalesce
 from redisbeater.config import PREFIX, RESERVED_OPTIONS, Config
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured, RedisBeaterError
+from redisbeater.terms import Defaults
 
 URL = "redis://cache:6379/0"
 
@@ -63,6 +66,9 @@ def test_the_defaults() -> None:
         lease_timeout=30,
         batch_size=500,
         retry_period=-1,
+        misfire_grace_time=None,
+        coalesce=Coalesce.LATEST,
+        jitter=0,
         schedule_classes={},
     )
 
@@ -90,6 +96,12 @@ def test_the_defaults() -> None:
         pytest.param("retry_period", 0, id="no-retry"),
         pytest.param("retry_period", -1, id="retry-for-ever"),
         pytest.param("retry_period", 60.5, id="retry-a-while"),
+        pytest.param("misfire_grace_time", None, id="any-lateness"),
+        pytest.param("misfire_grace_time", 1, id="shortest-grace"),
+        pytest.param("misfire_grace_time", 90.5, id="grace"),
+        pytest.param("coalesce", Coalesce.EARLIEST, id="coalesce"),
+        pytest.param("jitter", 0, id="no-jitter"),
+        pytest.param("jitter", 0.25, id="jitter"),
         pytest.param("schedule_classes", [], id="no-classes"),
     ],
 )
@@ -132,6 +144,18 @@ def test_none_is_a_value_where_it_means_off(name: str, value: Any, expected: Any
         *(
             pytest.param("retry_period", value, id=f"retry-{value!r}")
             for value in (None, -2, -0.5, True, "10", float("inf"))
+        ),
+        *(
+            pytest.param("misfire_grace_time", value, id=f"grace-{value!r}")
+            for value in (0, 0.9, -1, True, "60", float("nan"), float("inf"), [])
+        ),
+        *(
+            pytest.param("coalesce", value, id=f"coalesce-{value!r}")
+            for value in (None, "", "LATEST", "newest", 0, True, [])
+        ),
+        *(
+            pytest.param("jitter", value, id=f"jitter-{value!r}")
+            for value in (None, -0.1, True, "60", float("nan"), float("inf"))
         ),
         *(pytest.param("schedule_classes", value, id=f"classes-{value!r}") for value in (None, "a.B", 0, b"a")),
     ],
@@ -191,6 +215,65 @@ def test_every_setting_says_what_it_is_for_and_what_it_accepts() -> None:
 )
 def test_the_lock_s_key_is_below_the_prefix(settings: dict[str, Any], name: str | None) -> None:
     assert read(**settings).lock_name == name
+
+
+# -- policies
+
+
+@pytest.mark.parametrize("word", ["latest", "earliest", "all"])
+def test_coalesce_is_set_by_its_word(word: str) -> None:
+    assert read(coalesce=word).coalesce is Coalesce(word)
+
+
+def test_policies_are_settings_of_django_too() -> None:
+    config = read_django(
+        CELERY_REDISBEATER_COALESCE="all", CELERY_REDISBEATER_JITTER=5, CELERY_REDISBEATER_MISFIRE_GRACE_TIME=60
+    )
+
+    assert (config.coalesce, config.jitter, config.misfire_grace_time) == (Coalesce.ALL, 5, 60)
+
+
+def defaults(**conf: Any) -> Defaults:
+    """What the entries of an app with these settings inherit."""
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update({"redisbeater_redis_url": URL, "timezone": "Europe/Vienna", **conf})
+    return Context.of(app).defaults
+
+
+def test_entries_inherit_nothing_special_by_default() -> None:
+    assert defaults() == Defaults(zone=ZoneInfo("Europe/Vienna"))
+
+
+def test_entries_inherit_the_policies_of_the_settings() -> None:
+    inherited = defaults(
+        redisbeater_misfire_grace_time=60,
+        redisbeater_coalesce="all",
+        redisbeater_jitter=5,
+        beat_cron_starting_deadline=7,
+    )
+
+    assert inherited == Defaults(
+        zone=ZoneInfo("Europe/Vienna"),
+        misfire_grace_time=60,
+        crontab_grace_time=7,
+        coalesce=Coalesce.ALL,
+        jitter=5,
+    )
+
+
+@pytest.mark.parametrize("value", [None, 1, 2.5, 3600], ids=repr)
+def test_celery_s_own_deadline_for_crontabs_is_taken(value: Any) -> None:
+    assert defaults(beat_cron_starting_deadline=value).crontab_grace_time == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, 0.5, -1, "60", [], float("nan")],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_deadline_for_crontabs_that_cannot_be_used_is_refused(value: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"^beat_cron_starting_deadline = .*expected seconds, at least 1"):
+        defaults(beat_cron_starting_deadline=value)
 
 
 # -- names

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -52,6 +53,12 @@ def again(definition: Definition) -> Definition:
         pytest.param({"timezone": "Europe/Vienna"}, id="timezone"),
         pytest.param({"extra": {"tags": ["a"]}}, id="extra"),
         pytest.param({"schedule": crontab(minute=0)}, id="crontab"),
+        pytest.param({"start_at": utc("2026-06-10"), "end_at": utc("2026-06-11")}, id="bounds"),
+        pytest.param({"start_at": datetime(2026, 6, 10, 9)}, id="naive-bound"),
+        pytest.param({"max_runs": 5, "on_finish": "delete"}, id="end"),
+        pytest.param({"misfire_grace_time": None, "coalesce": "all", "jitter": 0}, id="policies"),
+        pytest.param({"misfire_grace_time": timedelta(minutes=1), "jitter": timedelta(seconds=1.5)}, id="timedeltas"),
+        pytest.param({"description": "Größe"}, id="description"),
     ],
 )
 def test_a_definition_comes_back_as_it_was(changes: dict[str, Any]) -> None:
@@ -110,6 +117,39 @@ def test_fields_that_this_version_does_not_know_are_kept() -> None:
 
 def test_a_field_of_ours_is_stored_only_when_it_is_used() -> None:
     assert list(stored(made())) == ["name", "task", "args", "kwargs", "options", "schedule", "enabled"]
+
+
+def test_policies_are_stored_as_plain_json() -> None:
+    used = stored(
+        made(
+            start_at=datetime(2026, 6, 10, 9),
+            max_runs=5,
+            on_finish="disable",
+            misfire_grace_time=None,
+            coalesce="earliest",
+            jitter=timedelta(seconds=30),
+            description="x",
+        )
+    )
+
+    assert {name: value for name, value in used.items() if name not in stored(made())} == {
+        "start_at": {
+            "__type__": "datetime",
+            "year": 2026,
+            "month": 6,
+            "day": 10,
+            "hour": 9,
+            "minute": 0,
+            "second": 0,
+            "microsecond": 0,
+        },
+        "max_runs": 5,
+        "on_finish": "disable",
+        "misfire_grace_time": None,
+        "coalesce": "earliest",
+        "jitter": 30.0,
+        "description": "x",
+    }
 
 
 def test_redbeat_reads_our_definition() -> None:
@@ -173,10 +213,60 @@ def test_the_zone_is_the_entry_s_own_else_the_default() -> None:
         pytest.param({"schedule": 61}, False, id="interval"),
         pytest.param({"schedule": schedule(60, relative=True)}, False, id="relative"),
         pytest.param({"timezone": "Europe/Vienna"}, False, id="timezone"),
+        pytest.param({"start_at": utc("2026-06-10")}, False, id="start"),
+        pytest.param({"end_at": utc("2026-06-10"), "max_runs": 5}, True, id="ends"),
+        pytest.param({"jitter": 5, "coalesce": "all", "misfire_grace_time": 5}, True, id="policies"),
     ],
 )
 def test_which_changes_move_fire_times(changes: dict[str, Any], same: bool) -> None:
     assert made().fires_like(made(**changes), CODEC) is same
+
+
+@pytest.mark.parametrize(
+    ("start_at", "same"),
+    [
+        pytest.param(datetime(2026, 6, 10, 12, tzinfo=ZoneInfo("Europe/Vienna")), True, id="said-in-another-zone"),
+        pytest.param(datetime(2026, 6, 10, 10), False, id="naive"),
+        pytest.param(None, False, id="none"),
+    ],
+)
+def test_a_start_is_the_same_when_it_is_the_same_instant(start_at: datetime | None, same: bool) -> None:
+    assert made(start_at=utc("2026-06-10 10:00")).fires_like(made(start_at=start_at), CODEC) is same
+
+
+def test_a_field_is_changed_and_the_others_stay() -> None:
+    before = made(args=[1], timezone="Europe/Vienna", max_runs=5, jitter=3, extra={"tags": ["a"]})
+
+    after = before.changed(max_runs=6)
+
+    assert after == replace(before, max_runs=6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param({"name": "other"}, r"^\$\.name: cannot be changed", id="name"),
+        pytest.param({"extra": {}}, r"^\$\.extra: is no field of an entry", id="extra"),
+        pytest.param({"max_run": 5}, r"^\$\.max_run: is no field of an entry", id="typo"),
+        pytest.param({"max_runs": 0}, r"^\$\.max_runs: expected a whole number", id="value"),
+        pytest.param({"end_at": utc("2026-06-01")}, r"^\$\.end_at: .*is before start_at", id="end-before-start"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidEntry, match=message):
+        made(start_at=utc("2026-06-10")).changed(**changes)
+
+
+@pytest.mark.parametrize(
+    ("schedule_", "is_interval"),
+    [
+        pytest.param(60, True, id="seconds"),
+        pytest.param(schedule(60, relative=True), True, id="relative"),
+        pytest.param(crontab(), False, id="crontab"),
+    ],
+)
+def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> None:
+    assert made(schedule=schedule_).is_interval is is_interval
 
 
 # -- what is refused
@@ -206,6 +296,13 @@ def test_which_changes_move_fire_times(changes: dict[str, Any], same: bool) -> N
         pytest.param({"timezone": "CEST"}, r"^\$.timezone: unknown time zone 'CEST'; .*IANA", id="timezone"),
         pytest.param({"timezone": 5}, r"^\$.timezone: unknown time zone 5", id="timezone-number"),
         pytest.param({"timezone": "../etc/passwd"}, r"^\$.timezone: unknown time zone", id="timezone-path"),
+        pytest.param({"start_at": "2026-06-10"}, r"^\$.start_at: expected a datetime, got '2026-06-10'", id="start"),
+        pytest.param({"max_runs": 0}, r"^\$.max_runs: expected a whole number of runs, at least 1", id="max-runs"),
+        pytest.param({"on_finish": "stop"}, r"^\$.on_finish: expected one of 'keep'", id="on-finish"),
+        pytest.param({"misfire_grace_time": 0}, r"^\$.misfire_grace_time: .*at least 1, got 0", id="grace"),
+        pytest.param({"coalesce": None}, r"^\$.coalesce: expected one of 'latest'", id="coalesce"),
+        pytest.param({"jitter": -1}, r"^\$.jitter: .*at least 0, got -1", id="jitter"),
+        pytest.param({"description": None}, r"^\$.description: expected a text, got None", id="description"),
     ],
 )
 def test_what_a_user_gives_wrong_is_named(changes: dict[str, Any], message: str) -> None:

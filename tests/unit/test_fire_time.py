@@ -13,9 +13,9 @@ from dateutil.rrule import DAILY, FR, MO
 from dateutil.rrule import rrule as dateutil_rrule
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moments import NEW_YORK, at, cron, local, sequence, utc
+from moments import NEW_YORK, at, local, sequence, utc
 
-from redisbeater.schedules import Timetable, clocked, next_fire_time, rrule
+from redisbeater.schedules import clocked, next_fire_time, rrule
 
 UTC = timezone.utc
 VIENNA = ZoneInfo("Europe/Vienna")
@@ -368,101 +368,3 @@ def test_what_a_custom_schedule_raises_is_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError, match="no tide"):
         next_fire_time(Broken(), UTC, utc("2026-01-01"))
-
-
-# -- the first fire time
-
-NOW = utc("2026-06-10 12:00")
-
-
-@pytest.mark.parametrize(
-    ("schedule_", "expected"),
-    [
-        pytest.param(schedule(60), "2026-06-10 12:01", id="interval-after-one-interval"),
-        pytest.param(cron("0 * * * *"), "2026-06-10 13:00", id="crontab-is-later-than-now"),
-        pytest.param(clocked(utc("2026-06-11")), "2026-06-11", id="clocked-to-come"),
-        pytest.param(clocked(utc("2026-06-10 11:59")), "2026-06-10 11:59", id="clocked-that-just-passed"),
-        pytest.param(rrule("DAILY", dtstart=utc("2026-06-12")), "2026-06-12", id="rrule-to-come"),
-        pytest.param(rrule("DAILY", dtstart=NOW), "2026-06-10 12:00", id="rrule-that-starts-now"),
-        pytest.param(rrule("DAILY", dtstart=utc("2026-06-10 11:00")), "2026-06-10 11:00", id="rrule-just-started"),
-        pytest.param(rrule("DAILY", dtstart=utc("2026-01-01")), "2026-06-11", id="rrule-going-for-long"),
-        pytest.param(rrule("DAILY", dtstart=utc("2026-06-10"), count=1), "2026-06-10", id="rrule-of-one-just-passed"),
-    ],
-)
-def test_the_first_fire_time_of_a_new_entry(schedule_: BaseSchedule, expected: str) -> None:
-    assert Timetable(schedule=schedule_, zone=UTC).first(NOW) == utc(expected)
-
-
-def test_a_rule_that_has_ended_has_no_first_fire_time() -> None:
-    rule = rrule("DAILY", dtstart=utc("2026-01-01"), until=utc("2026-02-01"))
-
-    assert Timetable(schedule=rule, zone=UTC).first(NOW) is None
-
-
-def test_a_rule_without_occurrences_has_no_first_fire_time() -> None:
-    assert Timetable(schedule=rrule("YEARLY", dtstart=NOW, bymonth=2, bymonthday=30), zone=UTC).first(NOW) is None
-
-
-# -- late runs
-
-
-@pytest.mark.parametrize(
-    ("schedule_", "fire_time", "expected"),
-    [
-        pytest.param(schedule(60), "2026-06-10 11:58:30", "2026-06-10 11:59:30", id="interval"),
-        pytest.param(schedule(60), "2026-06-10 11:59:30", "2026-06-10 11:59:30", id="interval-none-missed"),
-        pytest.param(schedule(60), "2026-06-10 11:58:00", "2026-06-10 12:00", id="interval-due-this-instant"),
-        pytest.param(schedule(1), "1996-06-10 12:00:00.5", "2026-06-10 11:59:59.5", id="a-second-for-thirty-years"),
-        pytest.param(cron("*/10 * * * *"), "2020-01-01", "2026-06-10 12:00", id="crontab"),
-        pytest.param(cron("0 0 29 2 *"), "2016-02-29", "2024-02-29", id="crontab-leap-day"),
-        pytest.param(cron("0 9 * * *"), "2026-06-10 09:00", "2026-06-10 09:00", id="crontab-none-missed"),
-        pytest.param(rrule("SECONDLY", dtstart=utc("1996-01-01")), "1996-01-01", "2026-06-10 12:00", id="rrule"),
-        pytest.param(rrule("DAILY", dtstart=utc("2026-01-01"), count=9), "2026-01-01", "2026-01-09", id="rrule-ended"),
-        pytest.param(clocked(utc("2026-01-01")), "2026-01-01", "2026-01-01", id="clocked"),
-        pytest.param(Tide(utc("2026-06-01"), utc("2027-01-01")), "2026-06-01", "2026-06-10 07:30", id="custom"),
-    ],
-)
-def test_the_newest_fire_time_that_has_passed(schedule_: BaseSchedule, fire_time: str, expected: str) -> None:
-    assert Timetable(schedule=schedule_, zone=UTC).newest(utc(fire_time), NOW) == utc(expected)
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    expression=st.sampled_from(["*/7 * * * *", "0 */5 * * *", "30 2 * * *", "0 0 1 * *", "30 1 * * 0"]),
-    hours=st.integers(1, 2000),
-)
-def test_the_newest_fire_time_is_the_last_of_the_missed_ones(expression: str, hours: int) -> None:
-    start, now = utc("2026-03-01"), utc("2026-03-01") + timedelta(hours=hours)
-    missed = sequence(
-        lambda after: next_fire_time(cron(expression), NEW_YORK, after), start, now + timedelta(microseconds=1)
-    )
-
-    assert Timetable(schedule=cron(expression), zone=NEW_YORK).newest(start, now) == (missed[-1] if missed else start)
-
-
-# -- resumed
-
-
-@pytest.mark.parametrize(
-    ("schedule_", "anchor", "expected"),
-    [
-        pytest.param(schedule(60), "2026-06-10 11:00:20", "2026-06-10 12:00:20", id="interval-on-its-old-grid"),
-        pytest.param(schedule(1), "1996-06-10 12:00:00.5", "2026-06-10 12:00:00.5", id="a-second-for-thirty-years"),
-        pytest.param(schedule(60), "2026-06-10 11:00:00", "2026-06-10 12:01", id="interval-not-at-this-instant"),
-        pytest.param(schedule(3600), "2026-06-10 12:30", "2026-06-10 12:30", id="interval-planned-for-later"),
-        pytest.param(cron("0 9 * * *"), "2026-01-01 09:00", "2026-06-11 09:00", id="crontab"),
-        pytest.param(cron("0 9 * * *"), "2026-08-01 09:00", "2026-06-11 09:00", id="crontab-planned-for-later"),
-        pytest.param(rrule("DAILY", dtstart=utc("2026-01-01")), "2026-01-01", "2026-06-11", id="rrule"),
-        pytest.param(clocked(utc("2026-06-11")), "2026-06-11", "2026-06-11", id="clocked-to-come"),
-    ],
-)
-def test_an_entry_resumes_after_now(schedule_: BaseSchedule, anchor: str, expected: str) -> None:
-    assert Timetable(schedule=schedule_, zone=UTC).resumed(utc(anchor), NOW) == utc(expected)
-
-
-def test_an_entry_that_never_was_planned_resumes_like_a_new_one() -> None:
-    assert Timetable(schedule=schedule(60), zone=UTC).resumed(None, NOW) == utc("2026-06-10 12:01")
-
-
-def test_a_one_off_that_passed_does_not_resume() -> None:
-    assert Timetable(schedule=clocked(utc("2026-06-01")), zone=UTC).resumed(utc("2026-06-01"), NOW) is None

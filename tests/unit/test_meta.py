@@ -112,3 +112,41 @@ def test_a_run_is_counted_with_its_fire_time() -> None:
 def test_meta_that_cannot_be_read_names_the_field(text: str, message: str) -> None:
     with pytest.raises(InvalidEntry, match=message):
         Meta.from_text(text)
+
+
+# -- the run that a score counts from
+
+LAST = utc("2026-06-10 12:00:00.000001")
+
+
+@pytest.mark.parametrize(
+    ("last_run_at", "anchor"),
+    [pytest.param(LAST, "1781092800.000001", id="ran"), pytest.param(None, "", id="never-ran")],
+)
+def test_the_anchor_is_the_last_run_to_the_microsecond(last_run_at: datetime | None, anchor: str) -> None:
+    assert Meta(last_run_at=last_run_at).anchor == anchor
+
+
+@pytest.mark.parametrize(
+    ("last_run_at", "anchor", "executed"),
+    [
+        pytest.param(LAST, "1781092800.000001", None, id="the-run-that-the-score-counts-from"),
+        pytest.param(LAST, "1781092800.000000", LAST, id="another"),
+        pytest.param(LAST, "1781096400.000000", LAST, id="an-earlier-one"),
+        pytest.param(LAST, "", LAST, id="unknown"),
+        pytest.param(LAST, "*", None, id="whichever"),
+        pytest.param(None, "", None, id="never-ran"),
+        pytest.param(None, "1781092800.000001", None, id="taken-away"),
+    ],
+)
+def test_a_last_run_that_the_score_does_not_count_from_was_set_by_the_application(
+    last_run_at: datetime | None, anchor: str, executed: datetime | None
+) -> None:
+    assert Meta(last_run_at=last_run_at).executed_since(anchor) == executed
+
+
+@given(last_run_at=st.datetimes(datetime(1970, 1, 2), datetime(9000, 1, 1), timezones=st.just(timezone.utc)))
+def test_a_last_run_is_its_own_anchor_once_it_was_stored(last_run_at: datetime) -> None:
+    meta = Meta(last_run_at=last_run_at)
+
+    assert Meta.from_text(meta.to_text()).executed_since(meta.anchor) is None

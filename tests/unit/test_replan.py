@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 from celery.schedules import schedule
-from moments import cron, utc
+from moments import NEW_YORK, cron, utc
 
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
-from redisbeater.replan import score_after_edit
+from redisbeater.replan import score_after_edit, score_of_executed, score_of_new
 from redisbeater.schedules import clocked, rrule
 from redisbeater.score import Score
 from redisbeater.store import Snapshot
+from redisbeater.terms import Terms
 
 NOW = utc("2026-06-10 12:00")
 LAST = utc("2026-06-10 11:59:30")
@@ -37,10 +38,11 @@ def edited(
     after: Definition,
     score: Score | None,
     last_run_at: datetime | None = LAST,
+    run_count: int = 0,
 ) -> Score | None:
     text = before.to_text(context.codec) if before else "{ broken" if score else ""
     stored = Snapshot(name="report", now=NOW, definition=text, meta="", score=score)
-    return score_after_edit(before, after, Meta(last_run_at=last_run_at), stored, context)
+    return score_after_edit(before, after, Meta(last_run_at=last_run_at, total_run_count=run_count), stored, context)
 
 
 # -- new entries
@@ -252,3 +254,208 @@ def test_saving_an_entry_that_was_set_aside_revives_it(context: Context) -> None
     assert edited(context, entry(60), entry(60), dormant(utc("2026-06-10 09:00:20"))) == Score(
         fire_time=utc("2026-06-10 12:00:20")
     )
+
+
+# -- more to do for a finished entry
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "run_count", "expected"),
+    [
+        pytest.param(
+            entry(60, end_at=utc("2026-06-10 11:00")),
+            {"end_at": utc("2026-07-01")},
+            5,
+            Score(fire_time=NEXT),
+            id="later-end",
+        ),
+        pytest.param(
+            entry(60, end_at=utc("2026-06-10 11:00")), {"end_at": None}, 5, Score(fire_time=NEXT), id="no-end-any-more"
+        ),
+        pytest.param(
+            entry(60, end_at=utc("2026-06-10 11:00")),
+            {"end_at": utc("2026-06-10 12:00:29")},
+            5,
+            FINISHED,
+            id="later-end-before-its-next-fire-time",
+        ),
+        pytest.param(entry(60, max_runs=5), {"max_runs": 6}, 5, Score(fire_time=NEXT), id="more-runs"),
+        pytest.param(entry(60, max_runs=5), {"max_runs": None}, 5, Score(fire_time=NEXT), id="any-number-of-runs"),
+        pytest.param(entry(60, max_runs=5), {"max_runs": 4}, 5, FINISHED, id="fewer-runs"),
+        pytest.param(
+            entry(60, max_runs=5, end_at=utc("2026-06-10 11:00")), {"max_runs": 9}, 5, FINISHED, id="has-ended-as-well"
+        ),
+        pytest.param(
+            entry(cron("0 * * * *"), max_runs=5),
+            {"max_runs": 9},
+            5,
+            Score(fire_time=utc("2026-06-10 13:00")),
+            id="cron",
+        ),
+        pytest.param(
+            entry(3600, start_at=utc("2026-06-01 10:07"), max_runs=5),
+            {"max_runs": 9},
+            5,
+            Score(fire_time=utc("2026-06-10 12:59:30")),
+            id="on-the-grid-of-its-last-run",
+        ),
+    ],
+)
+def test_a_finished_entry_that_is_given_more_to_do_goes_on_after_now(
+    context: Context, before: Definition, changes: dict[str, Any], run_count: int, expected: Score
+) -> None:
+    assert edited(context, before, before.changed(**changes), FINISHED, run_count=run_count) == expected
+
+
+@pytest.mark.parametrize(
+    "changes", [{"args": [1]}, {"jitter": 30}, {"misfire_grace_time": 5}, {"description": "x"}], ids=str
+)
+def test_a_finished_entry_stays_so_when_something_else_is_changed(context: Context, changes: dict[str, Any]) -> None:
+    ended = entry(60, end_at=utc("2026-06-10 11:00"))
+
+    assert edited(context, ended, ended.changed(**changes), FINISHED) is None
+
+
+def test_an_entry_that_was_disabled_when_it_finished_goes_on_once_it_is_enabled_with_more_to_do(
+    context: Context,
+) -> None:
+    off = entry(60, max_runs=5, enabled=False, on_finish="disable")
+
+    assert edited(context, off, off.changed(max_runs=9), FINISHED, run_count=5) is None
+    assert edited(context, off, off.changed(max_runs=9, enabled=True), FINISHED, run_count=5) == Score(fire_time=NEXT)
+    assert edited(context, off, off.changed(enabled=True), FINISHED, run_count=5) == FINISHED
+
+
+# -- less to do
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"end_at": utc("2026-06-10 12:00:29")}, FINISHED, id="end-before-the-next-fire-time"),
+        pytest.param({"end_at": NEXT}, None, id="end-at-the-next-fire-time"),
+        pytest.param({"end_at": utc("2026-06-01")}, FINISHED, id="end-in-the-past"),
+        pytest.param({"max_runs": 5}, FINISHED, id="no-run-left"),
+        pytest.param({"max_runs": 6}, None, id="one-run-left"),
+    ],
+)
+def test_an_entry_that_is_given_less_to_do_may_finish(
+    context: Context, changes: dict[str, Any], expected: Score | None
+) -> None:
+    before = entry(60)
+
+    assert edited(context, before, before.changed(**changes), Score(fire_time=NEXT), run_count=5) == expected
+
+
+def test_an_overdue_fire_time_before_a_new_end_is_kept(context: Context) -> None:
+    before = entry(60)
+
+    after = before.changed(end_at=utc("2026-06-10 11:58"))
+
+    assert edited(context, before, after, Score(fire_time=utc("2026-06-10 11:57"))) is None
+
+
+# -- jitter
+
+
+@pytest.mark.parametrize("jitter", [0, 20, 600])
+def test_another_jitter_lets_beat_look_again_at_the_same_fire_time(context: Context, jitter: float) -> None:
+    before = entry(3600, jitter=10)
+
+    assert edited(context, before, before.changed(jitter=jitter), Score(fire_time=NEXT)) == Score(fire_time=NEXT)
+
+
+# -- start_at
+
+
+@pytest.mark.parametrize(
+    ("start_at", "expected"),
+    [
+        pytest.param(utc("2026-07-01 10:07"), utc("2026-07-01 10:07"), id="to-come"),
+        pytest.param(utc("2026-06-01 10:07"), utc("2026-06-10 12:07"), id="past-on-its-grid"),
+        pytest.param(NOW, utc("2026-06-10 13:00"), id="now-is-not-after-now"),
+        pytest.param(None, utc("2026-06-10 12:59:30"), id="taken-away-counts-from-the-last-run"),
+    ],
+)
+def test_another_start_begins_the_grid_of_an_interval_there(
+    context: Context, start_at: datetime | None, expected: datetime
+) -> None:
+    before = entry(3600, start_at=utc("2026-06-02"))
+
+    moved = edited(context, before, before.changed(start_at=start_at), Score(fire_time=NEXT))
+
+    assert moved == Score(fire_time=expected)
+
+
+def test_a_start_to_come_puts_off_a_crontab(context: Context) -> None:
+    before = entry(cron("0 * * * *"))
+
+    after = before.changed(start_at=utc("2026-07-01 10:00"))
+
+    assert edited(context, before, after, Score(fire_time=NEXT)) == Score(fire_time=utc("2026-07-01 10:00"))
+
+
+def test_a_start_that_is_said_in_another_zone_is_the_same(context: Context) -> None:
+    before = entry(3600, start_at=utc("2026-07-01 10:00"))
+    after = before.changed(start_at=datetime(2026, 7, 1, 6, tzinfo=NEW_YORK))
+
+    assert edited(context, before, after, Score(fire_time=utc("2026-07-01 10:00"))) is None
+
+
+def test_bounds_that_hold_no_fire_time_are_refused_for_a_new_entry(context: Context) -> None:
+    never = entry(cron("0 9 * * *"), start_at=utc("2026-07-01 14:00"), end_at=utc("2026-07-02 12:00"))
+
+    with pytest.raises(InvalidEntry, match=r"^\$.schedule: .*never fires again"):
+        edited(context, None, never, None, last_run_at=None)
+
+
+# -- executed, and new with a past
+
+
+def executed(context: Context, definition: Definition, score: Score | None, at: datetime | None) -> Score | None:
+    return score_of_executed(score, Meta(last_run_at=at, total_run_count=5), Terms.of(definition, context.defaults))
+
+
+@pytest.mark.parametrize(
+    ("definition", "score", "expected"),
+    [
+        pytest.param(entry(3600), Score(fire_time=NEXT), Score(fire_time=utc("2026-06-10 12:59:30")), id="interval"),
+        pytest.param(entry(cron("0 * * * *")), Score(fire_time=NEXT), None, id="crontab"),
+        pytest.param(entry(clocked(utc("2026-07-01"))), Score(fire_time=utc("2026-07-01")), None, id="clocked"),
+        pytest.param(entry(3600), dormant(NEXT), None, id="disabled"),
+        pytest.param(entry(3600), FINISHED, None, id="finished"),
+        pytest.param(entry(3600), None, None, id="in-no-schedule"),
+        pytest.param(entry(3600, end_at=utc("2026-06-10 12:59")), Score(fire_time=NEXT), FINISHED, id="none-left"),
+        pytest.param(
+            entry(3600, start_at=utc("2026-07-01")),
+            Score(fire_time=utc("2026-07-01")),
+            Score(fire_time=utc("2026-07-01")),
+            id="before-its-start",
+        ),
+    ],
+)
+def test_an_execution_moves_an_interval_and_nothing_else(
+    context: Context, definition: Definition, score: Score | None, expected: Score | None
+) -> None:
+    assert executed(context, definition, score, LAST) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "run_count", "expected"),
+    [
+        pytest.param({}, 0, Score(fire_time=NEXT), id="counts-from-it"),
+        pytest.param({"end_at": utc("2026-06-10 12:00:29")}, 0, FINISHED, id="ends-before"),
+        pytest.param({"max_runs": 5}, 5, FINISHED, id="has-had-its-runs"),
+        pytest.param(
+            {"start_at": utc("2026-07-01")}, 0, Score(fire_time=utc("2026-07-01")), id="starts-after-its-last-run"
+        ),
+        pytest.param({"enabled": False}, 0, dormant(NEXT), id="disabled"),
+    ],
+)
+def test_a_new_entry_with_a_past_counts_from_it(
+    context: Context, fields: dict[str, Any], run_count: int, expected: Score
+) -> None:
+    definition = entry(60, **fields)
+    meta = Meta(last_run_at=LAST, total_run_count=run_count)
+
+    assert score_of_new(definition, meta, NOW, Terms.of(definition, context.defaults)) == expected

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moments import utc
 
 from redisbeater.instant import EPOCH, FAR_FUTURE
-from redisbeater.score import Score
+from redisbeater.score import FINISHED, Score
 
 instants = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
 
@@ -68,3 +68,23 @@ def test_a_score_is_dormant_without_a_fire_time_to_come(
     fire_time: datetime | None, enabled: bool, dormant: bool
 ) -> None:
     assert Score.planned(fire_time, enabled=enabled) == Score(fire_time=fire_time, dormant=dormant)
+
+
+def test_an_entry_that_is_looked_at_later_has_that_score() -> None:
+    deferred = Score(fire_time=utc("2026-01-01"), look_at=utc("2026-01-01 00:10"))
+
+    assert deferred.to_text() == "1767226200.000000"
+
+
+@pytest.mark.parametrize(
+    ("score", "is_finished"),
+    [
+        pytest.param(Score(fire_time=utc("2026-01-01")), False, id="planned"),
+        pytest.param(Score(fire_time=utc("2026-01-01"), dormant=True), False, id="disabled"),
+        pytest.param(Score.planned(None), True, id="nothing-planned"),
+        pytest.param(Score.from_text("-1"), True, id="stored"),
+        pytest.param(FINISHED, True, id="finished"),
+    ],
+)
+def test_an_entry_has_finished_when_no_fire_time_is_left(score: Score, is_finished: bool) -> None:
+    assert score.is_finished is is_finished

@@ -1,0 +1,240 @@
+"""The policy fields of an entry: what is taken, how it is stored, and how it is read."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moments import NEW_YORK, utc
+
+from redisbeater.coalesce import Coalesce
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.policy_fields import (
+    INHERIT,
+    POLICY_FIELDS,
+    OnFinish,
+    checked_policies,
+    read_policies,
+    stored_policies,
+)
+
+DEFAULTS: dict[str, Any] = {
+    "start_at": None,
+    "end_at": None,
+    "max_runs": None,
+    "on_finish": OnFinish.KEEP,
+    "misfire_grace_time": INHERIT,
+    "coalesce": INHERIT,
+    "jitter": INHERIT,
+    "description": "",
+}
+
+
+def again(values: dict[str, Any]) -> dict[str, Any]:
+    """The policies once they were stored and read."""
+    return read_policies(json.loads(json.dumps(stored_policies(values), allow_nan=False)))
+
+
+# -- defaults
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    assert checked_policies({}) == DEFAULTS
+
+
+def test_defaults_are_not_stored() -> None:
+    assert stored_policies(DEFAULTS) == {}
+
+
+@pytest.mark.parametrize("name", list(POLICY_FIELDS))
+def test_a_default_that_is_given_is_no_different(name: str) -> None:
+    assert stored_policies(checked_policies({name: DEFAULTS[name]})) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("misfire_grace_time", None, id="any-lateness"),
+        pytest.param("coalesce", Coalesce.LATEST, id="latest"),
+        pytest.param("jitter", 0, id="no-jitter"),
+        pytest.param("jitter", 0.0, id="no-jitter-float"),
+    ],
+)
+def test_what_an_entry_says_itself_is_stored_though_it_is_what_the_settings_say_by_default(
+    name: str, value: Any
+) -> None:
+    assert again(checked_policies({name: value}))[name] == value
+    assert name in stored_policies(checked_policies({name: value}))
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, lambda v: pickle.loads(pickle.dumps(v))])
+def test_inherit_stays_itself_when_an_entry_is_copied(make: Any) -> None:
+    assert make(INHERIT) is INHERIT
+    assert repr(INHERIT) == "INHERIT"
+
+
+# -- what comes back
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "stored"),
+    [
+        pytest.param("max_runs", 1, 1, id="one-run"),
+        pytest.param("on_finish", "disable", "disable", id="on-finish-text"),
+        pytest.param("on_finish", OnFinish.DELETE, "delete", id="on-finish"),
+        pytest.param("misfire_grace_time", 1, 1, id="shortest-grace"),
+        pytest.param("misfire_grace_time", timedelta(minutes=2), 120.0, id="grace-timedelta"),
+        pytest.param("misfire_grace_time", None, None, id="grace-none"),
+        pytest.param("coalesce", "all", "all", id="coalesce-text"),
+        pytest.param("coalesce", Coalesce.EARLIEST, "earliest", id="coalesce"),
+        pytest.param("jitter", timedelta(seconds=1.5), 1.5, id="jitter-timedelta"),
+        pytest.param("description", "Größe\n日", "Größe\n日", id="description"),
+    ],
+)
+def test_a_field_is_stored_as_plain_json_and_comes_back(name: str, value: Any, stored: Any) -> None:
+    values = checked_policies({name: value})
+
+    assert stored_policies(values) == {name: stored}
+    assert again(values) == values
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(utc("2026-06-10 12:00:00.000001"), id="utc"),
+        pytest.param(datetime(2026, 6, 10, 12), id="naive"),
+        pytest.param(datetime(2026, 6, 10, 12, tzinfo=ZoneInfo("Europe/Vienna")), id="zone"),
+        pytest.param(datetime(2026, 11, 1, 1, 30, tzinfo=NEW_YORK, fold=1), id="second-of-a-repeated-time"),
+        pytest.param(datetime(2026, 11, 1, 1, 30, fold=1), id="second-of-a-repeated-time-naive"),
+        pytest.param(datetime(2026, 6, 10, 12, tzinfo=timezone(timedelta(hours=-3.5))), id="offset"),
+    ],
+)
+@pytest.mark.parametrize("name", ["start_at", "end_at"])
+def test_a_bound_comes_back_as_it_was(name: str, moment: datetime) -> None:
+    back = again(checked_policies({name: moment}))[name]
+
+    assert (back, back.fold, back.utcoffset()) == (moment, moment.fold, moment.utcoffset())
+
+
+@given(
+    max_runs=st.none() | st.integers(1, 10**15),
+    grace=st.none() | st.floats(1, 10**9),
+    jitter=st.floats(0, 10**9),
+    coalesce=st.sampled_from(Coalesce),
+    on_finish=st.sampled_from(OnFinish),
+    description=st.text(),
+)
+def test_policies_come_back_as_they_were(grace: float | None, **fields: Any) -> None:
+    values = checked_policies({"misfire_grace_time": grace, **fields})
+
+    assert again(values) == values
+
+
+@pytest.mark.parametrize("name", list(POLICY_FIELDS))
+def test_null_in_storage_is_the_default_and_of_the_grace_any_lateness(name: str) -> None:
+    expected = None if name == "misfire_grace_time" else DEFAULTS[name]
+
+    assert read_policies({name: None})[name] == expected
+
+
+def test_fields_of_others_are_none_of_these() -> None:
+    assert read_policies({"colour": "red", "task": 5}) == DEFAULTS
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *(
+            pytest.param("start_at", value, "expected a datetime, got", id=f"start-{value!r}")
+            for value in ("2026-06-10", 1767225600, True, timedelta(1))
+        ),
+        pytest.param("end_at", "2026-06-10", "expected a datetime, got '2026-06-10'", id="end-text"),
+        *(
+            pytest.param(
+                "max_runs", value, "expected a whole number of runs, at least 1, or None", id=f"runs-{value!r}"
+            )
+            for value in (0, -1, 1.0, True, "5", INHERIT)
+        ),
+        *(
+            pytest.param("on_finish", value, "expected one of 'keep', 'disable', 'delete', got", id=f"finish-{value!r}")
+            for value in ("stop", "KEEP", None, True, [], 0)
+        ),
+        *(
+            pytest.param(
+                "misfire_grace_time", value, "expected seconds or a timedelta, at least 1, got", id=f"{value!r}"
+            )
+            for value in (0, 0.5, -1, True, "60", [], float("nan"), float("inf"), timedelta(0), timedelta(seconds=-5))
+        ),
+        *(
+            pytest.param(
+                "coalesce", value, "expected one of 'latest', 'earliest', 'all', got", id=f"coalesce-{value!r}"
+            )
+            for value in ("newest", "ALL", None, True, [], 0)
+        ),
+        *(
+            pytest.param("jitter", value, "expected seconds or a timedelta, at least 0, got", id=f"jitter-{value!r}")
+            for value in (-1, -0.001, True, None, "60", [], float("nan"), float("inf"), timedelta(seconds=-5))
+        ),
+        *(
+            pytest.param("description", value, "expected a text, got", id=f"description-{value!r}")
+            for value in (None, 5, b"x")
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_by_its_path(name: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidEntry, match=rf"^\$\.{name}: {message}"):
+        checked_policies({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("start_at", {}, id="empty"),
+        pytest.param("start_at", {"__type__": "date", "year": 2026}, id="other-type"),
+        pytest.param("start_at", {"__type__": "datetime", "year": 2026, "month": 2, "day": 30}, id="no-such-date"),
+        pytest.param("end_at", "2026-06-10T12:00:00Z", id="text"),
+        pytest.param("end_at", 1767225600, id="unix-seconds"),
+        pytest.param("coalesce", "newest", id="coalesce"),
+        pytest.param("jitter", "5m", id="jitter"),
+    ],
+)
+def test_a_stored_value_that_cannot_be_used_is_refused_by_its_path(name: str, value: Any) -> None:
+    with pytest.raises(InvalidEntry, match=rf"^\$\.{name}"):
+        read_policies({name: value})
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        pytest.param(utc("2026-06-10 12:00"), utc("2026-06-10 11:59"), id="aware"),
+        pytest.param(datetime(2026, 6, 10, 12), datetime(2026, 6, 10, 11, 59), id="naive"),
+        pytest.param(
+            utc("2026-06-10 12:00"), datetime(2026, 6, 10, 13, tzinfo=ZoneInfo("Europe/Vienna")), id="zones-differ"
+        ),
+    ],
+)
+def test_an_end_before_the_start_is_refused(start: datetime, end: datetime) -> None:
+    with pytest.raises(InvalidEntry, match=r"^\$\.end_at: .* is before start_at"):
+        checked_policies({"start_at": start, "end_at": end})
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        pytest.param(utc("2026-06-10 12:00"), utc("2026-06-10 12:00"), id="one-instant"),
+        pytest.param(utc("2026-06-10 12:00"), datetime(2026, 6, 10, 12, 30), id="one-naive-is-compared-in-its-zone"),
+        pytest.param(None, utc("2026-06-10 12:00"), id="no-start"),
+    ],
+)
+def test_an_end_that_is_not_before_the_start_is_taken(start: datetime | None, end: datetime) -> None:
+    assert checked_policies({"start_at": start, "end_at": end})["end_at"] == end

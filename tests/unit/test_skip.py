@@ -1,0 +1,98 @@
+"""The record of fire times that were not run."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moments import utc
+
+from redisbeater.skip import Reason, Skip, Skipped, add_skips, read_skipped
+
+FIRST, LAST, LATER = utc("2026-06-10 09:00"), utc("2026-06-10 11:00"), utc("2026-06-10 12:00:00.000001")
+
+
+def skip(reason: Reason = Reason.MISSED, count: int = 3, last: datetime = LAST) -> Skip:
+    return Skip(reason=reason, count=count, first=FIRST, last=last)
+
+
+skips = st.builds(
+    Skip,
+    reason=st.sampled_from(Reason),
+    count=st.integers(1, 10**9),
+    first=st.just(FIRST),
+    last=st.datetimes(datetime(1970, 1, 1), timezones=st.just(timezone.utc)),
+)
+
+
+def test_nothing_was_skipped_of_a_new_entry() -> None:
+    assert read_skipped("") == {}
+
+
+def test_what_was_skipped_is_counted_by_reason_with_the_newest() -> None:
+    text = add_skips("", [skip(), skip(Reason.COALESCED, 1, LATER)])
+
+    assert read_skipped(text) == {
+        "missed": Skipped(count=3, last=LAST),
+        "coalesced": Skipped(count=1, last=LATER),
+    }
+
+
+def test_counts_of_one_reason_add_up() -> None:
+    text = add_skips(add_skips("", [skip(count=3)]), [skip(count=40, last=LATER)])
+
+    assert read_skipped(text) == {"missed": Skipped(count=43, last=LATER)}
+
+
+def test_a_reason_that_this_version_does_not_know_is_kept() -> None:
+    theirs = json.dumps({"eclipse": {"count": 2, "last": FIRST.isoformat()}})
+
+    assert read_skipped(add_skips(theirs, [skip()])) == {
+        "eclipse": Skipped(count=2, last=FIRST),
+        "missed": Skipped(count=3, last=LAST),
+    }
+
+
+@given(st.lists(skips, max_size=8))
+def test_no_skip_is_lost_however_they_are_added(added: list[Skip]) -> None:
+    one_by_one = ""
+    for item in added:
+        one_by_one = add_skips(one_by_one, [item])
+
+    record = read_skipped(one_by_one)
+
+    assert record == read_skipped(add_skips("", added))
+    assert sum(item.count for item in record.values()) == sum(item.count for item in added)
+
+
+def test_the_record_is_plain_json() -> None:
+    assert json.loads(add_skips("", [skip()])) == {"missed": {"count": 3, "last": "2026-06-10T11:00:00+00:00"}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{", "null", "[]", "5", '"missed"', "[[]]", "NaN", "[" * 100_000, '{"missed": 5}', '{"missed": {}}',
+        '{"missed": {"count": 1}}', '{"missed": {"count": 1, "last": 5}}', '{"missed": {"count": 1, "last": "soon"}}',
+        '{"missed": {"count": null, "last": "2026-06-10T11:00:00+00:00"}}', '{"missed": {"count": 1e999, "last": ""}}',
+    ],
+    ids=lambda text: text[:30],
+)  # fmt: skip
+def test_a_record_that_cannot_be_read_begins_anew(text: str) -> None:
+    assert read_skipped(text) == {}
+    assert read_skipped(add_skips(text, [skip()])) == {"missed": Skipped(count=3, last=LAST)}
+
+
+@pytest.mark.parametrize("reason", list(Reason), ids=str)
+def test_a_reason_reads_as_its_word(reason: Reason) -> None:
+    assert f"{reason}" == str(reason) == reason.value
+
+
+def test_the_reasons_are_those_that_are_documented() -> None:
+    words: list[Any] = [reason.value for reason in Reason]
+
+    assert words == ["missed", "coalesced", "left_out", "max_runs", "out_of_bounds"]
