@@ -35,8 +35,8 @@ __all__ = ("count", "is_repeating", "next_fire_time", "nominal_times")
 #: Two leap days of one weekday are at most 40 years apart (around 2100).
 _YEARS_AHEAD = 41
 
-#: Beyond it a following date may be none that Python has.
-_LAST_DAY = date(date.max.year - 1, 12, 31)
+#: Of the year after it, Python has no following one.
+_LAST_YEAR = date.max.year - 1
 
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
@@ -54,7 +54,7 @@ def is_repeating(schedule: crontab) -> bool:
 def next_fire_time(schedule: crontab, zone: tzinfo, after: datetime) -> datetime | None:
     """The first fire time after an instant, both aware UTC; None when none comes in the next 41 years."""
     first = _first_day(schedule, zone, after)
-    last = date(min(first.year + _YEARS_AHEAD, _LAST_DAY.year), 12, 31)
+    last = date(min(first.year + _YEARS_AHEAD, _LAST_YEAR), 12, 31)
     for day in matching_days(schedule, first, last):
         fire_time = _next_on_day(schedule, zone, day, after)
         if fire_time is not None:
