@@ -249,7 +249,7 @@ def cases(zone: ZoneInfo, year: int) -> dict[str, Case]:
     clock = Clock.of(zone, year)
     found = {**_crontabs(clock, year), **_intervals_and_rrules(zone, year)}
     for change in clock.changes:
-        around = {"start_at": change - 4 * DAY, "end_at": change + 4 * DAY}
+        around = {"start_at": change - 3 * DAY, "end_at": change + 3 * DAY}
         found.update({f"{name}, {change:%m-%d}": case for name, case in _frequent_ones(clock, around).items()})
     return found
 
