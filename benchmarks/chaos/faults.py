@@ -1,0 +1,202 @@
+"""The faults: what is done to beats, servers and the lines between them, and how it is undone."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proxy import Proxy
+
+from chaos.cluster import Cluster, Place
+from chaos.health import SERVERS
+from chaos.server import DurableServer
+
+__all__ = ("FAULTS", "SERVER_FAULTS", "Faults", "Kill", "Undo")
+
+#: Every kind of fault, with how often it is chosen.
+FAULTS = {"kill": 10.0, "end": 1.0, "pause": 3.0, "cut": 3.0, "hang": 0.7, "broker": 0.7, "redis-restart": 0.7}
+
+#: Those that take a server away from all beats: one at a time.
+SERVER_FAULTS = ("hang", "broker", "redis-restart")
+
+#: Of the kills and pauses, how many meet the leader if there is one; and how many come right after a message.
+AT_LEADER, AT_MESSAGE = 0.8, 0.6
+
+#: Of the kills, how many may meet a beat that is still starting.
+AT_START = 0.1
+
+#: After how many messages at most: somewhere in the middle of a batch.
+MOST_MESSAGES = 6
+
+#: Seconds that a fault waits for its message.
+PATIENCE = 1.5
+
+#: Seconds: shorter and longer than the lock and the lease.
+SHORTEST, LONGEST = 0.2, 4.0
+
+#: Seconds by which a slow line holds back each piece of data.
+SLOWEST = 0.3
+
+#: What beats send to the schedule's server and to the broker.
+SCRIPT, PUBLISH = b"EVALSHA", b"LPUSH"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undo:
+    """What ends a fault, and when, in seconds of the monotonic clock."""
+
+    at: float
+    end: Callable[[], None]
+    #: The server that is away until then.
+    server: DurableServer | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kill:
+    """A beat that was killed, and when, in UNIX seconds."""
+
+    at: float
+    pid: int
+    was_leader: bool
+
+
+class Faults:
+    """Does one fault at a time, and says how it is undone."""
+
+    def __init__(self, cluster: Cluster, strike_at: Callable[..., None], rng: random.Random) -> None:
+        self._cluster = cluster
+        self._strike_at = strike_at
+        self._rng = rng
+        #: What was done, and how often.
+        self.tally: Counter[str] = Counter()
+        self.kills: list[Kill] = []
+
+    def do(self, fault: str) -> Undo | None:
+        """Do one; None: it is over already, or nobody was there to suffer it."""
+        if fault in ("kill", "end", "pause", "cut"):
+            victim = self._victim(fault)
+            return self._do_to(victim, fault) if victim else None
+        if fault == "hang":
+            return self._hang()
+        server = self._cluster.broker if fault == "broker" else self._cluster.schedule
+        return self._stop_server(server, fault)
+
+    def _do_to(self, victim: Place, fault: str) -> Undo | None:
+        if fault == "cut":
+            return self._cut(victim)
+        act = {"kill": self._kill, "end": self._end, "pause": self._pause}[fault]
+        return self._strike(victim, act)
+
+    def _victim(self, fault: str) -> Place | None:
+        leader_pid = self._cluster.leader_pid()
+        if fault in ("pause", "cut"):
+            places = self._cluster.ready()
+        else:  # crashes also meet beats that are paused, cut off or, at times, still starting
+            places = self._cluster.running(also_starting=self._rng.random() < AT_START)
+        leaders = [place for place in places if place.beat.pid == leader_pid]
+        if leaders and self._rng.random() < AT_LEADER:
+            return leaders[0]
+        return self._rng.choice(places) if places else None
+
+    def _strike(self, victim: Place, act: Callable[[Place], Undo | None]) -> Undo | None:
+        """Meet a beat at once; or, right after one of the next messages, the one that has sent it."""
+        if self._rng.random() > AT_MESSAGE:
+            return act(victim)
+        undone: list[Undo | None] = []
+
+        def strike(pid: int) -> None:
+            undone.append(act(self._cluster.place_of(pid) or victim))
+
+        self._strike_at(strike, self._rng.randint(1, MOST_MESSAGES))
+        deadline = time.monotonic() + PATIENCE
+        while not undone and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._strike_at(None)
+        if not undone:
+            return act(victim)
+        self.tally["right after a message"] += 1
+        return undone[0]
+
+    def _kill(self, place: Place) -> None:
+        pid, at = place.beat.pid, time.time()
+        place.beat.kill()
+        was_leader = self._cluster.leader_pid() == pid
+        self.kills.append(Kill(at=at, pid=pid, was_leader=was_leader))
+        self.tally["kill"] += 1
+        self.tally["kill of the leader"] += was_leader
+
+    def _end(self, place: Place) -> None:
+        place.beat.end()
+        self.tally["end"] += 1
+
+    def _pause(self, place: Place) -> Undo:
+        pid = place.beat.pause()
+        self.tally["pause"] += 1
+        return Undo(at=self._later(), end=lambda: place.beat.resume(pid))
+
+    def _cut(self, place: Place) -> Undo | None:
+        is_broker = self._rng.random() < 0.5
+        proxy, request = (place.broker, PUBLISH) if is_broker else (place.schedule, SCRIPT)
+        assert proxy is not None, "a cluster that is cut has proxies"
+        self._rng.choice(_CUTS)(proxy, request, self._rng)
+        self.tally["cut from the broker" if is_broker else "cut from the schedule"] += 1
+        watch, name = self._cluster.watch, place.beat.name
+        watch.down(name, "cut")
+
+        def end() -> None:
+            proxy.heal()
+            watch.up(name, "cut")
+
+        return Undo(at=self._later(), end=end)
+
+    def _hang(self) -> Undo | None:
+        """Let the schedule's server answer nobody for a while, or forget all scripts."""
+        if self._rng.random() < 0.3:
+            self._cluster.schedule.client().script_flush()
+            self.tally["scripts forgotten"] += 1
+            return None
+        return self._pause_server(self._cluster.schedule, "schedule hung")
+
+    def _stop_server(self, server: DurableServer, fault: str) -> Undo:
+        kind = self._rng.choice(("killed", "ended", "hung"))
+        if kind == "hung":
+            return self._pause_server(server, f"{_WORDS[fault]} hung")
+        self._cluster.watch.down(SERVERS, fault)
+        (server.kill if kind == "killed" else server.end)()
+        self.tally[f"{_WORDS[fault]} {kind}"] += 1
+
+        def end() -> None:
+            server.start()
+            self._cluster.watch.up(SERVERS, fault)
+
+        return Undo(at=self._later(), end=end, server=server)
+
+    def _pause_server(self, server: DurableServer, word: str) -> Undo:
+        self._cluster.watch.down(SERVERS, word)
+        server.pause()
+        self.tally[word] += 1
+
+        def end() -> None:
+            server.resume()
+            server.wait_until_it_answers()
+            self._cluster.watch.up(SERVERS, word)
+
+        return Undo(at=self._later(), end=end, server=server)
+
+    def _later(self) -> float:
+        return time.monotonic() + self._rng.uniform(SHORTEST, LONGEST)
+
+
+_WORDS = {"broker": "broker", "redis-restart": "schedule"}
+
+_CUTS: tuple[Callable[[Proxy, bytes, random.Random], object], ...] = (
+    lambda proxy, request, rng: proxy.cut(),
+    lambda proxy, request, rng: proxy.refuse(),
+    lambda proxy, request, rng: proxy.swallow(),
+    lambda proxy, request, rng: proxy.delay(rng.uniform(0, SLOWEST)),
+    lambda proxy, request, rng: proxy.lose_reply(request),
+    lambda proxy, request, rng: proxy.cut_after(request, rng.randint(1, MOST_MESSAGES)),
+)

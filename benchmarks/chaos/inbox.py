@@ -1,0 +1,111 @@
+"""The inbox: every message that reaches the broker, with the time of its arrival by the broker's clock."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import redis
+from waiting import wait_until
+
+from chaos.ledger import Message
+from chaos.server import DurableServer
+
+__all__ = ("Inbox",)
+
+#: The queue that Celery sends to, and the list that keeps what arrived there.
+QUEUE, ARRIVED = "celery", "arrived"
+
+#: Seconds that one look at the queue waits for a message.
+LOOK = 0.2
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Inbox:
+    """Moves messages from the queue to a list in the same server, so that none is lost when a reply is."""
+
+    def __init__(self, server: DurableServer) -> None:
+        self._server = server
+        self._arrivals: dict[str, list[datetime]] = defaultdict(list)
+        self._lock = threading.Lock()
+        self._strike: tuple[Callable[[int], None], int] | None = None
+        self._is_closing = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        #: How many messages have been seen.
+        self.count = 0
+
+    def __enter__(self) -> Inbox:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closing.set()
+        self._thread.join()
+
+    def strike_at(self, strike: Callable[[int], None] | None, countdown: int = 1) -> None:
+        """Call something with the sender's pid as soon as so many messages more have arrived; None: do not."""
+        with self._lock:
+            self._strike = None if strike is None else (strike, countdown)
+
+    def drain(self) -> None:
+        """Wait until all that is on the queue has been seen."""
+        client = self._server.client()
+        wait_until(lambda: client.llen(QUEUE) == 0, "the queue to be empty")
+
+    def messages(self) -> list[Message]:
+        """All messages, oldest first."""
+        kept = self._server.client().lrange(ARRIVED, 0, -1)
+        return [self._message(payload) for payload in reversed(kept)]
+
+    def _read(self) -> None:
+        client = self._server.client()
+        while not self._is_closing.is_set():
+            try:
+                self._take(client)
+            except redis.RedisError:  # it is down: what was moved is kept there, only its time is not known
+                self._is_closing.wait(0.01)
+
+    def _take(self, client: Any) -> None:
+        with client.pipeline(transaction=False) as pipe:
+            pipe.blmove(QUEUE, ARRIVED, LOOK, "RIGHT", "LEFT")
+            pipe.time()
+            payload, (seconds, microseconds) = pipe.execute()
+        if payload is None:
+            return
+        self.count += 1
+        self._strike_now(payload)
+        self._arrivals[payload].append(EPOCH + timedelta(seconds=seconds, microseconds=microseconds))
+
+    def _strike_now(self, payload: str) -> None:
+        with self._lock:
+            if self._strike is None:
+                return
+            strike, countdown = self._strike
+            self._strike = (strike, countdown - 1) if countdown > 1 else None
+        if countdown == 1:
+            strike(_sender(json.loads(payload)["headers"]))
+
+    def _message(self, payload: str) -> Message:
+        headers = json.loads(payload)["headers"]
+        with contextlib.suppress(IndexError):
+            arrived_at: datetime | None = None
+            arrived_at = self._arrivals[payload].pop(0)
+        return Message(
+            name=headers["periodic_task_name"],
+            id=headers["id"],
+            scheduled_for=datetime.fromisoformat(headers["scheduled_for"]),
+            arrived_at=arrived_at,
+            sender=_sender(headers),
+            args=headers["argsrepr"],
+        )
+
+
+def _sender(headers: dict[str, Any]) -> int:
+    """The pid of the beat that sent a message, of ``gen<pid>@<host>``."""
+    return int(headers["origin"].partition("@")[0].removeprefix("gen"))

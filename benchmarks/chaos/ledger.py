@@ -1,0 +1,235 @@
+"""The ledger: which fire times an entry owed, and what became of each of them. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from enum import Enum
+from itertools import chain, islice
+
+from redisbeater.coalesce import Coalesce
+from redisbeater.definition import Definition
+from redisbeater.json_text import from_text
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.skip import Reason
+from redisbeater.terms import Defaults, Terms
+
+__all__ = ("Account", "Fault", "Finding", "Message", "Problem", "Stretch", "audit", "due_at", "expected")
+
+#: What the project of the benchmark leaves to the settings; its zone is UTC.
+DEFAULTS = Defaults(zone=timezone.utc)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message as it arrived at the broker; ``arrived_at`` is None when only its order is known."""
+
+    name: str
+    id: str
+    scheduled_for: datetime
+    arrived_at: datetime | None
+    sender: int
+    args: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """A while in which an entry had one timetable.
+
+    Its fire times from ``first`` up to ``owed_until``, which is not included, are owed. Later ones, up to ``ended_at``,
+    may have been on their way when the entry was disabled, changed or deleted. None: there is no such end.
+    """
+
+    definition: str
+    first: datetime
+    owed_until: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What is known of one entry: its stretches, when its args were changed, and what Redis counted in the end.
+
+    ``run_count`` is None for an entry that is gone.
+    """
+
+    name: str
+    stretches: tuple[Stretch, ...]
+    edits: tuple[tuple[datetime, str], ...] = ()
+    run_count: int | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+
+class Fault(str, Enum):
+    """What must not happen."""
+
+    MISSING = "missing"
+    TWO_IDS = "two ids"
+    SHARED_ID = "shared id"
+    EARLY = "early"
+    UNEXPECTED = "unexpected"
+    STALE = "stale arguments"
+    IMBALANCE = "imbalance"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One fault that was found."""
+
+    fault: Fault
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What became of the fire times of one entry.
+
+    ``runs`` of the ``owed`` ones were run, and ``skipped`` were not. ``overtaken`` runs were sent and never committed,
+    so that the entry's policy had another fire time stand for them afterwards.
+    """
+
+    name: str
+    owed: int
+    runs: int
+    distinct: int
+    repeats: int
+    overtaken: int
+    skipped: Mapping[str, int]
+    problems: tuple[Problem, ...]
+
+
+def expected(definition: str, first: datetime, until: datetime | None) -> list[datetime]:
+    """The fire times of a stored definition from its first one on, up to ``until``, which is not included.
+
+    Arguments:
+        until: None: all that there are.
+    """
+    terms = _terms(definition)
+    return list(islice(_fire_times(terms, first, until), terms.max_runs))
+
+
+def due_at(definition: str, fire_time: datetime) -> datetime:
+    """When a fire time is due: with jitter some time after it."""
+    return _terms(definition).due_at(fire_time)
+
+
+def audit(account: Account, messages: Sequence[Message]) -> Finding:
+    """Balance one entry: its messages against the fire times that it owed."""
+    owed = _all(expected(each.definition, each.first, each.owed_until) for each in account.stretches)
+    sent = {message.scheduled_for for message in messages}
+    run_count = len(owed & sent) if account.run_count is None else account.run_count
+    skips = {reason: count for reason, count in account.skipped.items() if reason != Reason.MAX_RUNS}
+    may_skip = _may_skip(account.stretches[0].definition)
+    problems = (
+        *_balance(account, owed, sent, skips),
+        *_identities(account.name, messages),
+        *_early(account, messages),
+        *_unexpected(account, messages),
+        *_stale(account, messages),
+    )
+    return Finding(
+        name=account.name,
+        owed=len(owed),
+        runs=run_count if may_skip else len(owed & sent),
+        distinct=len(sent),
+        repeats=len(messages) - len(sent),
+        overtaken=len(sent) - run_count if may_skip else 0,
+        skipped=skips,
+        problems=problems,
+    )
+
+
+def _terms(definition: str) -> Terms:
+    name = from_text(definition, "$")["name"]
+    return Terms.of(Definition.from_text(name, definition, ScheduleCodec()), DEFAULTS)
+
+
+def _fire_times(terms: Terms, first: datetime, until: datetime | None) -> Iterator[datetime]:
+    fire_time: datetime | None = first
+    while fire_time is not None and (until is None or fire_time < until):
+        yield fire_time
+        fire_time = terms.timetable.next(fire_time)
+
+
+def _all(fire_times: Iterable[Iterable[datetime]]) -> set[datetime]:
+    return set(chain.from_iterable(fire_times))
+
+
+def _may_skip(definition: str) -> bool:
+    terms = _terms(definition)
+    return terms.coalesce is not Coalesce.ALL or terms.grace is not None
+
+
+def _balance(account: Account, owed: set[datetime], sent: set[datetime], skips: Mapping[str, int]) -> Iterator[Problem]:
+    """What was owed and is neither sent nor skipped; and whether Redis counted what was sent."""
+    skipped = sum(skips.values())
+    if _may_skip(account.stretches[0].definition):
+        yield from _balance_of_counts(account, len(owed), len(sent), skipped)
+        return
+    missing = sorted(owed - sent)
+    if len(missing) != skipped:
+        yield from (_problem(Fault.MISSING, account, fire_time.isoformat()) for fire_time in missing)
+        yield from () if missing else (_problem(Fault.IMBALANCE, account, f"all were sent, {skipped} are skipped"),)
+    if account.run_count is None:
+        return
+    # What was on its way when the entry was disabled or changed may have been sent and never committed.
+    least = len(sent) if len(account.stretches) == 1 else len(owed & sent)
+    if not least <= account.run_count <= len(sent):
+        detail = f"run count {account.run_count}, but {least} to {len(sent)} distinct runs"
+        yield _problem(Fault.IMBALANCE, account, detail)
+
+
+def _balance_of_counts(account: Account, owed: int, sent: int, skipped: int) -> Iterator[Problem]:
+    if account.run_count is None:
+        return
+    terms = f"{owed} owed, {account.run_count} counted as run, {skipped} as skipped; {sent} sent"
+    if owed > account.run_count + skipped or sent < account.run_count:
+        yield _problem(Fault.MISSING, account, terms)
+    elif owed < account.run_count + skipped:
+        yield _problem(Fault.IMBALANCE, account, terms)
+
+
+def _identities(name: str, messages: Sequence[Message]) -> Iterator[Problem]:
+    ids, fire_times = defaultdict(set), defaultdict(set)
+    for message in messages:
+        ids[message.scheduled_for].add(message.id)
+        fire_times[message.id].add(message.scheduled_for)
+    for fire_time, several in ids.items():
+        if len(several) > 1:
+            detail = f"{fire_time.isoformat()}: {', '.join(sorted(several))}"
+            yield Problem(fault=Fault.TWO_IDS, name=name, detail=detail)
+    for id_, times in fire_times.items():
+        if len(times) > 1:
+            detail = f"{id_}: {', '.join(time.isoformat() for time in sorted(times))}"
+            yield Problem(fault=Fault.SHARED_ID, name=name, detail=detail)
+
+
+def _early(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
+    terms = _terms(account.stretches[0].definition)
+    for message in messages:
+        due = terms.due_at(message.scheduled_for) if terms.jitter else message.scheduled_for
+        if message.arrived_at is not None and message.arrived_at < due:
+            yield _problem(Fault.EARLY, account, f"due at {due.isoformat()}, sent at {message.arrived_at.isoformat()}")
+
+
+def _unexpected(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
+    allowed = _all(expected(each.definition, each.first, each.ended_at) for each in account.stretches)
+    for fire_time in sorted({message.scheduled_for for message in messages} - allowed):
+        yield _problem(Fault.UNEXPECTED, account, f"{fire_time.isoformat()} is no fire time of it")
+
+
+def _stale(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
+    """Messages whose fire time came after an edit was stored, with args that are older than it."""
+    for message in messages:
+        stored = [args for edited_at, args in account.edits if edited_at <= message.scheduled_for]
+        later = [args for edited_at, args in account.edits if edited_at > message.scheduled_for]
+        if stored and message.args not in (stored[-1], *later):
+            detail = f"{message.scheduled_for.isoformat()} has {message.args}, not {stored[-1]}"
+            yield _problem(Fault.STALE, account, detail)
+
+
+def _problem(fault: Fault, account: Account, detail: str) -> Problem:
+    return Problem(fault=fault, name=account.name, detail=detail)

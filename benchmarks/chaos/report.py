@@ -1,0 +1,182 @@
+"""The report: what happened in a run, what the ledger found, and how long things took."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from chaos.beats import Ending
+from chaos.faults import Kill
+from chaos.health import Down, blackouts, is_clear
+from chaos.ledger import Account, Finding, Message, Problem, audit, due_at
+
+__all__ = ("Record", "Report", "reported")
+
+#: How many problems are printed; JSON has all.
+SHOWN = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """All that a run has left behind."""
+
+    command: str
+    servers: str
+    seconds: float
+    caught_up_in: float | None
+    faults: Mapping[str, int]
+    changes: Mapping[str, int]
+    kills: Sequence[Kill]
+    downs: Sequence[Down]
+    beats: Sequence[str]
+    starts: int
+    deaf: int
+    endings: Sequence[Ending]
+    accounts: Sequence[Account]
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The figures of a run."""
+
+    command: str
+    machine: str
+    seconds: float
+    caught_up_in: float | None
+    faults: Mapping[str, int]
+    changes: Mapping[str, int]
+    starts: int
+    deaf: int
+    endings: Mapping[str, int]
+    messages: int
+    owed: int
+    runs: int
+    skipped: Mapping[str, int]
+    distinct: int
+    repeats: int
+    overtaken: int
+    problems: Mapping[str, int]
+    latest_in_health: float
+    latest: float
+    gaps: int
+    gap_median: float
+    gap_longest: float
+    details: Sequence[Problem]
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is missing, early, ambiguous or unaccounted for, and every beat ended when told to."""
+        return not self.details and self.caught_up_in is not None and not self.deaf
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "is_clean": self.is_clean}
+
+    def to_text(self) -> str:
+        """A table for people."""
+        rows = {
+            "machine": self.machine,
+            "run": f"{self.seconds:.0f} s; {_caught_up(self.caught_up_in)}",
+            "faults": _counts(self.faults),
+            "changes": _counts(self.changes),
+            "beats": f"{self.starts} starts, {self.deaf} deaf to SIGTERM; by themselves ended {_counts(self.endings)}",
+            "fire times": f"{self.owed} expected = {self.runs} run + {sum(self.skipped.values())} skipped "
+            f"({_counts(self.skipped)})",
+            "messages": f"{self.messages}: {self.distinct} distinct runs, {self.repeats} repeats with the same id, "
+            f"{self.overtaken} runs sent, not committed, and then coalesced",
+            "problems": _counts(self.problems),
+            "late": f"{self.latest_in_health:.2f} s at most while a healthy beat existed, {self.latest:.2f} s in all",
+            "gap": f"{self.gap_median:.2f} s median, {self.gap_longest:.2f} s at most from the kill of a leader to the "
+            f"next run, after {self.gaps} kills that left a healthy beat",
+        }
+        width = max(map(len, rows))
+        shown = [f"{each.fault.value}: {each.name}: {each.detail}" for each in self.details[:SHOWN]]
+        return "\n".join([*(f"{name:<{width}}  {text}" for name, text in rows.items()), *shown])
+
+
+def reported(record: Record) -> Report:
+    """The figures for a record; the ledger is balanced here."""
+    findings = _findings(record)
+    lateness = list(_lateness(record))
+    gaps = _gaps(record)
+    details = [problem for finding in findings for problem in finding.problems]
+    return Report(
+        command=record.command,
+        machine=f"{os.cpu_count()} cores, Python {platform.python_version()}, {record.servers}",
+        seconds=record.seconds,
+        caught_up_in=record.caught_up_in,
+        faults=dict(record.faults),
+        changes=dict(record.changes),
+        starts=record.starts,
+        deaf=record.deaf,
+        endings=dict(Counter(ending.reason for ending in record.endings)),
+        messages=len(record.messages),
+        owed=sum(finding.owed for finding in findings),
+        runs=sum(finding.runs for finding in findings),
+        skipped=dict(sum((Counter(finding.skipped) for finding in findings), Counter())),
+        distinct=sum(finding.distinct for finding in findings),
+        repeats=sum(finding.repeats for finding in findings),
+        overtaken=sum(finding.overtaken for finding in findings),
+        problems=dict(Counter(problem.fault.value for problem in details)),
+        latest_in_health=max((late for late, in_health in lateness if in_health), default=0.0),
+        latest=max((late for late, _ in lateness), default=0.0),
+        gaps=len(gaps),
+        gap_median=statistics.median(gaps) if gaps else 0.0,
+        gap_longest=max(gaps, default=0.0),
+        details=details,
+    )
+
+
+def _findings(record: Record) -> list[Finding]:
+    messages = _by_name(record.messages)
+    known = [audit(account, messages.pop(account.name, [])) for account in record.accounts]
+    strangers = [Account(name=name, stretches=()) for name in messages]
+    return [*known, *(audit(stranger, messages[stranger.name]) for stranger in strangers)]
+
+
+def _by_name(messages: Iterable[Message]) -> dict[str, list[Message]]:
+    by_name: dict[str, list[Message]] = defaultdict(list)
+    for message in messages:
+        by_name[message.name].append(message)
+    return by_name
+
+
+def _lateness(record: Record) -> Iterable[tuple[float, bool]]:
+    """Seconds from when each run was due to its first message, and whether a healthy beat existed all the while."""
+    dark = blackouts(record.downs, record.beats)
+    definitions = {account.name: account.stretches[0].definition for account in record.accounts}
+    firsts: dict[tuple[str, datetime], datetime] = {}
+    for message in record.messages:
+        if message.arrived_at is not None:
+            firsts.setdefault((message.name, message.scheduled_for), message.arrived_at)
+    for (name, fire_time), arrived_at in firsts.items():
+        due = due_at(definitions[name], fire_time).timestamp()
+        yield arrived_at.timestamp() - due, is_clear(dark, due, arrived_at.timestamp())
+
+
+def _gaps(record: Record) -> list[float]:
+    """Seconds from each kill of a leader to the next run by another beat, if a healthy one existed all the while."""
+    dark = blackouts(record.downs, record.beats)
+    arrivals = sorted((each.arrived_at.timestamp(), each.sender) for each in record.messages if each.arrived_at)
+    gaps = []
+    for kill in record.kills:
+        later = arrivals[bisect_right(arrivals, (kill.at, 0)) :]
+        following = next((at for at, sender in later if sender != kill.pid), None)
+        if kill.was_leader and following is not None and is_clear(dark, kill.at, following):
+            gaps.append(following - kill.at)
+    return gaps
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+
+
+def _caught_up(seconds: float | None) -> str:
+    return "what was missed was never made up for" if seconds is None else f"all made up for {seconds:.1f} s later"

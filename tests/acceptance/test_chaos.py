@@ -1,0 +1,28 @@
+"""``python benchmarks/chaos.py --quick``: what is killed, paused and cut off loses no run and sends none early."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "chaos.py"
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("lock", "seed"), [("--lock", "11"), ("--no-lock", "12")], ids=["with a lock", "without"])
+def test_the_ledger_of_a_short_run_balances(lock: str, seed: str, tmp_path: Path) -> None:
+    figures = tmp_path / "figures.json"
+    command = [sys.executable, BENCHMARK, "--quick", lock, "--seed", seed, "--json", figures]
+
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
+
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    found = json.loads(figures.read_text())
+    assert found["is_clean"]
+    assert found["faults"]["kill"] > 0
+    assert found["runs"] > 0
+    assert found["owed"] == found["runs"] + sum(found["skipped"].values())
