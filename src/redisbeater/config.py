@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from celery import Celery
 from celery.app import app_or_default
@@ -16,14 +14,12 @@ from celery.utils.imports import symbol_by_name
 
 from redisbeater.coalesce import Coalesce
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 
 __all__ = ("PREFIX", "Config", "cron_starting_deadline")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
-
-#: URL schemes that redisbeater connects to.
-SCHEMES = ("redis", "rediss", "unix")
 
 #: Client options that redisbeater must set itself: scripts may not be replayed, replies are text.
 RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
@@ -47,23 +43,27 @@ class Config:
     redis_url: str = _setting(
         None,
         "Where the schedule is kept. Default: ``broker_url``, when the broker is Redis.",
-        "a URL: redis://, rediss:// or unix://",
+        "a URL: redis://, rediss://, unix://, sentinel:// or redis-cluster://",
         secret=True,
     )
     redis_options: Mapping[str, Any] = _setting(
         dict,
-        "Options for the Redis client (redis-py): password, username, socket_timeout, ...",
+        "Options for the Redis client (redis-py): password, username, credential_provider, socket_timeout, ... "
+        "For Sentinel also ``service_name``, ``sentinels`` and ``sentinel_kwargs``. The broker's are never taken.",
         "a dict",
         secret=True,
     )
     redis_use_ssl: bool | Mapping[str, Any] = _setting(
         False,
-        "TLS options for ``rediss://``: ssl_cert_reqs, ssl_ca_certs, ssl_certfile, ssl_keyfile.",
+        "TLS, for ``rediss://`` and Sentinel's masters: True, or options: ssl_cert_reqs, ssl_ca_certs, ssl_certfile, "
+        "ssl_keyfile.",
         "a bool or a dict",
+        secret=True,
     )
     key_prefix: str = _setting(
         "redisbeater:",
-        "What every key begins with. ``redbeat:`` takes over a RedBeat schedule.",
+        "What every key begins with. ``redbeat:`` takes over a RedBeat schedule. On a cluster it needs a hash tag, and "
+        "the default is ``{redisbeater}:``.",
         "a text that is not empty",
     )
     lock_key: str | None = _setting(
@@ -125,12 +125,17 @@ class Config:
         _refuse_unknown(given)
         if "redis_url" not in given:
             given["redis_url"] = _broker_redis_url(app)
+        if "key_prefix" not in given and SCHEMES.get(scheme_of(given["redis_url"])) is Topology.CLUSTER:
+            given["key_prefix"] = CLUSTER_PREFIX
         config = cls(**{name: _READERS[name](name, value) for name, value in given.items()})
-        if config.redis_use_ssl and urlsplit(config.redis_url).scheme != "rediss":
-            raise ImproperlyConfigured(
-                f"{PREFIX}redis_use_ssl is set, but {PREFIX}redis_url is not rediss://...: make it so"
-            )
+        config.url.check_tls(config.redis_use_ssl)
+        config.url.check_prefix(config.key_prefix)
         return config
+
+    @property
+    def url(self) -> RedisUrl:
+        """Where Redis is, taken apart."""
+        return RedisUrl.read(f"{PREFIX}redis_url", self.redis_url)
 
     @property
     def lock_name(self) -> str | None:
@@ -174,21 +179,16 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
 
 def _broker_redis_url(app: Celery) -> str:
     broker = app.conf.broker_write_url or ""
-    first = broker[0] if isinstance(broker, (list, tuple)) else broker.split(";")[0]
-    url = first.replace("redis+socket://", "unix://", 1).replace("socket://", "unix://", 1)
-    scheme = _scheme("redisbeater_redis_url is not set, and broker_url", url)
+    brokers = list(broker) if isinstance(broker, (list, tuple)) else broker.split(";")
+    first = brokers[0].replace("redis+socket://", "unix://", 1).replace("socket://", "unix://", 1)
+    scheme = scheme_of(first)
     if scheme not in SCHEMES:
         raise ImproperlyConfigured(
             f"redisbeater_redis_url is not set, and the broker ({scheme or 'none'}) is not a Redis "
             "that it could be taken from; set redisbeater_redis_url = 'redis://host:6379/0'"
         )
-    return url
-
-
-def _scheme(setting: str, url: str) -> str:
-    with contextlib.suppress(ValueError):  # no context of ours: its text may hold the password
-        return urlsplit(url).scheme
-    raise ImproperlyConfigured(f"{setting} is not a URL; quote what is special in its password")
+    # Of several brokers the first counts, but several Sentinels are one.
+    return ";".join(brokers) if SCHEMES[scheme] is Topology.SENTINEL else first
 
 
 def _refuse(name: str, value: Any) -> ImproperlyConfigured:
@@ -200,11 +200,7 @@ def _read_url(name: str, value: Any) -> str:
     """A URL that can be read. It is shown in no error: it may hold a password."""
     if not isinstance(value, str) or not value:
         raise _refuse(name, type(value) if value else value)
-    scheme = _scheme(f"{PREFIX}{name}", value)
-    if scheme not in SCHEMES:
-        schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise ImproperlyConfigured(f"{PREFIX}{name} has the scheme {scheme!r}: expected one of {schemes}")
-    _refuse_reserved(name, dict(parse_qsl(urlsplit(value).query)))
+    _refuse_reserved(name, RedisUrl.read(f"{PREFIX}{name}", value).options)
     return value
 
 
@@ -227,7 +223,7 @@ def _read_ssl(name: str, value: Any) -> bool | Mapping[str, Any]:
         return value
     if value is None:
         return False
-    raise _refuse(name, value)
+    raise _refuse(name, type(value))
 
 
 def _read_prefix(name: str, value: Any) -> str:

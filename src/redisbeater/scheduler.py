@@ -14,7 +14,6 @@ from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError, Service
 from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
-from kombu.utils.url import maybe_sanitize_url
 
 from redisbeater.backoff import Backoff
 from redisbeater.batch import Batch, Job
@@ -318,7 +317,7 @@ class RedisScheduler(Scheduler):
         config, lock = self._context.config, self._redis.keys.lock
         held = "none, every beat is active" if config.lock_key is None else f"`{lock}` ({config.lock_timeout:g}s)"
         lines = {
-            "redis": maybe_sanitize_url(config.redis_url),
+            "redis": config.url.address,
             "schedule": f"`{self._redis.keys.schedule}`",
             "lock": held,
         }

@@ -15,7 +15,7 @@ ROOT = Path(redisbeater.__file__).parent
 
 #: From the bottom up: a module imports from its own layer and from those before it, never from one after it.
 LAYERS = (
-    ("exceptions", "backoff", "uninterrupted", "coalesce"),
+    ("exceptions", "backoff", "uninterrupted", "coalesce", "redis_url"),
     ("instant", "json_text", "config"),
     ("score", "schedules", "skip"),
     ("policy_fields",),

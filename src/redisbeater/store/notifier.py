@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import redis
-
-from redisbeater.store.connection import Connection, wrapped
+from redisbeater.store.connection import Connection
+from redisbeater.store.failure import CLIENT_ERRORS, wrapped
 from redisbeater.store.keys import LOCK_RELEASED
 
 __all__ = ("Notifier",)
@@ -35,17 +34,8 @@ class Notifier:
         Raises:
             StoreUnavailable, StoreError: the subscription failed.
         """
-        if self._subscription is not None:
-            return
-        subscription: Any = self._connection.client.pubsub(ignore_subscribe_messages=True)
-        try:
-            subscription.subscribe(self._channel)
-            # The confirmation: until it is here, a change could pass unheard.
-            subscription.get_message(timeout=1.0)
-        except redis.RedisError as exc:
-            subscription.close()
-            raise wrapped(exc) from exc
-        self._subscription = subscription
+        if self._subscription is None:
+            self._subscription = self._connection.subscribe(self._channel)
 
     def wait(self, timeout: float) -> set[str]:
         """Wait for changes.
@@ -62,7 +52,7 @@ class Notifier:
         self.listen()
         try:
             return set(self._messages(timeout))
-        except redis.RedisError as exc:
+        except CLIENT_ERRORS as exc:
             self.close()
             raise wrapped(exc) from exc
 
@@ -95,5 +85,5 @@ class Notifier:
         """Stop listening; never raises."""
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
-            with suppress(redis.RedisError, OSError):
+            with suppress(*CLIENT_ERRORS, OSError):
                 subscription.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -23,10 +25,15 @@ class Script:
 
     def run(self, client: Any, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run it, sending its text only when the server does not know it."""
-        try:
+        # Not in the handler: what goes wrong with the second is no consequence of the first.
+        with suppress(NoScriptError):
             return client.evalsha(self.sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return client.eval(self.text, len(keys), *keys, *args)
+        return client.eval(self.text, len(keys), *keys, *args)
+
+    def line_of(self, error: str) -> str:
+        """The line that an error names, which tells the command that was refused; empty when it names none."""
+        match = re.search(r"user_script: ?(\d+)", error)
+        return self.text.splitlines()[int(match[1]) - 1].strip() if match else ""
 
 
 @cache

@@ -1,0 +1,390 @@
+"""Which URLs and options make which client; nothing here connects."""
+
+from __future__ import annotations
+
+import ssl
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from redis.credentials import CredentialProvider, UsernamePasswordCredentialProvider
+from redis.sentinel import SentinelManagedSSLConnection
+
+from redisbeater import RedisScheduler
+from redisbeater.config import PREFIX, Config
+from redisbeater.context import Context
+from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.redis_url import RedisUrl, Topology
+from redisbeater.store.client import make_client
+
+SECRET = "hunter2"
+SERVICE = {"service_name": "mymaster"}
+
+
+def app_with(**settings: Any) -> Celery:
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update({f"{PREFIX}{name}": value for name, value in settings.items()})
+    return app
+
+
+def config(url: str, **settings: Any) -> Config:
+    return Config.from_app(app_with(redis_url=url, **settings))
+
+
+def client(url: str, options: dict[str, Any] | None = None, **settings: Any) -> redis.Redis:
+    """The client of a server or of Sentinels; it has connected to nothing."""
+    return make_client(config(url, redis_options=options or {}, **settings)).get()  # type: ignore[no-any-return]
+
+
+def connection(client: redis.Redis) -> dict[str, Any]:
+    """What each connection of a client is made with."""
+    return client.connection_pool.connection_kwargs
+
+
+def sentinels(client: redis.Redis) -> list[redis.Redis]:
+    return client.connection_pool.sentinel_manager.sentinels  # type: ignore[attr-defined, no-any-return]
+
+
+def addresses(clients: list[redis.Redis]) -> list[tuple[str, int]]:
+    return [(connection(each)["host"], connection(each)["port"]) for each in clients]
+
+
+# -- what a URL says
+
+
+@pytest.mark.parametrize(
+    ("url", "topology", "hosts"),
+    [
+        pytest.param("redis://a:1/2", Topology.SERVER, ["redis://a:1/2"], id="server"),
+        pytest.param("unix:///run/a@b.sock?db=1", Topology.SERVER, ["unix:///run/a@b.sock?db=1"], id="socket"),
+        pytest.param("sentinel://a", Topology.SENTINEL, ["redis://a:26379"], id="sentinel-port"),
+        pytest.param("sentinel://a:1;sentinel://b:2", Topology.SENTINEL, ["redis://a:1", "redis://b:2"], id="kombu"),
+        pytest.param("sentinel://a:1;b:2,c/3", Topology.SENTINEL,
+                     ["redis://a:1/3", "redis://b:2/3", "redis://c:26379/3"], id="short-list"),
+        pytest.param("sentinel://:x@a:1/3;sentinel://:x@b:2/3", Topology.SENTINEL,
+                     ["redis://:x@a:1/3", "redis://:x@b:2/3"], id="said-again"),
+        pytest.param("sentinel://a:1;sentinel://:x@b:2/3?client_name=n", Topology.SENTINEL,
+                     ["redis://:x@a:1/3?client_name=n", "redis://:x@b:2/3?client_name=n"], id="said-once-for-all"),
+        pytest.param("rediss-sentinel://a", Topology.SENTINEL, ["rediss://a:26379"], id="sentinel-tls"),
+        pytest.param("redis-cluster://a,b:7001", Topology.CLUSTER, ["redis://a:6379", "redis://b:7001"], id="cluster"),
+        pytest.param("rediss-cluster://u:x@a", Topology.CLUSTER, ["rediss://u:x@a:6379"], id="cluster-tls"),
+        pytest.param("redis-cluster://[::1]:1,a,[::2]", Topology.CLUSTER,
+                     ["redis://[::1]:1", "redis://a:6379", "redis://[::2]:6379"], id="ipv6"),
+        pytest.param("redis-cluster://:x,y;z@a,b", Topology.CLUSTER,
+                     ["redis://:x,y;z@a:6379", "redis://:x,y;z@b:6379"], id="separators-in-password"),
+        pytest.param("redis-cluster://", Topology.CLUSTER, [], id="no-host"),
+    ],
+)  # fmt: skip
+def test_a_url_names_a_topology_and_hosts(url: str, topology: Topology, hosts: list[str]) -> None:
+    parsed = RedisUrl.read("url", url)
+
+    assert (parsed.topology, list(parsed.hosts)) == (topology, hosts)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        pytest.param(f"redis://user:{SECRET}@a:1/2?password={SECRET}", "redis://a:1/2", id="server"),
+        pytest.param(f"unix://:{SECRET}@/run/redis.sock", "unix:///run/redis.sock", id="socket"),
+        pytest.param(f"redis://:{SECRET}@x@a:1", "redis://a:1", id="at-sign-in-password"),
+        pytest.param(f"sentinel://:{SECRET}@a:1;sentinel://:{SECRET}@b:2/3", "sentinel://a:1,b:2/3", id="sentinel"),
+        pytest.param(f"redis-cluster://u:1,{SECRET}@a:1,b:2", "redis-cluster://a:1,b:2", id="cluster"),
+    ],
+)
+def test_what_is_shown_of_a_url_has_no_credentials(url: str, shown: str) -> None:
+    options = {} if url.startswith("redis-cluster") else SERVICE
+    app = app_with(redis_url=url, redis_options=options if url.startswith("sentinel") else {})
+
+    assert RedisUrl.read("url", url).address == shown
+    assert f"-> {shown}\n" in RedisScheduler(app).info
+    assert SECRET not in repr(RedisUrl.read("url", url)) + repr(Config.from_app(app))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        pytest.param(f"sentinel://:{SECRET}", id="no-host"),
+        pytest.param(f"sentinel://:{SECRET}/x@a:1", id="slash-in-password"),
+        pytest.param(f"redis-cluster://user:1/{SECRET}@a:1", id="number-then-slash-in-password"),
+        pytest.param(f"redis://user:1/{SECRET}@a:1", id="number-then-slash-in-a-server-s-password"),
+        pytest.param(f"redis-cluster://user:1#{SECRET}@a:1", id="hash-in-password"),
+        pytest.param(f"redis-cluster://[{SECRET}", id="bracket"),
+        pytest.param(f"sentinel://a:1;redis://:{SECRET}@b", id="another-scheme"),
+        pytest.param(f"sentinel://a:1/{SECRET}", id="database-is-a-word"),
+        pytest.param(f"sentinel://:{SECRET}@a:port", id="port-is-a-word"),
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="redisbeater_redis_url is not a URL") as refused:
+        config(url, redis_options=SERVICE)
+
+    assert SECRET not in "".join(traceback.format_exception(refused.value)) + repr(refused.value.__context__)
+
+
+@pytest.mark.parametrize(
+    "url", ["sentinel://a/0?retry=1", "sentinel://a?retry=1;sentinel://b", "redis-cluster://a,b?retry=1"]
+)
+def test_an_option_that_redisbeater_sets_itself_is_refused_wherever_it_stands(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"redisbeater_redis_url\['retry'\]: .*remove it"):
+        config(url)
+
+
+# -- the broker's
+
+
+@pytest.mark.parametrize(
+    "broker", ["sentinel://a:1;sentinel://b:2/3", ["sentinel://a:1", "sentinel://b:2/3"]], ids=["text", "list"]
+)
+def test_the_broker_s_sentinels_are_taken_all(broker: Any) -> None:
+    app = Celery("proj", broker=broker, set_as_current=False)
+
+    assert Config.from_app(app).redis_url == "sentinel://a:1;sentinel://b:2/3"
+
+
+def test_of_the_broker_s_options_none_is_taken() -> None:
+    app = Celery("proj", broker="sentinel://a:1", set_as_current=False)
+    app.conf.broker_transport_options = {"master_name": "mymaster"}
+
+    with pytest.raises(ImproperlyConfigured, match=r"set redisbeater_redis_options = {'service_name': 'mymaster'}"):
+        Context.of(app)
+
+
+# -- Sentinel
+
+
+def test_sentinels_without_a_service_name_are_an_error_that_shows_the_fix() -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"set redisbeater_redis_options = {'service_name': 'mymaster'}"):
+        client("sentinel://a:1", {"master_name": ""})
+
+
+@pytest.mark.parametrize("option", ["service_name", "master_name"])
+def test_the_service_name_is_told_in_kombu_s_word_or_in_redbeat_s(option: str) -> None:
+    made = client("sentinel://a:1;sentinel://b/3", {option: "eu"})
+
+    assert made.connection_pool.service_name == "eu"  # type: ignore[attr-defined]
+    assert addresses(sentinels(made)) == [("a", 1), ("b", 26379)]
+    assert connection(made)["db"] == 3
+
+
+def test_redbeat_s_options_go_before_its_url() -> None:
+    options = {
+        "sentinels": [("a", 1), ("b", 2)],
+        "service_name": "eu",
+        "password": "of the master",
+        "sentinel_kwargs": {"password": "of the Sentinels"},
+        "db": 5,
+    }
+
+    made = client("redis-sentinel://redis-sentinel:26379/0", options)
+
+    assert addresses(sentinels(made)) == [("a", 1), ("b", 2)]
+    assert (connection(made)["password"], connection(made)["db"]) == ("of the master", 5)
+    assert connection(sentinels(made)[0])["password"] == "of the Sentinels"
+
+
+def test_credentials_in_the_url_are_the_master_s() -> None:
+    made = client(f"sentinel://user:{SECRET}@a:1", SERVICE)
+
+    assert (connection(made)["username"], connection(made)["password"]) == ("user", SECRET)
+    assert connection(sentinels(made)[0])["password"] is None
+
+
+@pytest.mark.parametrize("given", ["a:1", [("a", "x")], ["a"], 1, [{"host": "a"}]], ids=repr)
+def test_sentinels_that_are_no_pairs_are_refused(given: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"redis_options\['sentinels'\]: expected a list of \(host, port\)"):
+        client("redis-sentinel://x", {**SERVICE, "sentinels": given})
+
+
+@pytest.mark.parametrize(
+    ("url", "use_ssl", "master", "watchers"),
+    [
+        pytest.param("sentinel://a", False, False, False, id="plain"),
+        pytest.param("sentinel://a", True, True, False, id="of-the-master-as-in-celery"),
+        pytest.param("redis-sentinel://a", {"ssl_cert_reqs": "none"}, True, False, id="with-options"),
+        pytest.param("rediss-sentinel://a", False, True, True, id="all"),
+    ],
+)
+def test_which_connections_are_tls_is_said_by_scheme_and_setting(
+    url: str, use_ssl: Any, master: bool, watchers: bool
+) -> None:
+    made = client(url, SERVICE, redis_use_ssl=use_ssl)
+
+    assert issubclass(made.connection_pool.connection_class, SentinelManagedSSLConnection) == master
+    assert issubclass(sentinels(made)[0].connection_pool.connection_class, redis.SSLConnection) == watchers
+
+
+# -- Cluster
+
+
+@pytest.mark.parametrize("scheme", ["redis-cluster", "rediss-cluster"])
+def test_on_a_cluster_the_prefix_has_a_hash_tag_by_default(scheme: str) -> None:
+    assert config(f"{scheme}://a").key_prefix == "{redisbeater}:"
+
+
+@pytest.mark.parametrize("prefix", ["{x}:", "a{x}b:", "{x}{}:", "{{x}}:"])
+def test_on_a_cluster_a_prefix_with_a_hash_tag_is_taken(prefix: str) -> None:
+    assert config("redis-cluster://a", key_prefix=prefix).key_prefix == prefix
+
+
+@pytest.mark.parametrize(
+    ("prefix", "fix"),
+    [
+        pytest.param("redbeat:", "{redbeat}:", id="no-braces"),
+        pytest.param("{}x:", "{x}:", id="empty-braces"),
+        pytest.param("{}{x}:", "{x}:", id="empty-braces-first"),
+        pytest.param("x{:", "{x}:", id="left-open"),
+        pytest.param("}x{:", "{x}:", id="the-wrong-way-round"),
+        pytest.param(":", "{redisbeater}:", id="no-name"),
+    ],
+)
+def test_on_a_cluster_a_prefix_without_a_hash_tag_is_refused_with_the_fix(prefix: str, fix: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as refused:
+        config("redis-cluster://a", key_prefix=prefix)
+
+    assert f"redisbeater_key_prefix = {prefix!r}: on a cluster it takes a hash tag" in str(refused.value)
+    assert f"set it to {fix!r}" in str(refused.value)
+
+
+def test_elsewhere_a_prefix_needs_no_hash_tag() -> None:
+    assert config("sentinel://a").key_prefix == "redisbeater:"
+
+
+@pytest.mark.parametrize(("url", "options"), [("redis-cluster://a/1", {}), ("redis-cluster://a", {"db": 1})])
+def test_a_cluster_has_no_other_database(url: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ImproperlyConfigured, match="a cluster has one database, 0"):
+        make_client(config(url, redis_options=options))
+
+
+def test_nodes_of_a_cluster_may_stand_in_redbeat_s_option() -> None:
+    make_client(config("redis-cluster://", redis_options={"startup_nodes": [{"host": "a", "port": "1"}]}))
+
+
+def test_a_cluster_without_a_node_is_refused() -> None:
+    with pytest.raises(ImproperlyConfigured, match="redisbeater_redis_url names no host"):
+        make_client(config("redis-cluster://"))
+
+
+def test_tls_options_go_with_a_cluster_s_tls_url() -> None:
+    make_client(config("rediss-cluster://a", redis_use_ssl={"ssl_cert_reqs": "none"}))
+
+    with pytest.raises(ImproperlyConfigured, match="redis_url is not rediss-cluster://"):
+        config("redis-cluster://a", redis_use_ssl=True)
+
+
+# -- options
+
+
+@pytest.mark.parametrize("url", ["redis://a", "rediss://a", "unix:///run/redis.sock", "sentinel://a"])
+def test_scripts_are_not_replayed_and_replies_are_text(url: str) -> None:
+    options = connection(client(url, SERVICE if url.startswith("sentinel") else {}))
+
+    assert options["retry"]._retries == 0
+    assert (options["decode_responses"], options["encoding_errors"]) == (True, "surrogateescape")
+    assert (options["socket_timeout"], options["health_check_interval"]) == (5, 30)
+
+
+def test_a_sentinel_is_asked_once_and_not_for_ever() -> None:
+    options = connection(sentinels(client("sentinel://a", SERVICE))[0])
+
+    assert options["retry"]._retries == 0
+    assert (options["socket_timeout"], options["socket_connect_timeout"]) == (5, 5)
+
+
+@pytest.mark.parametrize("url", ["redis://a", "rediss://a", "sentinel://a", "redis-cluster://a", "rediss-cluster://a"])
+@pytest.mark.parametrize("option", ["no_such", "read_from_replicas", "retry_period"])
+def test_an_option_that_redis_py_does_not_know_is_refused(url: str, option: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=f"redisbeater_redis_options: .*{option}"):
+        make_client(config(url, redis_options={**(SERVICE if url.startswith("sentinel") else {}), option: True}))
+
+
+def test_an_option_that_a_sentinel_s_client_does_not_know_is_refused() -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"redisbeater_redis_options: .*no_such"):
+        client("sentinel://a", {**SERVICE, "sentinel_kwargs": {"no_such": 1}})
+
+
+class Broken(CredentialProvider):
+    def get_credentials(self) -> tuple[str]:
+        raise OSError(f"cannot fetch {SECRET}")
+
+
+@pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
+def test_a_provider_of_credentials_is_an_instance(url: str) -> None:
+    options = SERVICE if url.startswith("sentinel") else {}
+
+    make_client(
+        config(url, redis_options={**options, "credential_provider": UsernamePasswordCredentialProvider("u", "x")})
+    )
+
+    with pytest.raises(ImproperlyConfigured, match=r"\['credential_provider'\]: expected an instance of .*, not str"):
+        make_client(config(url, redis_options={**options, "credential_provider": "proj.Provider"}))
+
+
+@pytest.mark.parametrize("url", [f"redis://:{SECRET}@a", f"sentinel://:{SECRET}@a", f"redis-cluster://:{SECRET}@a"])
+def test_a_provider_beside_a_password_is_refused(url: str) -> None:
+    options = SERVICE if url.startswith("sentinel") else {}
+
+    with pytest.raises(ImproperlyConfigured, match="cannot be passed along with 'credential_provider'") as refused:
+        make_client(config(url, redis_options={**options, "credential_provider": Broken()}))
+
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+
+
+# -- TLS
+
+
+@pytest.mark.parametrize(
+    ("given", "demands", "checks_name"),
+    [
+        pytest.param({}, ssl.CERT_REQUIRED, True, id="by-default"),
+        pytest.param({"ssl_cert_reqs": ssl.CERT_REQUIRED}, ssl.CERT_REQUIRED, True, id="constant"),
+        pytest.param({"ssl_cert_reqs": "required"}, ssl.CERT_REQUIRED, True, id="redis-py-s-word"),
+        pytest.param({"ssl_cert_reqs": "CERT_REQUIRED"}, ssl.CERT_REQUIRED, True, id="kombu-s-word"),
+        pytest.param({"ssl_cert_reqs": "CERT_OPTIONAL"}, ssl.CERT_OPTIONAL, True, id="optional"),
+        pytest.param({"ssl_cert_reqs": ssl.CERT_NONE}, ssl.CERT_NONE, False, id="none-constant"),
+        pytest.param({"ssl_cert_reqs": "CERT_NONE"}, ssl.CERT_NONE, False, id="none-kombu"),
+        pytest.param({"ssl_cert_reqs": "none"}, ssl.CERT_NONE, False, id="none-redis-py"),
+        pytest.param({"ssl_cert_reqs": None}, ssl.CERT_NONE, False, id="none"),
+        pytest.param({"ssl_check_hostname": False}, ssl.CERT_REQUIRED, False, id="any-name"),
+    ],
+)
+@pytest.mark.parametrize("where", ["redis_use_ssl", "redis_options"])
+def test_a_server_is_verified_as_its_options_say(
+    where: str, given: dict[str, Any], demands: ssl.VerifyMode, checks_name: bool
+) -> None:
+    pool = make_client(config("rediss://a", **{where: given})).get().connection_pool
+
+    made = pool.connection_class(**pool.connection_kwargs)
+
+    assert (made.cert_reqs, made.check_hostname) == (demands, checks_name)
+
+
+def test_celery_s_word_in_the_url_is_understood() -> None:
+    made = client("rediss://a?ssl_cert_reqs=CERT_OPTIONAL")
+
+    assert connection(made)["ssl_cert_reqs"] == "optional"
+
+
+def test_a_word_that_redis_py_does_not_know_is_refused() -> None:
+    with pytest.raises(ImproperlyConfigured, match="sometimes"):
+        client("rediss://a", {"ssl_cert_reqs": "sometimes"})
+
+
+@pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
+@pytest.mark.parametrize("url", ["rediss://a", "rediss-cluster://a"])
+def test_a_file_that_is_not_there_is_told_before_anything_connects(url: str, option: str, tmp_path: Path) -> None:
+    with pytest.raises(ImproperlyConfigured, match=f"{option} = .*there is no such file"):
+        make_client(config(url, redis_use_ssl={option: str(tmp_path / "no.pem")}))
+
+
+def test_no_repr_shows_the_password_of_a_key() -> None:
+    assert SECRET not in repr(config("rediss://a", redis_use_ssl={"ssl_password": SECRET}))
+
+
+def test_a_wrong_tls_setting_is_not_shown() -> None:
+    with pytest.raises(ImproperlyConfigured) as refused:
+        config("rediss://a", redis_use_ssl=[("ssl_password", SECRET)])
+
+    assert SECRET not in str(refused.value)
