@@ -109,9 +109,14 @@ class Job:
             next=None if ending is OnFinish.DELETE else plan.next,
             meta=meta.to_text() if plan.runs else "",
             definition=self._disabled() if ending is OnFinish.DISABLE else "",
-            anchor=meta.anchor if self.definition.is_interval and not self.keeps_last_run else "",
+            anchor=meta.anchor if self._counts_from_last_run else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
         )
+
+    @property
+    def _counts_from_last_run(self) -> bool:
+        is_moved = self.plan.handled is not None or self.plan.next.fire_time != self.claimed.fire_time
+        return is_moved and self.definition.is_interval and not self.keeps_last_run
 
     def _meta_after(self) -> Meta:
         meta = self.meta
@@ -129,24 +134,29 @@ class Job:
         keeps_last_run = theirs.last_run_at is not None and (
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
-        ours = _readable(lambda: Definition.from_text(self.claimed.name, definition, self.context.codec))
         changed = replace(
             self,
             claimed=replace(self.claimed, definition=definition, meta=meta),
-            definition=ours or self.definition,
             meta=replace(theirs, total_run_count=count),
             keeps_last_run=keeps_last_run,
         )
-        return replace(changed, plan=changed._replanned())
+        return changed._under(definition)
 
-    def _replanned(self) -> Plan:
-        """The same runs, and the next score by the terms that hold now; an entry that only moved is looked at again."""
-        handled, fire_time = self.plan.handled, self.claimed.fire_time
-        if handled is None:
-            return replace(self.plan, next=Score.planned(fire_time, enabled=self.definition.enabled))
-        terms = Terms.of(self.definition, self.context.defaults)
-        run_count = self.meta.total_run_count + len(self.plan.runs)
-        return replace(self.plan, next=terms.score_after(handled, run_count))
+    def _under(self, definition: str) -> Job:
+        """The same runs, and the next score by the definition that holds now.
+
+        Where that one cannot be read or planned, and where there were no runs, the next claim has another look.
+        """
+        fire_time = self.claimed.fire_time
+        try:
+            theirs = Definition.from_text(self.claimed.name, definition, self.context.codec)
+            score = Score.planned(fire_time, enabled=theirs.enabled)
+            if self.plan.handled is not None:
+                run_count = self.meta.total_run_count + len(self.plan.runs)
+                score = Terms.of(theirs, self.context.defaults).score_after(self.plan.handled, run_count)
+        except Exception:  # a custom schedule is the application's code; the next claim tells what is wrong
+            theirs, score = self.definition, Score(fire_time=fire_time)
+        return replace(self, definition=theirs, plan=replace(self.plan, next=score))
 
 
 class Batch:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from typing import Any
 
 from celery import Celery
@@ -13,7 +13,9 @@ from celery.app import app_or_default
 from celery.utils.imports import symbol_by_name
 
 from redisbeater.coalesce import Coalesce
+from redisbeater.eviction_check import EvictionCheck
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.instant import MOST_SECONDS
 from redisbeater.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 
 __all__ = ("PREFIX", "Config", "cron_starting_deadline")
@@ -89,6 +91,12 @@ class Config:
         "Seconds that beat rides out an unreachable Redis before it ends. -1: for ever; 0: not at all.",
         "seconds, or -1",
     )
+    publish_timeout: float = _setting(
+        5.0,
+        "Seconds after which a broker that does not answer has failed: the run is given back and sent later. Less than "
+        "half of ``lock_timeout`` and of ``lease_timeout``; unless it is set, at most a third of each.",
+        "seconds, at least 0.1",
+    )
     misfire_grace_time: float | None = _setting(
         None,
         "Seconds that a run may be late; fire times that are due longer ago are skipped as missed. None: any lateness "
@@ -106,6 +114,12 @@ class Config:
         "Seconds by which runs are delayed at most, each by a part of it that its name and fire time decide. "
         "An entry may say otherwise.",
         "seconds",
+    )
+    key_expiry_check: EvictionCheck = _setting(  # noqa: RUF009 - as above
+        EvictionCheck.WARN,
+        "What beat does about a server that may evict the schedule, when it begins to lead: ``ignore`` it, ``warn``, "
+        "log an ``error``, or ``raise`` and end.",
+        "'ignore', 'warn', 'error' or 'raise'",
     )
     schedule_classes: Mapping[str, type] = _setting(
         dict,
@@ -130,7 +144,22 @@ class Config:
         config = cls(**{name: _READERS[name](name, value) for name, value in given.items()})
         config.url.check_tls(config.redis_use_ssl)
         config.url.check_prefix(config.key_prefix)
-        return config
+        return config._with_publish_timeout(is_given="publish_timeout" in given)
+
+    def _with_publish_timeout(self, *, is_given: bool) -> Config:
+        """The settings with a deadline for a send that costs neither the lock nor the lease."""
+        timeout, limits = self.publish_timeout, {"lease_timeout": self.lease_timeout}
+        if self.lock_key is not None:
+            limits["lock_timeout"] = self.lock_timeout
+        if not is_given:
+            return replace(self, publish_timeout=min(timeout, *(limit / 3 for limit in limits.values())))
+        for name, limit in limits.items():
+            if timeout >= limit / 2:
+                raise ImproperlyConfigured(
+                    f"{PREFIX}publish_timeout = {timeout:g}: expected less than half of {PREFIX}{name}, "
+                    f"which is {limit:g}; set it below {limit / 2:g}, or {PREFIX}{name} above {2 * timeout:g}"
+                )
+        return self
 
     @property
     def url(self) -> RedisUrl:
@@ -152,7 +181,7 @@ def cron_starting_deadline(app: Celery) -> float | None:
         ImproperlyConfigured: it would drop runs that are late by no more than a busy moment.
     """
     deadline = app.conf.beat_cron_starting_deadline
-    if deadline is None or (isinstance(deadline, (int, float)) and deadline >= 1):
+    if deadline is None or _is_seconds(deadline, 1):
         return deadline
     raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")
 
@@ -246,11 +275,15 @@ def _read_lock_lost(name: str, value: Any) -> str | None:
 
 def _seconds(least: float) -> Callable[[str, Any], float]:
     def read(name: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
+        if not _is_seconds(value, least):
             raise _refuse(name, value)
         return float(value)
 
     return read
+
+
+def _is_seconds(value: Any, least: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MOST_SECONDS
 
 
 def _read_retry_period(name: str, value: Any) -> float:
@@ -263,11 +296,14 @@ def _read_grace(name: str, value: Any) -> float | None:
     return None if value is None else _seconds(1)(name, value)
 
 
-def _read_coalesce(name: str, value: Any) -> Coalesce:
-    try:
-        return Coalesce(value)
-    except ValueError:
-        raise _refuse(name, value) from None
+def _one_of(choices: type[Enum]) -> Callable[[str, Any], Any]:
+    def read(name: str, value: Any) -> Any:
+        try:
+            return choices(value)
+        except ValueError:
+            raise _refuse(name, value) from None
+
+    return read
 
 
 def _read_batch_size(name: str, value: Any) -> int:
@@ -306,8 +342,10 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "lease_timeout": _seconds(1),
     "batch_size": _read_batch_size,
     "retry_period": _read_retry_period,
+    "publish_timeout": _seconds(0.1),
     "misfire_grace_time": _read_grace,
-    "coalesce": _read_coalesce,
+    "coalesce": _one_of(Coalesce),
     "jitter": _seconds(0),
+    "key_expiry_check": _one_of(EvictionCheck),
     "schedule_classes": _read_classes,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 from celery.schedules import BaseSchedule, crontab, schedule
@@ -204,9 +204,16 @@ class Definition:
         """Whether both have the same fire times up to their ends, so that going from one to the other moves nothing."""
         return (
             self.timezone == other.timezone
-            and self.start_at == other.start_at
+            and _told_apart(self.start_at) == _told_apart(other.start_at)
             and codec.encode(self.schedule) == codec.encode(other.schedule)
         )
+
+
+def _told_apart(moment: datetime | None) -> Any:
+    """What is the same for one moment said in two zones, and another for the two passes of a repeated hour."""
+    if moment is None or moment.tzinfo is not None:
+        return moment and moment.astimezone(timezone.utc)
+    return moment, moment.fold
 
 
 def _zone_of_text(schedule_: Any) -> str | None:

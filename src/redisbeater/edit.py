@@ -13,7 +13,9 @@ from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.meta import Meta
+from redisbeater.policy_fields import OnFinish
 from redisbeater.replan import score_after_edit, score_of_executed, score_of_new
+from redisbeater.schedules.local_time import in_zone
 from redisbeater.score import FINISHED, Score
 from redisbeater.skip import Skipped, read_skipped
 from redisbeater.store import Snapshot
@@ -27,12 +29,13 @@ ATTEMPTS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEntry:
-    """An entry as it stands in Redis, read."""
+    """An entry as it stands in Redis at the server's time ``now``, read."""
 
     definition: Definition
     meta: Meta
     score: Score
     skipped: Mapping[str, Skipped]
+    now: datetime
 
     def due_at(self, defaults: Defaults) -> datetime | None:
         """When it is next due, aware UTC; None when it is dormant."""
@@ -62,6 +65,7 @@ def read(context: Context, snapshot: Snapshot) -> StoredEntry:
         meta=Meta.from_text(snapshot.meta),
         score=snapshot.score or FINISHED,
         skipped=read_skipped(snapshot.skipped),
+        now=snapshot.now,
     )
 
 
@@ -119,7 +123,7 @@ def change(context: Context, name: str, **fields: Any) -> StoredEntry:
 
 
 def reschedule(context: Context, name: str, last_run_at: datetime | None) -> StoredEntry:
-    """Let an entry count from a run at that instant, now by default; its run count stays.
+    """Let an entry count from a run at that time, now by default; its run count stays.
 
     Raises:
         EntryNotFound, InvalidEntry, EditConflict: as for :func:`load` and :func:`upsert`.
@@ -127,7 +131,8 @@ def reschedule(context: Context, name: str, last_run_at: datetime | None) -> Sto
 
     def edit(snapshot: Snapshot) -> _Edit:
         definition = _definition(context, snapshot)
-        meta = replace(Meta.from_text(snapshot.meta), last_run_at=last_run_at or snapshot.now)
+        ran_at = snapshot.now if last_run_at is None else _instant(last_run_at, definition, context)
+        meta = replace(Meta.from_text(snapshot.meta), last_run_at=ran_at)
         score = score_of_new(definition, meta, snapshot.now, Terms.of(definition, context.defaults))
         return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
 
@@ -145,11 +150,11 @@ def executed(context: Context, name: str, at: datetime | None) -> StoredEntry:
 
     def edit(snapshot: Snapshot) -> _Edit:
         definition, meta = _definition(context, snapshot), Meta.from_text(snapshot.meta)
-        ran_at = min(at or snapshot.now, snapshot.now)
+        ran_at = snapshot.now if at is None else min(_instant(at, definition, context), snapshot.now)
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return _Edit(after=definition, meta=meta)
         meta = replace(meta, last_run_at=ran_at)
-        score = score_of_executed(snapshot.score, meta, Terms.of(definition, context.defaults))
+        score = score_of_executed(definition, meta, snapshot, Terms.of(definition, context.defaults))
         return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
 
     return _write(context, name, edit)
@@ -187,12 +192,14 @@ def _try_to_write(
     context: Context, snapshot: Snapshot, edit: Callable[[Snapshot], _Edit], origin: str
 ) -> StoredEntry | None:
     made = _made(edit, snapshot)
+    if made.after.on_finish is OnFinish.DELETE and (origin or snapshot.origin):
+        raise InvalidEntry("$.on_finish", "a static entry would come back when beat starts; use 'keep' or 'disable'")
     is_saved = context.redis.save(
         snapshot,
         definition=made.after.to_text(context.codec),
         score=made.score,
         meta=made.meta.to_text() if made.writes_meta else "",
-        anchor=made.meta.anchor if made.writes_meta and made.after.is_interval else "",
+        anchor=made.meta.anchor if made.after.is_interval and (made.writes_meta or made.score) else "",
         origin=origin,
     )
     return _stored(made, snapshot) if is_saved else None
@@ -201,7 +208,13 @@ def _try_to_write(
 def _stored(made: _Edit, snapshot: Snapshot) -> StoredEntry:
     score = made.score or snapshot.score
     assert score is not None, "an entry without a score gets one"
-    return StoredEntry(definition=made.after, meta=made.meta, score=score, skipped=read_skipped(snapshot.skipped))
+    return StoredEntry(
+        definition=made.after,
+        meta=made.meta,
+        score=score,
+        skipped=read_skipped(snapshot.skipped),
+        now=snapshot.now,
+    )
 
 
 def _made(edit: Callable[[Snapshot], _Edit], snapshot: Snapshot) -> _Edit:
@@ -209,6 +222,10 @@ def _made(edit: Callable[[Snapshot], _Edit], snapshot: Snapshot) -> _Edit:
         return edit(snapshot)
     except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
+
+
+def _instant(moment: datetime, definition: Definition, context: Context) -> datetime:
+    return in_zone(moment, definition.zone(context.zone))
 
 
 def _definition(context: Context, snapshot: Snapshot) -> Definition:

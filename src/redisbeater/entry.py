@@ -188,8 +188,7 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             EntryNotFound: it is not stored.
         """
-        instant = None if last_run_at is None else self._instant(last_run_at)
-        return self._adopt(edit.reschedule(self._context, check_name(self.name), instant))
+        return self._adopt(edit.reschedule(self._context, check_name(self.name), last_run_at))
 
     def executed(self, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when its task was really executed, now by default; an interval counts from there.
@@ -200,8 +199,7 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             EntryNotFound: it is not stored.
         """
-        instant = None if at is None else self._instant(at)
-        return self._adopt(edit.executed(self._context, check_name(self.name), instant))
+        return self._adopt(edit.executed(self._context, check_name(self.name), at))
 
     def upcoming(self, n: int = 5) -> list[UpcomingRun]:
         """The next ``n`` runs of the entry as it would be saved now, with what the clocks' changes do to them.

@@ -7,12 +7,15 @@ resolution of :class:`datetime.datetime` and of the Redis server's clock.
 import math
 from datetime import datetime, timedelta, timezone
 
-__all__ = ("EPOCH", "FAR_FUTURE", "from_unix", "to_unix")
+__all__ = ("EPOCH", "FAR_FUTURE", "MOST_SECONDS", "from_unix", "to_unix")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 #: The latest instant we plan with; what lies beyond (a score of ``+inf``) is read as this.
 FAR_FUTURE = datetime(9999, 1, 1, tzinfo=timezone.utc)
+
+#: The longest time that we plan with, 1000 years: what lies further from now no calendar here can hold.
+MOST_SECONDS = 365_242 * 86_400
 
 _MICROSECOND = timedelta(microseconds=1)
 _FAR_FUTURE_SECONDS = (FAR_FUTURE - EPOCH).total_seconds()

@@ -64,6 +64,10 @@ class Leadership:
         if self._lock is not None:
             self._lock.doubt()
 
+    def begin_anew(self) -> None:
+        """Lead as if from the beginning, with the next pass: what Redis had is gone."""
+        self._leads = False
+
     def resign(self) -> None:
         """Give the lock up, if it can still be ours."""
         self._leads = False

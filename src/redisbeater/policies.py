@@ -57,9 +57,10 @@ def plan(
     """
     if not terms.enabled:
         return Plan(next=Score.planned(fire_time, enabled=False))
-    fire_time = _counted_from(ran_at, fire_time, terms)
-    if fire_time > now:
-        return Plan(next=Score(fire_time=fire_time))
+    counted = _counted_from(ran_at, fire_time, terms)
+    if counted is None or counted > now:
+        return Plan(next=Score.planned(counted))
+    fire_time = counted
     if not terms.timetable.includes(fire_time):
         stray = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
         return Plan(next=terms.score_after(fire_time, run_count), skipped=(stray,), handled=fire_time)
@@ -76,11 +77,12 @@ def plan(
     )
 
 
-def _counted_from(ran_at: datetime | None, fire_time: datetime, terms: Terms) -> datetime:
+def _counted_from(ran_at: datetime | None, fire_time: datetime, terms: Terms) -> datetime | None:
+    """The fire time by what the application says of the last run; None: then there is none any more."""
     if ran_at is None or not terms.is_interval:
         return fire_time
     following = terms.timetable.next(ran_at)
-    return fire_time if following is None else max(fire_time, following)
+    return following and max(fire_time, following)
 
 
 def _newest_due(fire_time: datetime, now: datetime, terms: Terms) -> datetime | None:

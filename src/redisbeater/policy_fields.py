@@ -5,15 +5,15 @@ Each is stored only when it differs from its default: RedBeat then reads every e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
 from redisbeater.coalesce import Coalesce
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import MOST_SECONDS
 from redisbeater.schedules.moment import decode_datetime, encode_datetime
 
 __all__ = ("INHERIT", "POLICY_FIELDS", "Inherit", "OnFinish", "checked_policies", "read_policies", "stored_policies")
@@ -101,11 +101,16 @@ def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:
 
 
 def _moment(value: Any, path: str) -> datetime | None:
-    if value is None or isinstance(value, datetime):
-        return value
     if isinstance(value, dict):
-        return decode_datetime(value, path, default_zone=None)
-    raise InvalidEntry(path, f"expected a datetime, got {value!r}")
+        value = decode_datetime(value, path, default_zone=None)
+    if value is None or (isinstance(value, datetime) and _is_instant(value)):
+        return value
+    raise InvalidEntry(path, f"expected a datetime of the years {MINYEAR + 1} to {MAXYEAR - 1}, got {value!r}")
+
+
+def _is_instant(moment: datetime) -> bool:
+    """Whether it has its UTC, in whichever zone a naive one is read."""
+    return moment.tzinfo is timezone.utc or MINYEAR < moment.year < MAXYEAR
 
 
 def _count(value: Any, path: str) -> int | None:
@@ -125,8 +130,8 @@ def _jitter(value: Any, path: str) -> float:
 def _seconds(value: Any, path: str, least: float) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
-        raise InvalidEntry(path, f"expected seconds or a timedelta, at least {least:g}, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MOST_SECONDS:
+        raise InvalidEntry(path, f"expected seconds or a timedelta, from {least:g} to 1000 years, got {value!r}")
     return value
 
 

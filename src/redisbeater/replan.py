@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
+from redisbeater.policy_fields import OnFinish
 from redisbeater.score import FINISHED, Score
 from redisbeater.store import Snapshot
 from redisbeater.terms import Terms
@@ -37,7 +39,9 @@ def score_after_edit(
         return None
     if score.dormant or not before.enabled:
         return _revived(score, meta, now, terms)
-    return _kept(before, after, score, meta, terms)
+    if _has_ended(score, meta, terms):
+        return _end(after, now)
+    return None if snapshot.is_claimed else _looked_at_anew(score, Terms.of(before, context.defaults), terms)
 
 
 def score_of_new(definition: Definition, meta: Meta, now: datetime, terms: Terms) -> Score:
@@ -47,11 +51,17 @@ def score_of_new(definition: Definition, meta: Meta, now: datetime, terms: Terms
     return _planned(definition, terms.timetable.first(now))
 
 
-def score_of_executed(score: Score | None, meta: Meta, terms: Terms) -> Score | None:
+def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, terms: Terms) -> Score | None:
     """The score of an entry that was really executed at the last run of its meta; None: the stored one stays."""
-    if score is None or score.dormant or not terms.is_interval or meta.last_run_at is None:
+    score = snapshot.score
+    if score is None:
+        return score_of_new(definition, meta, snapshot.now, terms)
+    if score.is_finished or not terms.is_interval or meta.last_run_at is None:
         return None
-    return terms.score_after(meta.last_run_at, meta.total_run_count)
+    following = terms.score_after(meta.last_run_at, meta.total_run_count)
+    if following.is_finished:
+        return _end(definition, snapshot.now)
+    return replace(following, dormant=score.dormant)
 
 
 def _planned(definition: Definition, fire_time: datetime | None) -> Score:
@@ -70,12 +80,22 @@ def _revived(score: Score, meta: Meta, now: datetime, terms: Terms) -> Score:
         return FINISHED
     if score.fire_time is not None and not score.dormant and score.fire_time > now:
         return score
-    return Score.planned(terms.timetable.resumed(score.fire_time or meta.last_run_at, now))
+    anchor = score.fire_time or meta.last_run_at or (terms.timetable.start_at if terms.is_interval else None)
+    return Score.planned(terms.timetable.next(now) if anchor is None else terms.timetable.resumed(anchor, now))
 
 
-def _kept(before: Definition, after: Definition, score: Score, meta: Meta, terms: Terms) -> Score | None:
-    """The score of an entry that goes on: it stays, unless it has had its end, or another jitter moves its look."""
-    has_ended = score.fire_time is not None and terms.timetable.is_past_end(score.fire_time)
-    if has_ended or terms.is_spent(meta.total_run_count):
-        return FINISHED
-    return Score.planned(score.fire_time) if after.jitter != before.jitter else None
+def _looked_at_anew(score: Score, before: Terms, after: Terms) -> Score | None:
+    """Where another jitter makes a fire time due at another time, beat looks at it once more; None: it does not."""
+    fire_time = score.fire_time
+    is_moved = fire_time is not None and before.due_at(fire_time) != after.due_at(fire_time)
+    return Score.planned(fire_time) if is_moved else None
+
+
+def _has_ended(score: Score, meta: Meta, terms: Terms) -> bool:
+    is_past = score.fire_time is not None and terms.timetable.is_past_end(score.fire_time)
+    return is_past or terms.is_spent(meta.total_run_count)
+
+
+def _end(definition: Definition, now: datetime) -> Score:
+    """The score of an entry that an edit ends: one that is then to be disabled or deleted is left for beat to do so."""
+    return FINISHED if definition.on_finish is OnFinish.KEEP else Score(fire_time=now)

@@ -12,13 +12,16 @@ from typing import Any
 
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError, Service
+from celery.result import denied_join_result
 from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
 
 from redisbeater.backoff import Backoff
 from redisbeater.batch import Batch, Job
+from redisbeater.broker import Broker
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.eviction import check_eviction
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
 from redisbeater.leadership import Leadership
 from redisbeater.mapping import ScheduleMapping
@@ -26,6 +29,7 @@ from redisbeater.outage import Outage
 from redisbeater.skip import Reason, Skip
 from redisbeater.statics import CLEANUP, reconcile
 from redisbeater.store import Claim, ClaimedEntry
+from redisbeater.sweep import Sweep
 from redisbeater.uninterrupted import uninterrupted
 
 __all__ = ("RedisScheduler",)
@@ -40,9 +44,6 @@ WAIT_SLICE = 1.0
 
 #: Seconds after the end of a lock's time when it is surely free: Redis counts in milliseconds.
 EXPIRY_MARGIN = 0.002
-
-#: Seconds that one attempt to reach the broker may take.
-BROKER_TIMEOUT = 4.0
 
 
 class RedisScheduler(Scheduler):
@@ -61,7 +62,10 @@ class RedisScheduler(Scheduler):
         self._leadership = Leadership(lock, begin=self._begin_to_lead)
         self._notifier = self._redis.notifier()
         self._slice = min(WAIT_SLICE, config.lock_timeout / 3)
+        self._sweep = Sweep(self._context)
+        self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._slice)
+        self._broker = Broker(app, config.publish_timeout, self.Producer)
         self._send_backoff = Backoff(first=0.5, limit=30)
         self._send_error: Exception | None = None
         self._batch: Batch | None = None
@@ -97,6 +101,7 @@ class RedisScheduler(Scheduler):
             return self._stand_by()
         if not self.is_served or time.monotonic() >= self._look_at:
             self._run_due()
+        self._sweep.step()
         return self._wait()
 
     # Lead, or stand by
@@ -106,7 +111,9 @@ class RedisScheduler(Scheduler):
 
     def _begin_to_lead(self) -> None:
         self._look_at = 0.0
+        check_eviction(self._redis, self._context.config.key_expiry_check)
         self.setup_schedule()
+        self._sweep.begin()
 
     def _stand_by(self) -> float:
         delay = min(self._slice, self._leadership.free_in + EXPIRY_MARGIN)
@@ -134,6 +141,9 @@ class RedisScheduler(Scheduler):
     # Claim, plan, dispatch, commit
 
     def _run_due(self) -> None:
+        if self._broker.is_away and not self._broker.is_ready():
+            self._look_at = self._broker.try_at
+            return
         try:
             with uninterrupted():
                 self._batch = batch = self._claim()
@@ -141,7 +151,7 @@ class RedisScheduler(Scheduler):
             self._leadership.doubt()
             self._look_at = 0.0
             return
-        while batch.unsent and self._may_send(batch):
+        while batch.unsent and self._has_broker(batch) and self._may_send(batch):
             with uninterrupted():
                 self._dispatch(batch.take(), batch)
         self._settle()
@@ -151,6 +161,10 @@ class RedisScheduler(Scheduler):
         claim = self._redis.claim(token=self._leadership.token, limit=self._context.config.batch_size)
         for member in claim.removed:
             logger.warning("entry %r had no hash: removed from the schedule", self._redis.keys.name(member))
+        if self._schedule_id not in ("", claim.schedule_id):
+            logger.error("Redis has lost the schedule: the static entries are stored again, dynamic ones are gone")
+            self._leadership.begin_anew()
+        self._schedule_id = claim.schedule_id
         return Batch(claim)
 
     def _next_look(self, claim: Claim) -> float:
@@ -191,8 +205,12 @@ class RedisScheduler(Scheduler):
 
     def _send_run(self, entry: RedisScheduleEntry) -> Exception | None:
         self._send_error = None
+        # Its release is the one retry layer, unless its own options ask for another.
+        entry.options = {"retry": False, **entry.options}
         try:
-            self.apply_entry(entry, producer=self.producer)
+            # Beat reads no results: without this, backends prepare for each one, some without a deadline.
+            with denied_join_result():
+                self.apply_entry(entry, producer=self.producer)
         except Exception as exc:  # the producer has no connection, or an instrument around apply_entry failed
             return exc
         return self._send_error
@@ -215,8 +233,6 @@ class RedisScheduler(Scheduler):
             self._report_skip(job.claimed.name, skip)
         if job.plan.runs:
             self._send_backoff.succeeded(job.claimed.name)
-            if self._send_backoff.succeeded():
-                logger.info("the broker accepts runs again")
 
     def _report_skip(self, name: str, skip: Skip) -> None:
         first, last = skip.first.isoformat(), skip.last.isoformat()
@@ -226,16 +242,20 @@ class RedisScheduler(Scheduler):
             logger.warning("entry %r: %d fire times not run (%s), %s to %s", name, skip.count, skip.reason, first, last)
 
     def _give_back(self, unsent: list[ClaimedEntry], batch: Batch, error: Exception) -> None:
-        """Release what was not sent; an entry that a broker refuses that can be reached waits alone."""
+        """Release what was not sent; an entry that a broker refuses that takes others waits alone."""
+        self._leadership.keep()  # what failed may have taken a while, and so may the question
         if self._can_reach_broker():
             for claimed in unsent:
                 delay = self._send_backoff.failed(claimed.name)
                 self._redis.release(batch.claim, [claimed], delay=delay, reason=str(error))
             return
-        unsent = [*unsent, *batch.unsent]
-        delay = self._send_backoff.failed()
-        logger.error("the broker refuses: %d runs wait for another try in %.1f s: %s", len(unsent), delay, error)
-        self._redis.release(batch.claim, unsent, delay=delay, reason=str(error))
+        self._broker.went_away(error)
+        batch.unsent.extendleft(unsent)
+        self._release_unsent(batch)
+
+    def _release_unsent(self, batch: Batch) -> None:
+        """Release what waits for the broker: due at once, for whoever has one that takes runs."""
+        self._redis.release(batch.claim, list(batch.unsent), reason=self._broker.error)
         batch.unsent.clear()
 
     def _settle(self) -> None:
@@ -266,24 +286,19 @@ class RedisScheduler(Scheduler):
 
     # The broker
 
-    def _ensure_connected(self) -> Any:
-        # Celery would try for hours, inside the tick; here the runs are released, and the next tick tries again.
-        return self.connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=BROKER_TIMEOUT)
+    @property
+    def producer(self) -> Any:
+        """What sends, on beat's own connection."""
+        return self._broker.producer
+
+    def _has_broker(self, batch: Batch) -> bool:
+        if self._broker.is_ready():
+            return True
+        self._release_unsent(batch)
+        return False
 
     def _can_reach_broker(self) -> bool:
-        """Ask the broker, on a new connection: what a task's own code raises can look like a broken one."""
-        self._disconnect_broker()
-        try:
-            self.producer  # noqa: B018 - connects
-        except Exception:
-            return False
-        return True
-
-    def _disconnect_broker(self) -> None:
-        self.__dict__.pop("producer", None)
-        connection = self.__dict__.pop("connection", None)
-        if connection is not None:
-            _quietly(connection.release)
+        return self._broker.takes_runs()
 
     # What other programs see
 
@@ -308,7 +323,7 @@ class RedisScheduler(Scheduler):
             _quietly(self._settle)
             _quietly(self._leadership.resign)
         self._notifier.close()
-        self._disconnect_broker()
+        self._broker.close()
         _quietly(super().close)
 
     @property

@@ -17,7 +17,6 @@ from redisbeater import edit
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
-from redisbeater.policy_fields import OnFinish
 from redisbeater.schedules import rrule
 from redisbeater.store.snapshot import sha1
 
@@ -37,11 +36,14 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
     context = Context.of(app)
     statics = context.redis.statics()
     origins = context.redis.origins([*{*statics, *map(str, declared)}])
-    for name, fields in declared.items():
-        _declare(context, app, name, fields, origins[str(name)], is_static=name in statics)
+    failed = {
+        str(name)
+        for name, fields in declared.items()
+        if not _declare(context, app, name, fields, origins[str(name)], is_static=name in statics)
+    }
     for name in statics - declared.keys():
         _prune(context, app, name, origins[name])
-    _forget_undeclared(context, app, declared)
+    _forget_mended(context, app, failed)
 
 
 def application_of(origin: str) -> str:
@@ -49,19 +51,22 @@ def application_of(origin: str) -> str:
     return origin.rpartition(" ")[0]
 
 
-def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str | None, *, is_static: bool) -> None:
+def _declare(context: Context, app: Celery, name: str, fields: Any, origin: str | None, *, is_static: bool) -> bool:
+    """Whether a declared entry could be stored; why not, is listed."""
     try:
         _store(context, app, _entry(app, name, fields), origin, is_static=is_static)
     except StoreError:
         raise
     except (InvalidEntry, EditConflict) as exc:
         logger.error("static entry %r cannot be stored: %s", name, exc)
-        context.redis.report_broken(str(name), str(exc), application=_application(app))
+        context.redis.report_declaration(str(name), str(exc), application=_application(app))
+        return False
     except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
         logger.exception("static entry %r cannot be planned", name)
-        context.redis.report_broken(
-            str(name), f"$.schedule: {type(exc).__name__}: {exc}", application=_application(app)
-        )
+        reason = f"$.schedule: {type(exc).__name__}: {exc}"
+        context.redis.report_declaration(str(name), reason, application=_application(app))
+        return False
+    return True
 
 
 def _store(context: Context, app: Celery, entry: RedisScheduleEntry, origin: str | None, *, is_static: bool) -> None:
@@ -84,12 +89,11 @@ def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None
         logger.info("static entry %r is no longer declared: deleted", name)
 
 
-def _forget_undeclared(context: Context, app: Celery, declared: Mapping[str, Any]) -> None:
-    """Broken ones that were never stored: nothing else would end their being listed."""
-    names = set(map(str, declared))
+def _forget_mended(context: Context, app: Celery, failed: set[str]) -> None:
+    """Declarations that are stored by now, or are no more."""
     for name, report in context.redis.broken().items():
-        if name not in names and report.get("application") == _application(app):
-            context.redis.forget_broken(name)
+        if name not in failed and report.get("application") == _application(app):
+            context.redis.forget_declaration(name)
 
 
 def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
@@ -99,8 +103,6 @@ def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
     if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:
         raise InvalidEntry("$.schedule.dtstart", "is missing: the rule would begin anew at each start of beat")
-    if entry.on_finish == OnFinish.DELETE:
-        raise InvalidEntry("$.on_finish", "a static entry would come back when beat starts; use 'keep' or 'disable'")
     return entry
 
 

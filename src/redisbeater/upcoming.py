@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import islice
 
 from redisbeater.edit import StoredEntry
+from redisbeater.policies import plan
 from redisbeater.schedules.clock_change import note
 from redisbeater.terms import Defaults, Terms
 
@@ -47,12 +51,21 @@ def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[Upcom
     terms = Terms.of(stored.definition, defaults)
     if terms.max_runs is not None:
         n = min(n, terms.max_runs - stored.meta.total_run_count)
-    runs: list[UpcomingRun] = []
+    fire_times = islice(_fire_times(stored, terms), max(n, 0))
+    return [_run(fire_time, terms) for fire_time in fire_times]
+
+
+def _fire_times(stored: StoredEntry, terms: Terms) -> Iterator[datetime]:
+    """What will be run: of fire times that have passed, those that the policies let through."""
     fire_time = None if stored.score.dormant else stored.score.fire_time
-    while fire_time is not None and len(runs) < n:
-        runs.append(_run(fire_time, terms))
-        fire_time = terms.timetable.next(fire_time)
-    return runs
+    if fire_time is not None and fire_time <= stored.now:
+        planned = plan(terms, fire_time, stored.now, run_count=stored.meta.total_run_count)
+        yield from planned.runs
+        fire_time = planned.next.fire_time
+    with suppress(OverflowError):  # the end of the calendar
+        while fire_time is not None:
+            yield fire_time
+            fire_time = terms.timetable.next(fire_time)
 
 
 def _run(fire_time: datetime, terms: Terms) -> UpcomingRun:

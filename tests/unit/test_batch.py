@@ -281,6 +281,26 @@ def again(context: Context, job: Job, now: datetime) -> Job:
     return Job.planned(kept, now, context)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"args": [1]}, id="args"),
+        pytest.param({"misfire_grace_time": 7200}, id="policy"),
+        pytest.param({"description": "x"}, id="description"),
+    ],
+)
+def test_an_interval_that_is_moved_stays_so_when_its_definition_is_changed_meanwhile(
+    context: Context, changes: dict[str, Any]
+) -> None:
+    now = NOON + HOUR / 2
+    moved = planned(context, now, meta=Meta(last_run_at=RAN), anchor="1781092000.000000")
+
+    changed = moved.over(moved.definition.changed(**changes).to_text(context.codec), moved.claimed.meta)
+
+    assert again(context, changed, now).plan.runs == ()
+    assert again(context, changed, RAN + HOUR).plan.runs == (RAN + HOUR,)
+
+
 def test_an_interval_that_is_moved_is_moved_further_when_it_was_executed_once_more(context: Context) -> None:
     now, later = NOON + HOUR / 2, RAN + timedelta(minutes=5)
     moved = planned(context, now, meta=Meta(last_run_at=RAN), anchor="1781092000.000000")
@@ -324,6 +344,18 @@ def test_a_deferred_job_over_a_changed_definition_is_looked_at_again(context: Co
     assert over_changed(context, job, jitter=0).commitment().next == Score(fire_time=NOON)
 
 
+def test_a_definition_that_was_changed_to_one_that_cannot_be_read_stays(context: Context) -> None:
+    job = planned(context, NOON, end_at=NOON, on_finish="disable")
+
+    assert job.over("{ broken", "").commitment().definition == ""
+
+
+def test_an_entry_that_was_changed_to_one_that_cannot_be_read_is_not_deleted(context: Context) -> None:
+    job = planned(context, NOON, end_at=NOON, on_finish="delete")
+
+    assert job.over("{ broken", "").commitment().next is not None
+
+
 # -- entries that cannot be planned
 
 
@@ -331,6 +363,10 @@ def test_a_deferred_job_over_a_changed_definition_is_looked_at_again(context: Co
     "policies",
     [
         pytest.param({"misfire_grace_time": 0}, id="grace"),
+        pytest.param({"misfire_grace_time": 10**400}, id="grace-of-400-digits"),
+        pytest.param({"jitter": 10**400}, id="jitter-of-400-digits"),
+        pytest.param({"jitter": 1e300}, id="jitter-without-end"),
+        pytest.param({"misfire_grace_time": 1e12}, id="grace-beyond-the-calendar"),
         pytest.param({"start_at": "2026-06-10"}, id="start"),
         pytest.param({"coalesce": "newest"}, id="coalesce"),
         pytest.param({"max_runs": 0}, id="max-runs"),

@@ -233,6 +233,13 @@ def test_policies_are_settings_of_django_too() -> None:
     assert (config.coalesce, config.jitter, config.misfire_grace_time) == (Coalesce.ALL, 5, 60)
 
 
+@pytest.mark.parametrize("value", [1e15, 1e300, 10**400], ids=["longer-than-a-calendar", "1e300", "400-digits"])
+@pytest.mark.parametrize("name", ["misfire_grace_time", "jitter"])
+def test_seconds_that_no_entry_can_be_planned_with_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ImproperlyConfigured, match=rf"^redisbeater_{name} = "):
+        read(**{name: value})
+
+
 def defaults(**conf: Any) -> Defaults:
     """What the entries of an app with these settings inherit."""
     app = Celery("proj", broker="memory://", set_as_current=False)
@@ -268,7 +275,7 @@ def test_celery_s_own_deadline_for_crontabs_is_taken(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [0, 0.5, -1, "60", [], float("nan")],
+    [0, 0.5, -1, "60", [], True, float("nan"), float("inf"), 1e300, 10**400],
     ids=lambda value: repr(value)[:20],
 )
 def test_a_deadline_for_crontabs_that_cannot_be_used_is_refused(value: Any) -> None:

@@ -234,6 +234,14 @@ def test_a_start_is_the_same_when_it_is_the_same_instant(start_at: datetime | No
     assert made(start_at=utc("2026-06-10 10:00")).fires_like(made(start_at=start_at), CODEC) is same
 
 
+@pytest.mark.parametrize("zone", [None, ZoneInfo("America/New_York")], ids=["naive", "aware"])
+def test_the_two_times_of_a_repeated_hour_are_not_the_same_start(zone: ZoneInfo | None) -> None:
+    first = made(start_at=datetime(2026, 11, 1, 1, 30, tzinfo=zone), timezone="America/New_York")
+    second = first.changed(start_at=datetime(2026, 11, 1, 1, 30, tzinfo=zone, fold=1))
+
+    assert not first.fires_like(second, CODEC)
+
+
 def test_a_field_is_changed_and_the_others_stay() -> None:
     before = made(args=[1], timezone="Europe/Vienna", max_runs=5, jitter=3, extra={"tags": ["a"]})
 
@@ -296,12 +304,12 @@ def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> N
         pytest.param({"timezone": "CEST"}, r"^\$.timezone: unknown time zone 'CEST'; .*IANA", id="timezone"),
         pytest.param({"timezone": 5}, r"^\$.timezone: unknown time zone 5", id="timezone-number"),
         pytest.param({"timezone": "../etc/passwd"}, r"^\$.timezone: unknown time zone", id="timezone-path"),
-        pytest.param({"start_at": "2026-06-10"}, r"^\$.start_at: expected a datetime, got '2026-06-10'", id="start"),
+        pytest.param({"start_at": "2026-06-10"}, r"^\$.start_at: expected a datetime of the years 2 to 9998, got '2026-06-10'", id="start"),
         pytest.param({"max_runs": 0}, r"^\$.max_runs: expected a whole number of runs, at least 1", id="max-runs"),
         pytest.param({"on_finish": "stop"}, r"^\$.on_finish: expected one of 'keep'", id="on-finish"),
-        pytest.param({"misfire_grace_time": 0}, r"^\$.misfire_grace_time: .*at least 1, got 0", id="grace"),
+        pytest.param({"misfire_grace_time": 0}, r"^\$.misfire_grace_time: .*from 1 to 1000 years, got 0", id="grace"),
         pytest.param({"coalesce": None}, r"^\$.coalesce: expected one of 'latest'", id="coalesce"),
-        pytest.param({"jitter": -1}, r"^\$.jitter: .*at least 0, got -1", id="jitter"),
+        pytest.param({"jitter": -1}, r"^\$.jitter: .*from 0 to 1000 years, got -1", id="jitter"),
         pytest.param({"description": None}, r"^\$.description: expected a text, got None", id="description"),
     ],
 )

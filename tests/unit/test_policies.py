@@ -460,6 +460,12 @@ def test_several_fire_times_after_an_execution_are_on_its_grid() -> None:
     assert late.runs == times("13:20", "14:20", "15:20")
 
 
+def test_an_interval_that_was_executed_so_late_that_none_is_left_is_finished_without_a_run() -> None:
+    last = plan(entry(3600, end_at=times("13:00")[0]), NOW, times("12:30")[0], ran_at=times("12:20")[0])
+
+    assert (last.runs, last.next) == ((), FINISHED)
+
+
 # -- partly sent
 
 
@@ -495,6 +501,42 @@ def test_what_max_runs_forbids_is_counted_when_the_rest_is_sent_and_not_twice() 
 
     assert (first.runs, first.skipped) == (times("08:00"), ())
     assert (second.runs, second.skipped) == (times("09:00", "10:00"), (skip(Reason.MAX_RUNS, 2, "11:00", "12:00"),))
+
+
+# -- schedules whose next fire time depends on the last one
+
+
+class Rest(schedule):
+    """A registered schedule of the application: so long after the last run, but never at night."""
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        following = last_run_at + self.run_every
+        if following.hour < 8:
+            following = following.replace(hour=8, minute=0)
+        return following - self.now()
+
+    def to_redisbeater(self) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    "schedule_",
+    [
+        pytest.param(schedule(timedelta(hours=2), relative=True), id="relative-of-two-hours"),
+        pytest.param(schedule(timedelta(days=3), relative=True), id="relative-of-three-days"),
+        pytest.param(schedule(timedelta(minutes=7), relative=True), id="relative-of-seven-minutes"),
+        pytest.param(Rest(timedelta(hours=5)), id="custom-interval"),
+    ],
+)
+@pytest.mark.parametrize("coalesce", list(Coalesce), ids=str)
+def test_late_fire_times_are_those_that_come_one_after_another(schedule_: Any, coalesce: Coalesce) -> None:
+    late, first, now = terms(entry(schedule_, coalesce=coalesce)), utc("2026-06-01 09:00"), utc("2026-06-10 12:34")
+    coming = [first, *late.timetable.between(first, now)]
+
+    got, expected = plan_terms(late, first, now), stepped(coming, now, late.due_at, coalesce=coalesce)
+
+    assert got.handled == coming[-1]
+    assert list(got.runs) == expected.runs
+    assert by_reason(got.skipped, coming) == expected.skipped
 
 
 # -- properties

@@ -155,10 +155,10 @@ def test_fields_of_others_are_none_of_these() -> None:
     ("name", "value", "message"),
     [
         *(
-            pytest.param("start_at", value, "expected a datetime, got", id=f"start-{value!r}")
+            pytest.param("start_at", value, "expected a datetime of the years 2 to 9998, got", id=f"start-{value!r}")
             for value in ("2026-06-10", 1767225600, True, timedelta(1))
         ),
-        pytest.param("end_at", "2026-06-10", "expected a datetime, got '2026-06-10'", id="end-text"),
+        pytest.param("end_at", "2026-06-10", "expected a datetime of the years 2 to 9998, got '2026-06-10'", id="end-text"),
         *(
             pytest.param(
                 "max_runs", value, "expected a whole number of runs, at least 1, or None", id=f"runs-{value!r}"
@@ -171,7 +171,7 @@ def test_fields_of_others_are_none_of_these() -> None:
         ),
         *(
             pytest.param(
-                "misfire_grace_time", value, "expected seconds or a timedelta, at least 1, got", id=f"{value!r}"
+                "misfire_grace_time", value, "expected seconds or a timedelta, from 1 to 1000 years, got", id=f"{value!r}"
             )
             for value in (0, 0.5, -1, True, "60", [], float("nan"), float("inf"), timedelta(0), timedelta(seconds=-5))
         ),
@@ -182,7 +182,7 @@ def test_fields_of_others_are_none_of_these() -> None:
             for value in ("newest", "ALL", None, True, [], 0)
         ),
         *(
-            pytest.param("jitter", value, "expected seconds or a timedelta, at least 0, got", id=f"jitter-{value!r}")
+            pytest.param("jitter", value, "expected seconds or a timedelta, from 0 to 1000 years, got", id=f"jitter-{value!r}")
             for value in (-1, -0.001, True, None, "60", [], float("nan"), float("inf"), timedelta(seconds=-5))
         ),
         *(
@@ -211,6 +211,22 @@ def test_a_value_that_cannot_be_used_is_refused_by_its_path(name: str, value: An
 def test_a_stored_value_that_cannot_be_used_is_refused_by_its_path(name: str, value: Any) -> None:
     with pytest.raises(InvalidEntry, match=rf"^\$\.{name}"):
         read_policies({name: value})
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400)], ids=["huge", "huge-negative"])
+@pytest.mark.parametrize("name", ["misfire_grace_time", "jitter"])
+def test_seconds_with_more_digits_than_a_float_has_are_refused_by_their_path(name: str, value: int) -> None:
+    with pytest.raises(InvalidEntry, match=rf"^\$\.{name}: "):
+        read_policies({name: value})
+
+
+@pytest.mark.parametrize(
+    "value", [1e300, 1e15, 1e12, timedelta.max], ids=["1e300", "1e15", "1e12", "longest-timedelta"]
+)
+@pytest.mark.parametrize("name", ["misfire_grace_time", "jitter"])
+def test_seconds_that_no_calendar_holds_are_refused_by_their_path(name: str, value: Any) -> None:
+    with pytest.raises(InvalidEntry, match=rf"^\$\.{name}: "):
+        checked_policies({name: value})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -308,6 +308,51 @@ def test_a_finished_entry_that_is_given_more_to_do_goes_on_after_now(
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(
+            entry(3600, start_at=utc("2026-06-10 11:10"), end_at=utc("2026-06-10 11:30"), misfire_grace_time=60),
+            id="interval",
+        ),
+        pytest.param(
+            entry(clocked(utc("2026-06-10 11:00")), end_at=utc("2026-06-10 11:30"), misfire_grace_time=60), id="one-off"
+        ),
+        pytest.param(
+            entry(
+                rrule("DAILY", dtstart=utc("2026-06-10 11:00")),
+                end_at=utc("2026-06-10 11:30"),
+                misfire_grace_time=60,
+            ),
+            id="rrule",
+        ),
+    ],
+)
+def test_a_finished_entry_whose_only_fire_time_was_missed_does_not_fire_in_the_past(
+    context: Context, before: Definition
+) -> None:
+    after = before.changed(end_at=utc("2026-07-01"))
+
+    score = edited(context, before, after, FINISHED, last_run_at=None)
+
+    assert score is not None
+    assert score.fire_time is None or score.fire_time > NOW
+
+
+def test_a_finished_interval_that_never_ran_goes_on_upon_the_grid_of_its_start(context: Context) -> None:
+    before = entry(3600, start_at=utc("2026-06-10 11:10"), end_at=utc("2026-06-10 11:30"), misfire_grace_time=60)
+
+    score = edited(context, before, before.changed(end_at=utc("2026-07-01")), FINISHED, last_run_at=None)
+
+    assert score == Score(fire_time=utc("2026-06-10 12:10"))
+
+
+def test_a_missed_one_off_stays_finished_when_it_is_disabled_and_enabled(context: Context) -> None:
+    off = entry(clocked(utc("2026-06-10 11:00")), misfire_grace_time=60, enabled=False)
+
+    assert edited(context, off, replace(off, enabled=True), FINISHED, last_run_at=None) == FINISHED
+
+
+@pytest.mark.parametrize(
     "changes", [{"args": [1]}, {"jitter": 30}, {"misfire_grace_time": 5}, {"description": "x"}], ids=str
 )
 def test_a_finished_entry_stays_so_when_something_else_is_changed(context: Context, changes: dict[str, Any]) -> None:
@@ -365,6 +410,16 @@ def test_another_jitter_lets_beat_look_again_at_the_same_fire_time(context: Cont
     assert edited(context, before, before.changed(jitter=jitter), Score(fire_time=NEXT)) == Score(fire_time=NEXT)
 
 
+def test_an_end_that_shortens_a_jitter_lets_beat_look_again(context: Context) -> None:
+    # The last fire time has all of its jitter, any other no more than there is until the next one.
+    before = entry(60, jitter=3600, end_at=NEXT)
+    after = before.changed(end_at=None)
+    due = [Terms.of(definition, context.defaults).due_at(NEXT) - NEXT for definition in (before, after)]
+    assert due[0] > timedelta(minutes=1) > due[1]
+
+    assert edited(context, before, after, Score(fire_time=NEXT)) == Score(fire_time=NEXT)
+
+
 # -- start_at
 
 
@@ -395,6 +450,17 @@ def test_a_start_to_come_puts_off_a_crontab(context: Context) -> None:
     assert edited(context, before, after, Score(fire_time=NEXT)) == Score(fire_time=utc("2026-07-01 10:00"))
 
 
+def test_a_start_in_the_second_of_a_repeated_hour_is_another_than_in_the_first(context: Context) -> None:
+    first = datetime(2026, 11, 1, 1, 30, tzinfo=NEW_YORK)
+    before = entry(3600, start_at=first)
+
+    moved = edited(
+        context, before, before.changed(start_at=first.replace(fold=1)), Score(fire_time=utc("2026-11-01 05:30"))
+    )
+
+    assert moved == Score(fire_time=utc("2026-11-01 06:30"))
+
+
 def test_a_start_that_is_said_in_another_zone_is_the_same(context: Context) -> None:
     before = entry(3600, start_at=utc("2026-07-01 10:00"))
     after = before.changed(start_at=datetime(2026, 7, 1, 6, tzinfo=NEW_YORK))
@@ -413,7 +479,10 @@ def test_bounds_that_hold_no_fire_time_are_refused_for_a_new_entry(context: Cont
 
 
 def executed(context: Context, definition: Definition, score: Score | None, at: datetime | None) -> Score | None:
-    return score_of_executed(score, Meta(last_run_at=at, total_run_count=5), Terms.of(definition, context.defaults))
+    text = definition.to_text(context.codec)
+    stored = Snapshot(name="report", now=NOW, definition=text, meta="", score=score)
+    meta = Meta(last_run_at=at, total_run_count=5)
+    return score_of_executed(definition, meta, stored, Terms.of(definition, context.defaults))
 
 
 @pytest.mark.parametrize(
@@ -422,9 +491,9 @@ def executed(context: Context, definition: Definition, score: Score | None, at: 
         pytest.param(entry(3600), Score(fire_time=NEXT), Score(fire_time=utc("2026-06-10 12:59:30")), id="interval"),
         pytest.param(entry(cron("0 * * * *")), Score(fire_time=NEXT), None, id="crontab"),
         pytest.param(entry(clocked(utc("2026-07-01"))), Score(fire_time=utc("2026-07-01")), None, id="clocked"),
-        pytest.param(entry(3600), dormant(NEXT), None, id="disabled"),
+        pytest.param(entry(3600, enabled=False), dormant(NEXT), dormant(utc("2026-06-10 12:59:30")), id="disabled"),
         pytest.param(entry(3600), FINISHED, None, id="finished"),
-        pytest.param(entry(3600), None, None, id="in-no-schedule"),
+        pytest.param(entry(3600), None, Score(fire_time=utc("2026-06-10 12:59:30")), id="in-no-schedule"),
         pytest.param(entry(3600, end_at=utc("2026-06-10 12:59")), Score(fire_time=NEXT), FINISHED, id="none-left"),
         pytest.param(
             entry(3600, start_at=utc("2026-07-01")),

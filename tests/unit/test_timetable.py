@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone, tzinfo
 from itertools import islice
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -31,6 +32,21 @@ class Tide(BaseSchedule):
         period = timedelta(hours=12, minutes=25)
         following = self.first + ((last_run_at - self.first) // period + 1) * period
         return None if following > self.last else following - self.now()
+
+
+class Workdays(crontab):
+    """A registered schedule of the application: a crontab that rests on some dates."""
+
+    rests = (datetime(2026, 6, 3).date(), datetime(2026, 6, 4).date())
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        following = next_fire_time(crontab(minute=self._orig_minute, hour=self._orig_hour), self.tz, last_run_at)
+        while following is not None and following.date() in self.rests:
+            following = next_fire_time(crontab(minute=self._orig_minute, hour=self._orig_hour), self.tz, following)
+        assert following is not None
+        return following - self.now()
+
+    def to_redisbeater(self) -> Any: ...
 
 
 def timetable(schedule_: BaseSchedule, zone: tzinfo = UTC, start: str = "", end: str = "") -> Timetable:
@@ -204,11 +220,13 @@ TABLES = pytest.mark.parametrize(
     [
         pytest.param(schedule(timedelta(minutes=97)), id="interval"),
         pytest.param(schedule(timedelta(hours=1), relative=True), id="relative-hour"),
+        pytest.param(schedule(timedelta(hours=2), relative=True), id="relative-two-hours"),
         pytest.param(schedule(timedelta(days=2), relative=True), id="relative-two-days"),
         pytest.param(cron("0,30 1,2 * * *"), id="fixed-crontab"),
         pytest.param(cron("*/20 * * * *"), id="repeating-crontab"),
         pytest.param(rrule("DAILY", dtstart=datetime(2026, 1, 1, 2, 30, tzinfo=NEW_YORK)), id="rrule"),
         pytest.param(Tide(utc("2026-01-01"), utc("2027-01-01")), id="custom"),
+        pytest.param(Workdays(minute="0", hour="9,10"), id="custom-crontab"),
     ],
 )
 
@@ -273,6 +291,21 @@ def test_newest_and_count_of_a_crontab_are_those_of_the_ones_that_come_one_after
     table = timetable(cron(expression), zone)
 
     assert (table.newest(start, now), table.count(start, coming[-1])) == (coming[-1], len(coming))
+
+
+@pytest.mark.parametrize(
+    "schedule_",
+    [
+        pytest.param(schedule(timedelta(minutes=7), relative=True), id="relative-seven-minutes"),
+        pytest.param(schedule(timedelta(seconds=7), relative=True), id="relative-seven-seconds"),
+    ],
+)
+def test_a_restart_at_any_fire_time_does_not_change_what_comes(schedule_: BaseSchedule) -> None:
+    table, first, now = timetable(schedule_), utc("2026-06-10 11:00"), utc("2026-06-10 12:34:56")
+
+    newest = {table.newest(fire_time, now) for fire_time in [first, *table.between(first, now)]}
+
+    assert len(newest) == 1
 
 
 # -- resumed

@@ -24,13 +24,15 @@ from redisbeater.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
 
 DEFAULTS = Defaults(zone=NEW_YORK)
 
+NOW = utc("2026-01-01")
+
 
 def stored(schedule_: Any, fire_time: datetime | None = None, run_count: int = 0, **fields: Any) -> StoredEntry:
     """An entry whose next fire time is the first after New Year, or the one that is given."""
     definition = Definition.checked(name="report", task="proj.report", schedule=schedule_, **fields)
     first = fire_time or definition.timetable(NEW_YORK).next(utc("2026-01-01"))
     score = Score.planned(first, enabled=definition.enabled)
-    return StoredEntry(definition=definition, meta=Meta(total_run_count=run_count), score=score, skipped={})
+    return StoredEntry(definition=definition, meta=Meta(total_run_count=run_count), score=score, skipped={}, now=NOW)
 
 
 def upcoming(entry: StoredEntry, n: int = 5) -> list[UpcomingRun]:
@@ -111,6 +113,10 @@ def test_a_number_of_runs_that_cannot_be_is_refused(n: Any) -> None:
 )
 def test_an_entry_has_no_runs_beyond_its_end(entry: StoredEntry, count: int) -> None:
     assert len(upcoming(entry)) == count
+
+
+def test_runs_end_where_the_calendar_does() -> None:
+    assert 0 < len(upcoming(stored(schedule(timedelta(days=365_000))), 20)) < 20
 
 
 # -- jitter

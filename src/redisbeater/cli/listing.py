@@ -10,7 +10,6 @@ from typing import Any
 
 from redisbeater import edit
 from redisbeater.context import Context
-from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.schedules import describe
 from redisbeater.statics import application_of
@@ -60,9 +59,9 @@ def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str]) -> Row
         return Row(name=snapshot.name, state="missing")
     try:
         stored = edit.read(context, snapshot)
-    except InvalidEntry as exc:
+        definition, planned = stored.definition, stored.due_at(context.defaults)
+    except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their row
         return Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
-    definition, planned = stored.definition, stored.due_at(context.defaults)
     return Row(
         name=snapshot.name,
         state="broken" if report else "disabled" if not definition.enabled else "enabled" if planned else "finished",

@@ -43,7 +43,7 @@ def counts_from_last(schedule_: BaseSchedule) -> bool:
 
     A relative one below a second does: Celery aligns it to nothing, and its rule would never advance.
     """
-    return isinstance(schedule_, schedule) and (not schedule_.relative or every(schedule_) < _SECOND)
+    return type(schedule_) is schedule and (not schedule_.relative or every(schedule_) < _SECOND)
 
 
 def latest(interval: schedule, fire_time: datetime, until: datetime) -> datetime:

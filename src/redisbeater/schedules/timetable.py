@@ -103,15 +103,7 @@ class Timetable:
             newest = self.newest(fire_time, until)
             count = min(limit, (newest - fire_time) // every + 1)
             return [newest - every * back for back in reversed(range(count))]
-        window = _FIRST_WINDOW
-        while True:
-            since = max(fire_time, until - window)
-            newest_ones = deque(self.between(since, until), maxlen=limit)
-            if since == fire_time:
-                newest_ones = deque([fire_time, *newest_ones], maxlen=limit)
-            if since == fire_time or len(newest_ones) == limit:
-                return list(newest_ones)
-            window *= 2
+        return self._newest_stepped(limit, fire_time, until) or self._newest_searched(limit, fire_time, until)
 
     def count(self, first: datetime, last: datetime) -> int:
         """How many fire times there are from one to another, both included; at least 1.
@@ -120,7 +112,7 @@ class Timetable:
         """
         if self._counts_from_last():
             return interval.count(self.schedule, first, last)
-        if isinstance(self.schedule, crontab):
+        if type(self.schedule) is crontab:
             return 1 + crontab_engine.count(self.schedule, self.zone, first + _MICROSECOND, last)
         counted = 1
         for _ in self.between(first, last):
@@ -135,6 +127,28 @@ class Timetable:
         while following is not None and following <= until:
             yield following
             following = self.next(following)
+
+    def _newest_stepped(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
+        """By stepping, where the next fire time depends on the one before it; empty when that would take too long."""
+        if type(self.schedule) in (crontab, rrule):
+            return []
+        newest_ones = deque([fire_time], maxlen=limit)
+        for steps, following in enumerate(self.between(fire_time, until)):
+            newest_ones.append(following)
+            if steps == COUNT_LIMIT:
+                return []
+        return list(newest_ones)
+
+    def _newest_searched(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
+        window = _FIRST_WINDOW
+        while True:
+            since = max(fire_time, until - window)
+            newest_ones = deque(self.between(since, until), maxlen=limit)
+            if since == fire_time:
+                newest_ones = deque([fire_time, *newest_ones], maxlen=limit)
+            if since == fire_time or len(newest_ones) == limit:
+                return list(newest_ones)
+            window *= 2
 
     def _counts_from_last(self) -> bool:
         return interval.counts_from_last(self.schedule)

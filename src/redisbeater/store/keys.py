@@ -10,7 +10,8 @@ key                type         members                                         
 ``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none
-``P:broken``       hash         entry name -> JSON: ``reason``, ``since``                             none
+``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
+                                JSON: ``reason``, ``since``, ``application``
 ``P:changes``      channel      the name of a changed entry, or ``:lock`` when the lock is free
 =================  ===========  ====================================================================  ======
 
@@ -19,7 +20,10 @@ key                type         members                                         
 
 from __future__ import annotations
 
-__all__ = ("LOCK_RELEASED", "Keys")
+__all__ = ("DECLARATION", "LOCK_RELEASED", "Keys")
+
+#: What the name of a broken declaration begins with; no entry name begins with a colon.
+DECLARATION = ":static:"
 
 #: The message on the changes channel that the lock is free; no entry name begins with a colon.
 LOCK_RELEASED = ":lock"
@@ -40,6 +44,17 @@ class Keys:
     def entry(self, name: str) -> str:
         """The key of an entry."""
         return self.prefix + name
+
+    def longer_schedules(self, entry_key: str) -> list[str]:
+        """The schedules of longer prefixes below which a key could be an entry."""
+        parts = self.name(entry_key).split(":")[:-1]
+        prefixes = [self.prefix + ":".join(parts[: count + 1]) + ":" for count in range(len(parts))]
+        return [f"{prefix}:schedule" for prefix in prefixes]
+
+    @staticmethod
+    def declaration(name: str) -> str:
+        """What a static declaration that cannot be stored is listed as; the entry of that name may run well."""
+        return DECLARATION + name
 
     def name(self, entry_key: str) -> str:
         """The name of the entry with a key."""

@@ -20,13 +20,15 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+import redis
+
 from redisbeater.config import Config
 from redisbeater.exceptions import LockNotOwnedError
 from redisbeater.instant import from_unix, to_unix
 from redisbeater.score import Score
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.connection import Connection
-from redisbeater.store.keys import Keys
+from redisbeater.store.keys import DECLARATION, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.snapshot import Snapshot, digest, sha1
@@ -229,6 +231,30 @@ class RedisSchedule:
         """How many entries there are."""
         return int(self._connection.call(lambda client: client.zcard(self.keys.schedule)))
 
+    def strays(self, cursor: str) -> tuple[str, list[str]]:
+        """One page of the entries that stand in no schedule: where the next page begins, ``"0"`` at the end, and names.
+
+        Entries that stand in another schedule, whose prefix is longer than ours, are not ours.
+        """
+        pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in self.keys.prefix) + "*"
+        terms = [cursor, pattern, self.keys.prefix, str(PAGE)]
+        cursor, keys = self._connection.run("sweep", [self.keys.schedule], terms)
+        return cursor, [self.keys.name(key) for key in keys if not self._is_anothers(key)]
+
+    def _is_anothers(self, key: str) -> bool:
+        schedules = self.keys.longer_schedules(key)
+        return any(self._score_in(schedule, key) is not None for schedule in schedules)
+
+    def _score_in(self, schedule: str, key: str) -> float | None:
+        return self._connection.call(lambda client: client.zscore(schedule, key))
+
+    def eviction_policy(self) -> str | None:
+        """How the server drops keys when its memory is full, as ``maxmemory-policy`` has it.
+
+        None: it has no limit, or does not tell.
+        """
+        return self._connection.call(_eviction_policy)
+
     def statics(self) -> set[str]:
         """Names of the static entries, of all applications."""
         return set(self._connection.call(lambda client: client.smembers(self.keys.statics)))
@@ -249,19 +275,26 @@ class RedisSchedule:
             replies = [str(reply or "") for reply in pipe.execute(raise_on_error=False)]
         return [origin if exists else None for exists, origin in zip(replies[::2], replies[1::2])]
 
-    def report_broken(self, name: str, reason: str, *, application: str) -> None:
-        """List an entry of an application's code as broken, whether or not one of that name is stored."""
-        report = _report(reason, datetime.now(timezone.utc), application=application)
-        self._connection.call(lambda client: client.hset(self.keys.broken, name, report))
+    def report_broken(self, name: str, reason: str) -> None:
+        """List an entry as broken."""
+        self._report_broken(name, _report(reason, datetime.now(timezone.utc)))
 
-    def forget_broken(self, name: str) -> None:
-        """List an entry as broken no longer."""
-        self._connection.call(lambda client: client.hdel(self.keys.broken, name))
+    def report_declaration(self, name: str, reason: str, *, application: str) -> None:
+        """List what an application's code declares as broken, whether or not an entry of that name is stored."""
+        report = _report(reason, datetime.now(timezone.utc), application=application)
+        self._report_broken(self.keys.declaration(name), report)
+
+    def _report_broken(self, listed: str, report: str) -> None:
+        self._connection.call(lambda client: client.hset(self.keys.broken, listed, report))
+
+    def forget_declaration(self, name: str) -> None:
+        """List a declaration as broken no longer."""
+        self._connection.call(lambda client: client.hdel(self.keys.broken, self.keys.declaration(name)))
 
     def broken(self) -> dict[str, dict[str, str]]:
-        """Broken entries: name -> ``reason``, ``since`` (ISO 8601, UTC) and, of a static one, ``application``."""
+        """Broken entries: name -> ``reason``, ``since`` (ISO 8601, UTC) and, of a declaration, ``application``."""
         reports = self._connection.call(lambda client: client.hgetall(self.keys.broken))
-        return {name: _read_report(report) for name, report in reports.items()}
+        return {name.removeprefix(DECLARATION): _read_report(report) for name, report in sorted(reports.items())}
 
     # Its lock and its channel
 
@@ -274,12 +307,33 @@ class RedisSchedule:
         return Notifier(self._connection, self.keys.changes)
 
 
+def _eviction_policy(client: Any) -> str | None:
+    try:
+        settings = {**client.config_get("maxmemory"), **client.config_get("maxmemory-policy")}
+        limit, policy = settings["maxmemory"], settings["maxmemory-policy"]
+    except (redis.ResponseError, KeyError):  # CONFIG is often forbidden; INFO is less so
+        try:
+            memory = client.info("memory")
+        except redis.ResponseError:
+            return None
+        limit, policy = memory.get("maxmemory", 0), memory.get("maxmemory_policy")
+    return policy if int(limit) else None
+
+
 def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (names[start : start + size] for start in range(0, len(names), size))
 
 
 def _snapshot(
-    name: str, now: datetime, definition: str, meta: str, score: str, origin: str, last_error: str, skipped: str
+    name: str,
+    now: datetime,
+    definition: str,
+    meta: str,
+    score: str,
+    origin: str,
+    last_error: str,
+    skipped: str,
+    claim_id: str,
 ) -> Snapshot:
     return Snapshot(
         name=name,
@@ -290,6 +344,7 @@ def _snapshot(
         origin=origin,
         last_error=last_error,
         skipped=skipped,
+        is_claimed=bool(claim_id),
     )
 
 

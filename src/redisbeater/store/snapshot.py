@@ -33,3 +33,4 @@ class Snapshot:
     origin: str = ""
     last_error: str = ""
     skipped: str = ""
+    is_claimed: bool = False

@@ -5,15 +5,16 @@
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2..] entries  hashes: the entries
--- Returns {now, {definition or '', meta or '', score or '', origin or '', last error or '', skipped or ''}, ...}
+-- Returns {now, {definition or '', meta or '', score or '', origin or '', last error or '', skipped or '',
+--      claim id or ''}, ...}
 local schedule = KEYS[1]
 
 local function load(entry)
   local score = redis.call('ZSCORE', schedule, entry)
-  local fields = redis.pcall('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time', 'look_at')
+  local fields = redis.pcall('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time', 'look_at', 'claim_id')
   if fields.err then fields = {} end
   if score and fields[6] and tonumber(fields[7]) == tonumber(score) then score = fields[6] end
-  return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or '', fields[5] or ''}
+  return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or '', fields[5] or '', fields[8] or ''}
 end
 
 local time = redis.call('TIME')
