@@ -15,9 +15,8 @@ ROOT = Path(redisbeater.__file__).parent
 
 #: From the bottom up: a module imports from its own layer and from those before it, never from one after it.
 LAYERS = (
-    ("exceptions", "backoff", "uninterrupted", "coalesce", "eviction_check", "redis_url"),
-    ("instant", "json_text"),
-    ("config",),
+    ("exceptions", "backoff", "uninterrupted", "coalesce", "redis_url"),
+    ("instant", "json_text", "config"),
     ("score", "schedules", "skip"),
     ("policy_fields",),
     ("definition", "meta"),
@@ -25,8 +24,7 @@ LAYERS = (
     ("policies", "store"),
     ("context",),
     ("replan",),
-    ("edit", "eviction", "leadership", "outage", "broker"),
-    ("sweep",),
+    ("edit", "leadership", "outage", "broker"),
     ("upcoming",),
     ("entry",),
     ("statics", "batch", "mapping", "schedule_store"),
