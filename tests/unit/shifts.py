@@ -46,6 +46,7 @@ SHIFTS = {
     "st-johns-two-hours-across-midnight": ("America/St_Johns", "1988-10-29"),
     # And the other ways to shift at midnight.
     "nuuk-gap-until-midnight": ("America/Nuuk", "2026-03-28"),
+    "nuuk-repeated-until-midnight": ("America/Nuuk", "2026-10-24"),
     "havana-midnight-repeated": ("America/Havana", "2026-11-01"),
     "cairo-gap-at-midnight": ("Africa/Cairo", "2026-04-24"),
     "cairo-repeated-until-midnight": ("Africa/Cairo", "2026-10-29"),

@@ -426,6 +426,12 @@ def test_a_restart_in_the_minute_before_yesterday_comes_back(expression: str, af
     assert next_fire_time(cron(expression), ZoneInfo("America/St_Johns"), utc(after)) == utc(expected)
 
 
+def test_midnight_comes_after_the_hour_before_it_was_repeated() -> None:
+    nuuk, second_pass = ZoneInfo("America/Nuuk"), utc("2026-10-25 01:59:59.999999")  # 24 October, 23:59
+
+    assert next_fire_time(cron("0 0 */2 * *"), nuuk, second_pass) == utc("2026-10-25 02:00")
+
+
 # -- the calendar
 
 

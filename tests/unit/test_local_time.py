@@ -61,14 +61,31 @@ def test_shifts_are_later_than_one_instant_and_up_to_another(after: str, until: 
         pytest.param("America/New_York", "2026-11-01", None, id="with-a-repeated-hour"),
         pytest.param("America/St_Johns", "2010-11-06", None, id="brought-back"),
         pytest.param("America/St_Johns", "2010-11-07", None, id="interrupted"),
+        pytest.param("America/Nuuk", "2026-03-29", None, id="after-a-gap-until-midnight"),
         pytest.param("Pacific/Apia", "2011-12-30", None, id="that-does-not-exist"),
         pytest.param("UTC", "2026-11-01", 0, id="in-utc"),
     ],
 )
-def test_the_offset_of_a_date(zone: str, day: str, hours: int | None) -> None:
+def test_the_offset_of_a_date_to_come(zone: str, day: str, hours: int | None) -> None:
     expected = None if hours is None else timedelta(hours=hours)
 
-    assert steady_offset(date.fromisoformat(day), ZoneInfo(zone)) == expected
+    assert steady_offset(date.fromisoformat(day), ZoneInfo(zone), utc("2000-01-01")) == expected
+
+
+@pytest.mark.parametrize(
+    ("since", "hours"),
+    [
+        pytest.param("2026-11-01 05:59:59.999999", None, id="first-pass"),
+        pytest.param("2026-11-01 06:00", None, id="second-pass"),
+        pytest.param("2026-11-01 07:00:01", -5, id="after-the-repeated-hour"),
+        pytest.param("2026-03-08 06:59:59.999999", None, id="before-the-gap"),
+        pytest.param("2026-03-08 07:00:01", -4, id="after-the-gap"),
+    ],
+)
+def test_the_offset_of_the_rest_of_a_date(since: str, hours: int | None) -> None:
+    expected = None if hours is None else timedelta(hours=hours)
+
+    assert steady_offset(utc(since).date(), NEW_YORK, utc(since)) == expected
 
 
 @pytest.mark.parametrize("day", ["2010-11-06", "2010-11-07"])

@@ -99,7 +99,7 @@ def _first_day(schedule: crontab, zone: tzinfo, after: datetime) -> date:
 
 
 def _next_on_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) -> datetime | None:
-    offset = steady_offset(day, zone)
+    offset = steady_offset(day, zone, after)
     if offset is None:
         return _next_around(schedule, shift_on(day, zone), day, after)
     start = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) - offset

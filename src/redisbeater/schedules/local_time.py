@@ -78,17 +78,20 @@ def instant_of(local: datetime, zone: tzinfo) -> datetime | None:
     return instant if instant.astimezone(zone).replace(tzinfo=None) == local else None
 
 
-def steady_offset(day: date, zone: tzinfo) -> timedelta | None:
-    """The UTC offset of a local date, if it is the same just before, on all of it and as it ends; else None."""
-    following = day + _DAY
-    before = datetime(day.year, day.month, day.day, tzinfo=zone) - _SECOND
+def steady_offset(day: date, zone: tzinfo, since: datetime) -> timedelta | None:
+    """The UTC offset of a local date if each local time comes once from an instant on, or from its beginning; else None.
+
+    That is, if a second before (which in a second pass is read as the first) and at its end the offset is the same.
+    """
+    following, local = day + _DAY, since.astimezone(zone)
+    start = local if local.date() == day else datetime(day.year, day.month, day.day, tzinfo=zone)
     end = datetime(following.year, following.month, following.day, tzinfo=zone, fold=1)
-    offset = before.utcoffset()
+    offset = (start - _SECOND).utcoffset()
     return offset if offset == end.utcoffset() else None
 
 
 def shift_on(day: date, zone: tzinfo) -> Shift:
-    """The shift of a local date that has no steady offset."""
+    """The shift of a local date that has no steady offset, be it over or not."""
     midnight = datetime(day.year, day.month, day.day, tzinfo=timezone.utc)  # less than a day from that of the zone
     return _shift_between(midnight - _DAY, midnight + 2 * _DAY, zone)
 
