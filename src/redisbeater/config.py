@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from typing import Any
 
 from celery import Celery
@@ -13,7 +13,9 @@ from celery.app import app_or_default
 from celery.utils.imports import symbol_by_name
 
 from redisbeater.coalesce import Coalesce
+from redisbeater.eviction_check import EvictionCheck
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.instant import MOST_SECONDS
 from redisbeater.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 
 __all__ = ("PREFIX", "Config", "cron_starting_deadline")
@@ -113,6 +115,12 @@ class Config:
         "An entry may say otherwise.",
         "seconds",
     )
+    key_expiry_check: EvictionCheck = _setting(  # noqa: RUF009 - as above
+        EvictionCheck.WARN,
+        "What beat does about a server that may evict the schedule, when it begins to lead: ``ignore`` it, ``warn``, "
+        "log an ``error``, or ``raise`` and end.",
+        "'ignore', 'warn', 'error' or 'raise'",
+    )
     schedule_classes: Mapping[str, type] = _setting(
         dict,
         "Custom schedule classes that may be stored, by class or import path.",
@@ -159,11 +167,6 @@ class Config:
         return RedisUrl.read(f"{PREFIX}redis_url", self.redis_url)
 
     @property
-    def url(self) -> RedisUrl:
-        """Where Redis is, taken apart."""
-        return RedisUrl.read(f"{PREFIX}redis_url", self.redis_url)
-
-    @property
     def lock_name(self) -> str | None:
         """The whole key of the lock; None when there is none."""
         if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
@@ -178,7 +181,7 @@ def cron_starting_deadline(app: Celery) -> float | None:
         ImproperlyConfigured: it would drop runs that are late by no more than a busy moment.
     """
     deadline = app.conf.beat_cron_starting_deadline
-    if deadline is None or (isinstance(deadline, (int, float)) and deadline >= 1):
+    if deadline is None or _is_seconds(deadline, 1):
         return deadline
     raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")
 
@@ -272,11 +275,15 @@ def _read_lock_lost(name: str, value: Any) -> str | None:
 
 def _seconds(least: float) -> Callable[[str, Any], float]:
     def read(name: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < least:
+        if not _is_seconds(value, least):
             raise _refuse(name, value)
         return float(value)
 
     return read
+
+
+def _is_seconds(value: Any, least: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MOST_SECONDS
 
 
 def _read_retry_period(name: str, value: Any) -> float:
@@ -289,11 +296,14 @@ def _read_grace(name: str, value: Any) -> float | None:
     return None if value is None else _seconds(1)(name, value)
 
 
-def _read_coalesce(name: str, value: Any) -> Coalesce:
-    try:
-        return Coalesce(value)
-    except ValueError:
-        raise _refuse(name, value) from None
+def _one_of(choices: type[Enum]) -> Callable[[str, Any], Any]:
+    def read(name: str, value: Any) -> Any:
+        try:
+            return choices(value)
+        except ValueError:
+            raise _refuse(name, value) from None
+
+    return read
 
 
 def _read_batch_size(name: str, value: Any) -> int:
@@ -334,7 +344,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "retry_period": _read_retry_period,
     "publish_timeout": _seconds(0.1),
     "misfire_grace_time": _read_grace,
-    "coalesce": _read_coalesce,
+    "coalesce": _one_of(Coalesce),
     "jitter": _seconds(0),
+    "key_expiry_check": _one_of(EvictionCheck),
     "schedule_classes": _read_classes,
 }

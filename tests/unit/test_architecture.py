@@ -15,8 +15,9 @@ ROOT = Path(redisbeater.__file__).parent
 
 #: From the bottom up: a module imports from its own layer and from those before it, never from one after it.
 LAYERS = (
-    ("exceptions", "backoff", "uninterrupted", "coalesce", "redis_url"),
-    ("instant", "json_text", "config"),
+    ("exceptions", "backoff", "uninterrupted", "coalesce", "eviction_check", "redis_url"),
+    ("instant", "json_text"),
+    ("config",),
     ("score", "schedules", "skip"),
     ("policy_fields",),
     ("definition", "meta"),
@@ -24,7 +25,8 @@ LAYERS = (
     ("policies", "store"),
     ("context",),
     ("replan",),
-    ("edit", "leadership", "outage", "broker"),
+    ("edit", "eviction", "leadership", "outage", "broker"),
+    ("sweep",),
     ("upcoming",),
     ("entry",),
     ("statics", "batch", "mapping", "schedule_store"),
