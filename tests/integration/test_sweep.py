@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+
 import pytest
 import redis
 from celery import Celery
