@@ -79,7 +79,7 @@ def instant_of(local: datetime, zone: tzinfo) -> datetime | None:
 
 
 def steady_offset(day: date, zone: tzinfo, since: datetime) -> timedelta | None:
-    """The UTC offset of a local date if each local time comes once from an instant on, or from its beginning; else None.
+    """The UTC offset of a local date, if from its begin, or an instant on it, each local time comes once; else None.
 
     That is, if a second before (which in a second pass is read as the first) and at its end the offset is the same.
     """
