@@ -50,9 +50,10 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What is known of one entry: its stretches, when its args were changed, and what Redis counted in the end.
+    """What is known of one entry: its stretches, when its args were changed, and what Redis counted.
 
-    ``run_count`` is None for an entry that is gone.
+    The counts are of the moment when the last stretch was owed no further; ``run_count`` is None for an entry that was
+    gone by then. ``is_live``: nothing was ever on its way when it was disabled, changed or deleted.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Account:
     edits: tuple[tuple[datetime, str], ...] = ()
     run_count: int | None = None
     skipped: Mapping[str, int] = field(default_factory=dict)
+    is_live: bool = True
 
 
 class Fault(str, Enum):
@@ -121,10 +123,9 @@ def audit(account: Account, messages: Sequence[Message]) -> Finding:
     owed = _all(expected(each.definition, each.first, each.owed_until) for each in account.stretches)
     sent = {message.scheduled_for for message in messages}
     run_count = len(owed & sent) if account.run_count is None else account.run_count
-    skips = {reason: count for reason, count in account.skipped.items() if reason != Reason.MAX_RUNS}
-    may_skip = _may_skip(account.stretches[0].definition)
+    has_skips = _has_skips(account)
     problems = (
-        *_balance(account, owed, sent, skips),
+        *(_balance_of_counts(account, owed, sent) if has_skips else _balance(account, owed, sent)),
         *_identities(account.name, messages),
         *_early(account, messages),
         *_unexpected(account, messages),
@@ -133,11 +134,11 @@ def audit(account: Account, messages: Sequence[Message]) -> Finding:
     return Finding(
         name=account.name,
         owed=len(owed),
-        runs=run_count if may_skip else len(owed & sent),
+        runs=run_count if has_skips else len(owed & sent),
         distinct=len(sent),
         repeats=len(messages) - len(sent),
-        overtaken=len(sent) - run_count if may_skip else 0,
-        skipped=skips,
+        overtaken=max(len(sent) - run_count, 0) if has_skips else 0,
+        skipped=_skips(account),
         problems=problems,
     )
 
@@ -158,38 +159,45 @@ def _all(fire_times: Iterable[Iterable[datetime]]) -> set[datetime]:
     return set(chain.from_iterable(fire_times))
 
 
-def _may_skip(definition: str) -> bool:
-    terms = _terms(definition)
-    return terms.coalesce is not Coalesce.ALL or terms.grace is not None
+def _skips(account: Account) -> Mapping[str, int]:
+    """What was skipped of the fire times that were owed: those beyond ``max_runs`` were not."""
+    return {reason: count for reason, count in account.skipped.items() if reason != Reason.MAX_RUNS}
 
 
-def _balance(account: Account, owed: set[datetime], sent: set[datetime], skips: Mapping[str, int]) -> Iterator[Problem]:
-    """What was owed and is neither sent nor skipped; and whether Redis counted what was sent."""
-    skipped = sum(skips.values())
-    if _may_skip(account.stretches[0].definition):
-        yield from _balance_of_counts(account, len(owed), len(sent), skipped)
-        return
-    missing = sorted(owed - sent)
-    if len(missing) != skipped:
-        yield from (_problem(Fault.MISSING, account, fire_time.isoformat()) for fire_time in missing)
-        yield from () if missing else (_problem(Fault.IMBALANCE, account, f"all were sent, {skipped} are skipped"),)
-    if account.run_count is None:
-        return
-    # What was on its way when the entry was disabled or changed may have been sent and never committed.
-    least = len(sent) if len(account.stretches) == 1 else len(owed & sent)
-    if not least <= account.run_count <= len(sent):
+def _has_skips(account: Account) -> bool:
+    terms = _terms(account.stretches[0].definition)
+    return bool(_skips(account)) or terms.coalesce is not Coalesce.ALL or terms.grace is not None
+
+
+def _balance(account: Account, owed: set[datetime], sent: set[datetime]) -> Iterator[Problem]:
+    """Of an entry that skips nothing each fire time is sent, and Redis has counted them."""
+    for fire_time in sorted(owed - sent):
+        yield _problem(Fault.MISSING, account, fire_time.isoformat())
+    least = len(sent if account.is_live else owed & sent)
+    if account.run_count is not None and not least <= account.run_count <= len(sent):
         detail = f"run count {account.run_count}, but {least} to {len(sent)} distinct runs"
         yield _problem(Fault.IMBALANCE, account, detail)
 
 
-def _balance_of_counts(account: Account, owed: int, sent: int, skipped: int) -> Iterator[Problem]:
+def _balance_of_counts(account: Account, owed: set[datetime], sent: set[datetime]) -> Iterator[Problem]:
+    """Of any other, what was run and what was skipped is told by their counts.
+
+    One more may have been sent than was counted: when its commit failed, another fire time may stand for it afterwards.
+    """
     if account.run_count is None:
         return
-    terms = f"{owed} owed, {account.run_count} counted as run, {skipped} as skipped; {sent} sent"
-    if owed > account.run_count + skipped or sent < account.run_count:
+    counted = account.run_count + sum(_skips(account).values())
+    most = len(owed if account.is_live else _allowed(account))
+    terms = f"{len(owed)} to {most} owed, {account.run_count} run and {_skips(account)} skipped; {len(sent)} sent"
+    if counted < len(owed) or len(sent) < account.run_count:
         yield _problem(Fault.MISSING, account, terms)
-    elif owed < account.run_count + skipped:
+    elif counted > most:
         yield _problem(Fault.IMBALANCE, account, terms)
+
+
+def _allowed(account: Account) -> set[datetime]:
+    """The fire times that were owed, or may have been on their way."""
+    return _all(expected(each.definition, each.first, each.ended_at) for each in account.stretches)
 
 
 def _identities(name: str, messages: Sequence[Message]) -> Iterator[Problem]:
@@ -216,8 +224,7 @@ def _early(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
 
 
 def _unexpected(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
-    allowed = _all(expected(each.definition, each.first, each.ended_at) for each in account.stretches)
-    for fire_time in sorted({message.scheduled_for for message in messages} - allowed):
+    for fire_time in sorted({message.scheduled_for for message in messages} - _allowed(account)):
         yield _problem(Fault.UNEXPECTED, account, f"{fire_time.isoformat()} is no fire time of it")
 
 

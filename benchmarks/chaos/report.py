@@ -64,8 +64,9 @@ class Report:
     repeats: int
     overtaken: int
     problems: Mapping[str, int]
-    latest_in_health: float
-    latest: float
+    late_median: float
+    late_longest: float
+    late_longest_in_all: float
     gaps: int
     gap_median: float
     gap_longest: float
@@ -90,12 +91,15 @@ class Report:
             "fire times": f"{self.owed} expected = {self.runs} run + {sum(self.skipped.values())} skipped "
             f"({_counts(self.skipped)})",
             "messages": f"{self.messages}: {self.distinct} distinct runs, {self.repeats} repeats with the same id, "
-            f"{self.overtaken} runs sent, not committed, and then coalesced",
+            f"{self.overtaken} sent, not committed, and skipped later",
             "problems": _counts(self.problems),
-            "late": f"{self.latest_in_health:.2f} s at most while a healthy beat existed, {self.latest:.2f} s in all",
+            "late": f"{self.late_median:.3f} s median, {self.late_longest:.2f} s at most while a healthy beat existed; "
+            f"{self.late_longest_in_all:.2f} s at most in all",
             "gap": f"{self.gap_median:.2f} s median, {self.gap_longest:.2f} s at most from the kill of a leader to the "
             f"next run, after {self.gaps} kills that left a healthy beat",
         }
+        if not self.gaps:
+            del rows["gap"]
         width = max(map(len, rows))
         shown = [f"{each.fault.value}: {each.name}: {each.detail}" for each in self.details[:SHOWN]]
         return "\n".join([*(f"{name:<{width}}  {text}" for name, text in rows.items()), *shown])
@@ -105,6 +109,7 @@ def reported(record: Record) -> Report:
     """The figures for a record; the ledger is balanced here."""
     findings = _findings(record)
     lateness = list(_lateness(record))
+    in_health = [late for late, is_in_health in lateness if is_in_health]
     gaps = _gaps(record)
     details = [problem for finding in findings for problem in finding.problems]
     return Report(
@@ -125,10 +130,11 @@ def reported(record: Record) -> Report:
         repeats=sum(finding.repeats for finding in findings),
         overtaken=sum(finding.overtaken for finding in findings),
         problems=dict(Counter(problem.fault.value for problem in details)),
-        latest_in_health=max((late for late, in_health in lateness if in_health), default=0.0),
-        latest=max((late for late, _ in lateness), default=0.0),
+        late_median=statistics.median(in_health or [0.0]),
+        late_longest=max(in_health, default=0.0),
+        late_longest_in_all=max((late for late, _ in lateness), default=0.0),
         gaps=len(gaps),
-        gap_median=statistics.median(gaps) if gaps else 0.0,
+        gap_median=statistics.median(gaps or [0.0]),
         gap_longest=max(gaps, default=0.0),
         details=details,
     )

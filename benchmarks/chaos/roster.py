@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +17,9 @@ from chaos.ledger import Account, Stretch
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked, rrule
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.meta import Meta
 from redisbeater.score import Score
+from redisbeater.skip import read_skipped
 from redisbeater.store import Snapshot
 
 __all__ = ("Roster",)
@@ -55,6 +58,9 @@ def _once(now: datetime, rng: random.Random) -> Mapping[str, Any]:
     return {"schedule": clocked(at), "on_finish": rng.choice(("keep", "disable", "delete")), "coalesce": "all"}
 
 
+#: How often an entry is made, where the schedule is changed.
+NEW = 0.15
+
 CHANGING = ("edit", "rest", "wake", "change interval", "delete")
 
 KINDS: Mapping[str, Kind] = {
@@ -67,7 +73,8 @@ KINDS: Mapping[str, Kind] = {
     "jitter": Kind(fields=_jittered(1.5, 0.8)),
     "earliest": Kind(fields=_every(1.0, coalesce="earliest")),
     "grace": Kind(fields=_every(1.0, misfire_grace_time=2.0)),
-    "ten runs": Kind(fields=_every(1.0, max_runs=10)),
+    # Rarely enough that the ten first ones are never left out.
+    "ten runs": Kind(fields=_every(3.0, max_runs=10)),
     "latest, jitter, grace": Kind(fields=_jittered(0.7, 0.3, coalesce="latest", misfire_grace_time=1.0)),
     "second again": Kind(fields=_every(1.0), actions=CHANGING),
 }
@@ -81,6 +88,9 @@ class _Listed:
     kind: Kind
     stretches: list[Stretch] = field(default_factory=list)
     edits: list[tuple[datetime, str]] = field(default_factory=list)
+    #: What Redis counted at the end; None: it ended by itself.
+    counts: Snapshot | None = None
+    was_changed: bool = False
     is_resting: bool = False
     is_gone: bool = False
 
@@ -101,25 +111,32 @@ class Roster:
         self._store = ScheduleStore(app)
         self._rng = rng
         self._listed: list[_Listed] = []
+        self._most = 0
         #: What was done, and how often.
         self.tally: dict[str, int] = {}
 
     def make(self, count: int) -> None:
-        """Make so many entries, of each kind in turn."""
+        """Make so many entries, of each kind in turn; later there will be as many, give or take."""
+        self._most = count + count // 4
         for _ in range(count):
-            number = len(self._listed)
-            kind = list(KINDS)[number % len(KINDS)]
-            self._make(f"{number}: {kind}", KINDS[kind])
+            self._make_another()
 
     def act(self) -> None:
         """Do something to one of the entries, or make another one."""
-        choices = [(listed, action) for listed in self._listed for action in self._actions(listed)]
-        if not choices or self._rng.random() < 0.15:
-            self.make(1)
+        present = [listed for listed in self._listed if not listed.is_gone]
+        if not present or self._rng.random() < NEW:
+            if len(present) >= self._most:
+                self._delete(self._rng.choice(present))
+            self._make_another()
             return
+        choices = [(listed, action) for listed in present for action in self._actions(listed)]
         listed, action = self._rng.choice(choices)
         self._actions_by_name()[action](listed)
-        self._count(action)
+
+    def lateness(self) -> timedelta:
+        """For how long the oldest fire time that is not dealt with has been waiting."""
+        waiting = [score.fire_time for score in self._scores() if score.fire_time and not score.dormant]
+        return max([self.now() - fire_time for fire_time in waiting], default=timedelta())
 
     def is_handled_up_to(self, instant: datetime) -> bool:
         """Whether no entry that is awake waits for a fire time up to an instant."""
@@ -131,7 +148,12 @@ class Roster:
 
     def accounts(self) -> list[Account]:
         """The accounts, when beats have ended."""
-        return [self._account(listed, self._context.redis.load(listed.name)) for listed in self._listed]
+        return [self._account(listed) for listed in self._listed]
+
+    def _make_another(self) -> None:
+        number = len(self._listed)
+        word = list(KINDS)[number % len(KINDS)]
+        self._make(f"{number}: {word}", KINDS[word])
 
     def _make(self, name: str, kind: Kind) -> None:
         fields = dict(kind.fields(self.now(), self._rng))
@@ -144,8 +166,6 @@ class Roster:
         self._count("make")
 
     def _actions(self, listed: _Listed) -> list[str]:
-        if listed.is_gone:
-            return []
         unfit = {"rest", "change interval"} if listed.is_resting else {"wake"}
         return [action for action in listed.kind.actions if action not in unfit]
 
@@ -160,34 +180,52 @@ class Roster:
 
     def _edit(self, listed: _Listed) -> None:
         number = len(listed.edits)
-        self._store.update(listed.name, args=[number])
+        try:
+            self._store.update(listed.name, args=[number])
+        except EntryNotFound:  # it had its last run, and was to be deleted then
+            listed.is_gone = True
+            return
         listed.edits.append((self.now(), f"[{number}]"))
+        self._count("edit")
 
     def _rest(self, listed: _Listed) -> None:
         self._store.disable(listed.name)
         # A disabled entry remembers where it stood: all before that was dealt with.
-        listed.close(self._score(listed.name).fire_time, self.now())
-        listed.is_resting = True
+        listed.close(self._fire_time(self._load(listed)), self.now())
+        listed.is_resting = listed.was_changed = True
+        self._count("disable")
 
     def _wake(self, listed: _Listed) -> None:
         entry = self._store.enable(listed.name)
         assert entry.due_at is not None, "it is awake"
         listed.open(entry, entry.due_at, self._context)
         listed.is_resting = False
+        self._count("enable")
 
     def _change_interval(self, listed: _Listed) -> None:
-        owed_until = self._score(listed.name).fire_time
+        owed_until = self._fire_time(self._load(listed))
         entry = self._store.update(listed.name, schedule=self._rng.choice((0.5, 0.8, 1.0, 2.0)))
         assert entry.due_at is not None, "it is awake"
         listed.close(owed_until, self.now())
         listed.open(entry, entry.due_at, self._context)
+        listed.was_changed = True
+        self._count("change interval")
 
     def _delete(self, listed: _Listed) -> None:
-        owed_until = self._score(listed.name).fire_time
-        self._store.delete(listed.name)
+        self._end(listed)
+        with suppress(EntryNotFound):
+            self._store.delete(listed.name)
+            self._count("delete")
         if not listed.is_resting:
-            listed.close(owed_until, self.now())
+            listed.close(listed.stretches[-1].owed_until, self.now())
         listed.is_gone = True
+
+    def _end(self, listed: _Listed) -> None:
+        """Note how far it has come, and what is counted until then."""
+        snapshot = self._load(listed)
+        listed.counts = snapshot if snapshot.definition else None
+        if not listed.is_resting:
+            listed.close(self._fire_time(snapshot) if snapshot.definition else None, snapshot.now)
 
     def _count(self, action: str) -> None:
         self.tally[action] = self.tally.get(action, 0) + 1
@@ -196,27 +234,23 @@ class Roster:
         names = [listed.name for listed in self._listed if not listed.is_gone]
         return [snapshot.score for snapshot in self._context.redis.load_many(names) if snapshot.score is not None]
 
-    def _score(self, name: str) -> Score:
-        score = self._context.redis.load(name).score
-        assert score is not None, f"{name!r} is in the schedule"
-        return score
+    def _load(self, listed: _Listed) -> Snapshot:
+        return self._context.redis.load(listed.name)
 
-    def _account(self, listed: _Listed, snapshot: Snapshot) -> Account:
-        try:
-            entry = RedisScheduleEntry.from_key(self._context.redis.keys.entry(listed.name), app=self._app)
-        except EntryNotFound:
-            return _of(listed, None)
-        if not listed.is_resting:
-            assert snapshot.score is not None, f"{listed.name!r} is in the schedule"
-            listed.close(snapshot.score.fire_time, snapshot.now)
-        return _of(listed, entry)
+    @staticmethod
+    def _fire_time(snapshot: Snapshot) -> datetime | None:
+        assert snapshot.score is not None, f"{snapshot.name!r} is in the schedule"
+        return snapshot.score.fire_time
 
-
-def _of(listed: _Listed, entry: RedisScheduleEntry | None) -> Account:
-    return Account(
-        name=listed.name,
-        stretches=tuple(listed.stretches),
-        edits=tuple(listed.edits),
-        run_count=None if entry is None else entry.total_run_count,
-        skipped={} if entry is None else {reason: item.count for reason, item in entry.skipped.items()},
-    )
+    def _account(self, listed: _Listed) -> Account:
+        if not listed.is_gone:
+            self._end(listed)
+        counts = listed.counts
+        return Account(
+            name=listed.name,
+            stretches=tuple(listed.stretches),
+            edits=tuple(listed.edits),
+            run_count=None if counts is None else Meta.from_text(counts.meta).total_run_count,
+            skipped={} if counts is None else {key: each.count for key, each in read_skipped(counts.skipped).items()},
+            is_live=not listed.is_gone and not listed.was_changed,
+        )

@@ -123,7 +123,7 @@ def test_a_run_that_was_sent_and_then_skipped_because_its_commit_failed_is_count
 
 
 def test_while_an_entry_rests_nothing_is_owed_and_nothing_that_comes_due_may_be_sent() -> None:
-    account = Account(name="e", stretches=(stretch(1, 3, 3.5), stretch(6, 8, 8)), run_count=4)
+    account = Account(name="e", stretches=(stretch(1, 3, 3.5), stretch(6, 8, 8)), run_count=4, is_live=False)
 
     assert not audit(account, messages([1, 2, 6, 7])).problems
     assert not audit(account, messages([1, 2, 3, 6, 7])).problems, "one was on its way when it was disabled"
