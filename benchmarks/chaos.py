@@ -3,6 +3,7 @@
     python benchmarks/chaos.py --quick                     # about half a minute
     python benchmarks/chaos.py --minutes 10 --no-lock
     python benchmarks/chaos.py --kills 1000 --json chaos.json
+    python benchmarks/chaos.py --faults kill,pause,failover    # the schedule on Sentinel
 
 Real ``celery beat`` processes, one real server for the schedule and one as the broker. For every entry its fire times,
 computed from its definition alone, must equal what arrived at the broker and what is recorded as skipped. Exit code 1:
@@ -21,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from chaos.cluster import Cluster
+from chaos.cluster import Cluster, Shape
 from chaos.director import Director, Script
 from chaos.faults import FAULTS
 from chaos.inbox import Inbox
@@ -29,8 +30,11 @@ from chaos.report import Record, Report, reported
 from chaos.roster import Roster
 from servers import programs
 
+#: The faults of a run that is not told others: the schedule's server has no replica, and comes back with its data.
+USUAL = tuple(name for name in FAULTS if name != "failover")
+
 #: Seconds of faults, and kills at least, of ``--quick``.
-QUICK_SECONDS, QUICK_KILLS = 15.0, 5
+QUICK_SECONDS, QUICK_KILLS = 15, 5
 
 
 def main() -> int:
@@ -49,9 +53,7 @@ def run(options: argparse.Namespace, folder: Path) -> Report:
     """One run, in a folder of its own."""
     rng = random.Random(options.seed)
     began_at = time.monotonic()
-    cluster = Cluster(
-        programs()[0], folder, beats=options.beats, has_lock=options.lock, has_proxies="cut" in options.faults
-    )
+    cluster = Cluster(programs()[0], folder, _shape(options))
     with cluster, Inbox(cluster.broker) as inbox:
         roster = Roster(cluster.app(), rng)
         roster.make(options.entries)
@@ -77,9 +79,19 @@ def run(options: argparse.Namespace, folder: Path) -> Report:
     return reported(record)
 
 
+def _shape(options: argparse.Namespace) -> Shape:
+    return Shape(
+        beats=options.beats,
+        has_lock=options.lock,
+        has_proxies="cut" in options.faults,
+        has_replica="failover" in options.faults,
+    )
+
+
 def _script(options: argparse.Namespace) -> Script:
     if options.quick:
-        return Script(seconds=QUICK_SECONDS, kills=QUICK_KILLS, faults=options.faults)
+        kills = QUICK_KILLS if "kill" in options.faults else 0
+        return Script(seconds=QUICK_SECONDS, kills=kills, faults=options.faults)
     return Script(seconds=options.minutes * 60, kills=options.kills, faults=options.faults)
 
 
@@ -91,11 +103,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--beats", type=int, default=3, help="(default: 3)")
     parser.add_argument("--entries", type=int, default=24, help="to begin with (default: 24)")
     parser.add_argument("--lock", action=argparse.BooleanOptionalAction, default=True, help="(default: with a lock)")
-    parser.add_argument("--faults", type=_faults, default=tuple(FAULTS), help=f"of {','.join(FAULTS)} (default: all)")
+    parser.add_argument(
+        "--faults", type=_faults, default=USUAL, help=f"of {', '.join(FAULTS)} (default: {','.join(USUAL)})"
+    )
     parser.add_argument("--seed", type=int, default=None, help="makes the choices, though not the timing, repeatable")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     parser.add_argument("--folder", type=Path, help="keep logs and data here")
     options = parser.parse_args()
+    if options.kills and "kill" not in options.faults:
+        parser.error("--kills needs kill among --faults")
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 16)
         print(f"--seed {options.seed}", file=sys.stderr)
@@ -105,6 +121,8 @@ def _options() -> argparse.Namespace:
 def _faults(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     unknown = [name for name in names if name not in FAULTS]
+    if {"failover", "redis-restart"} <= set(names):
+        raise argparse.ArgumentTypeError("failover and redis-restart exclude each other: with a replica it takes over")
     if unknown:
         raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: expected some of {', '.join(FAULTS)}")
     return names

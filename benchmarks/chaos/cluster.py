@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from celery import Celery
@@ -15,9 +17,10 @@ from servers import Program
 
 from chaos.beats import Beat
 from chaos.health import Watch
+from chaos.replicated import ReplicatedServer
 from chaos.server import DurableServer
 
-__all__ = ("Cluster", "Place")
+__all__ = ("Cluster", "Place", "Shape")
 
 #: Short, so that a run of minutes sees many take-overs and leases that end.
 LOCK_TIMEOUT, LEASE_TIMEOUT = 1.0, 2.0
@@ -26,12 +29,26 @@ LOCK_TIMEOUT, LEASE_TIMEOUT = 1.0, 2.0
 SOCKET_TIMEOUT = 1.0
 
 SOURCE = """
-import os
+import json, os
 from celery import Celery
 
-app = Celery("proj", broker=os.environ["CHAOS_BROKER"])
-app.conf.update(redisbeater_redis_url=os.environ["CHAOS_SCHEDULE"], **{settings!r})
+app = Celery("proj")
+app.conf.update(json.loads(os.environ["CHAOS_SETTINGS"]))
 """
+
+
+_Server = TypeVar("_Server", DurableServer, ReplicatedServer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How many beats there are, and how they find each other and the servers."""
+
+    beats: int
+    has_lock: bool
+    has_proxies: bool
+    #: Whether the schedule's server has a replica that takes over.
+    has_replica: bool
 
 
 class Place:
@@ -46,21 +63,23 @@ class Place:
 class Cluster:
     """Runs all of it, and ends it with the block."""
 
-    def __init__(self, program: Program, folder: Path, *, beats: int, has_lock: bool, has_proxies: bool) -> None:
-        self._folder = folder
-        self._stack = ExitStack()
-        self._has_proxies = has_proxies
-        self._settings = _settings(has_lock)
-        self._count = beats
+    def __init__(self, program: Program, folder: Path, shape: Shape) -> None:
         self._program = program
+        self._folder = folder
+        self._shape = shape
+        self._stack = ExitStack()
         self.watch = Watch()
         self.places: Sequence[Place] = ()
 
     def __enter__(self) -> Cluster:
-        self.schedule, self.broker = (self._server(name) for name in ("schedule", "broker"))
-        self._impatient = self.schedule.impatient_client()
-        (self._folder / "proj.py").write_text(SOURCE.format(settings=self._settings))
-        self.places = [self._place(f"beat-{number}") for number in range(self._count)]
+        self.broker = self._run(DurableServer(self._program, self._folder / "broker"))
+        self.schedule: DurableServer | ReplicatedServer = (
+            self._run(ReplicatedServer(self._program))
+            if self._shape.has_replica
+            else self._run(DurableServer(self._program, self._folder / "schedule"))
+        )
+        (self._folder / "proj.py").write_text(SOURCE)
+        self.places = [self._place(f"beat-{number}") for number in range(self._shape.beats)]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,8 +88,8 @@ class Cluster:
 
     def app(self) -> Celery:
         """The app of the beats, for the benchmark itself, which no proxy cuts off."""
-        app = Celery("proj", broker=self.broker.url, set_as_current=False)
-        app.conf.update(redisbeater_redis_url=self.schedule.url, **self._settings)
+        app = Celery("proj", set_as_current=False)
+        app.conf.update(self._settings(None, None))
         return app
 
     def start_beats(self) -> None:
@@ -86,8 +105,8 @@ class Cluster:
 
     def leader_pid(self) -> int:
         """The process that holds the lock, as far as the server tells at once; 0: none."""
-        with contextlib.suppress(redis.RedisError):
-            token = self._impatient.get("redisbeater::lock")
+        with contextlib.suppress(redis.RedisError), self.schedule.impatient_client() as client:
+            token = client.get("redisbeater::lock")
             return int(token.split(":")[-2]) if token else 0
         return 0
 
@@ -103,33 +122,38 @@ class Cluster:
         """The beats that could send or take over now."""
         return [place for place in self.running() if self.watch.is_up(place.beat.name)]
 
-    def _server(self, name: str) -> DurableServer:
-        server = DurableServer(self._program, self._folder / name)
+    def _run(self, server: _Server) -> _Server:
         self._stack.callback(server.end)
         server.wait_until_it_answers()
         return server
 
     def _place(self, name: str) -> Place:
-        schedule, broker = (self._proxy(server) for server in (self.schedule, self.broker))
-        environment = {
-            "CHAOS_SCHEDULE": _url(schedule) if schedule else self.schedule.url,
-            "CHAOS_BROKER": _url(broker) if broker else self.broker.url,
-        }
+        schedule, broker = self._proxy(self.schedule), self._proxy(self.broker)
+        environment = {"CHAOS_SETTINGS": json.dumps(self._settings(schedule, broker))}
         return Place(Beat(name, self._folder, environment, self.watch), schedule, broker)
 
-    def _proxy(self, server: DurableServer) -> Proxy | None:
-        return self._stack.enter_context(Proxy(server.port)) if self._has_proxies else None
+    def _proxy(self, server: DurableServer | ReplicatedServer) -> Proxy | None:
+        # Sentinels tell where the server really is, so that no proxy can stand before it.
+        if isinstance(server, DurableServer) and self._shape.has_proxies:
+            return self._stack.enter_context(Proxy(server.port))
+        return None
 
-
-def _settings(has_lock: bool) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "redisbeater_lock_timeout": LOCK_TIMEOUT,
-        "redisbeater_lease_timeout": LEASE_TIMEOUT,
-        "redisbeater_redis_options": {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": SOCKET_TIMEOUT},
-        # Else Celery adds an entry of its own, of which the ledger knows nothing.
-        "result_expires": None,
-    }
-    return settings if has_lock else {**settings, "redisbeater_lock_key": None}
+    def _settings(self, schedule: Proxy | None, broker: Proxy | None) -> dict[str, Any]:
+        """Those of a beat that reaches the servers through proxies."""
+        own = self.schedule.settings()
+        patience = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": SOCKET_TIMEOUT}
+        settings: dict[str, Any] = {
+            "broker_url": _url(broker) if broker else self.broker.url,
+            **own,
+            "redisbeater_redis_options": {**patience, **own.get("redisbeater_redis_options", {})},
+            "redisbeater_lock_timeout": LOCK_TIMEOUT,
+            "redisbeater_lease_timeout": LEASE_TIMEOUT,
+            # Else Celery adds an entry of its own, of which the ledger knows nothing.
+            "result_expires": None,
+        }
+        if schedule:
+            settings["redisbeater_redis_url"] = _url(schedule)
+        return settings if self._shape.has_lock else {**settings, "redisbeater_lock_key": None}
 
 
 def _url(proxy: Proxy) -> str:

@@ -12,21 +12,42 @@ from proxy import Proxy
 
 from chaos.cluster import Cluster, Place
 from chaos.health import SERVERS
+from chaos.replicated import ReplicatedServer
 from chaos.server import DurableServer
 
 __all__ = ("FAULTS", "SERVER_FAULTS", "Faults", "Kill", "Undo")
 
 #: Every kind of fault, with how often it is chosen.
-FAULTS = {"kill": 10.0, "end": 1.0, "pause": 3.0, "cut": 3.0, "hang": 0.7, "broker": 0.7, "redis-restart": 0.7}
+FAULTS = {
+    "kill": 10.0,
+    "end": 1.0,
+    "pause": 3.0,
+    "cut": 3.0,
+    "hang": 0.7,
+    "broker": 0.7,
+    "redis-restart": 0.7,
+    "failover": 0.7,
+}
+
+#: How a server is taken away. One that is ended, as for an upgrade, has no replica take over.
+WAYS = {
+    "hang": ("hung",),
+    "broker": ("killed", "ended", "hung"),
+    "redis-restart": ("killed", "ended", "hung"),
+    "failover": ("killed", "hung"),
+}
 
 #: Those that take a server away from all beats: one at a time.
-SERVER_FAULTS = ("hang", "broker", "redis-restart")
+SERVER_FAULTS = tuple(WAYS)
 
 #: Of the kills and pauses, how many meet the leader if there is one; and how many come right after a message.
 AT_LEADER, AT_MESSAGE = 0.8, 0.6
 
 #: Of the kills, how many may meet a beat that is still starting.
 AT_START = 0.1
+
+#: Of the times that the schedule's server hangs, how many it forgets all scripts instead.
+AT_SCRIPTS = 0.3
 
 #: After how many messages at most: somewhere in the middle of a batch.
 MOST_MESSAGES = 6
@@ -51,7 +72,7 @@ class Undo:
     at: float
     end: Callable[[], None]
     #: The server that is away until then.
-    server: DurableServer | None = None
+    server: DurableServer | ReplicatedServer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +100,11 @@ class Faults:
         if fault in ("kill", "end", "pause", "cut"):
             victim = self._victim(fault)
             return self._do_to(victim, fault) if victim else None
-        if fault == "hang":
-            return self._hang()
+        if fault == "hang" and self._rng.random() < AT_SCRIPTS:
+            self._forget_scripts()
+            return None
         server = self._cluster.broker if fault == "broker" else self._cluster.schedule
-        return self._stop_server(server, fault)
+        return self._stop_server(server, "broker" if fault == "broker" else "schedule", self._rng.choice(WAYS[fault]))
 
     def _do_to(self, victim: Place, fault: str) -> Undo | None:
         if fault == "cut":
@@ -138,7 +160,7 @@ class Faults:
         return Undo(at=self._later(), end=lambda: place.beat.resume(pid))
 
     def _cut(self, place: Place) -> Undo | None:
-        is_broker = self._rng.random() < 0.5
+        is_broker = place.schedule is None or self._rng.random() < 0.5
         proxy, request = (place.broker, PUBLISH) if is_broker else (place.schedule, SCRIPT)
         assert proxy is not None, "a cluster that is cut has proxies"
         self._rng.choice(_CUTS)(proxy, request, self._rng)
@@ -152,45 +174,31 @@ class Faults:
 
         return Undo(at=self._later(), end=end)
 
-    def _hang(self) -> Undo | None:
-        """Let the schedule's server answer nobody for a while, or forget all scripts."""
-        if self._rng.random() < 0.3:
-            self._cluster.schedule.client().script_flush()
-            self.tally["scripts forgotten"] += 1
-            return None
-        return self._pause_server(self._cluster.schedule, "schedule hung")
+    def _forget_scripts(self) -> None:
+        with self._cluster.schedule.impatient_client() as client:
+            client.script_flush()
+        self.tally["scripts forgotten"] += 1
 
-    def _stop_server(self, server: DurableServer, fault: str) -> Undo:
-        kind = self._rng.choice(("killed", "ended", "hung"))
-        if kind == "hung":
-            return self._pause_server(server, f"{_WORDS[fault]} hung")
-        self._cluster.watch.down(SERVERS, fault)
-        (server.kill if kind == "killed" else server.end)()
-        self.tally[f"{_WORDS[fault]} {kind}"] += 1
-
-        def end() -> None:
-            server.start()
-            self._cluster.watch.up(SERVERS, fault)
-
-        return Undo(at=self._later(), end=end, server=server)
-
-    def _pause_server(self, server: DurableServer, word: str) -> Undo:
-        self._cluster.watch.down(SERVERS, word)
-        server.pause()
-        self.tally[word] += 1
+    def _stop_server(self, server: DurableServer | ReplicatedServer, name: str, way: str) -> Undo:
+        self._cluster.watch.down(SERVERS, name)
+        stop, start = {
+            "killed": (server.kill, server.start),
+            "ended": (server.end, server.start),
+            "hung": (server.pause, server.resume),
+        }[way]
+        stop()
+        self.tally[f"{name} {way}"] += 1
 
         def end() -> None:
-            server.resume()
+            start()
             server.wait_until_it_answers()
-            self._cluster.watch.up(SERVERS, word)
+            self._cluster.watch.up(SERVERS, name)
 
         return Undo(at=self._later(), end=end, server=server)
 
     def _later(self) -> float:
         return time.monotonic() + self._rng.uniform(SHORTEST, LONGEST)
 
-
-_WORDS = {"broker": "broker", "redis-restart": "schedule"}
 
 _CUTS: tuple[Callable[[Proxy, bytes, random.Random], object], ...] = (
     lambda proxy, request, rng: proxy.cut(),

@@ -14,7 +14,7 @@ from redis.retry import Retry
 from servers import Program, free_port, stop
 from waiting import wait_until
 
-__all__ = ("DurableServer",)
+__all__ = ("TIMEOUT", "DurableServer", "version_of")
 
 #: Seconds without an answer after which the benchmark itself gives up on a server that hangs.
 TIMEOUT = 0.5
@@ -33,6 +33,10 @@ class DurableServer:
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
+
+    def settings(self) -> dict[str, Any]:
+        """What beats need to find it, unless a proxy stands before it."""
+        return {"redisbeater_redis_url": self.url}
 
     def client(self, timeout: float | None = None) -> Any:
         """A client that tries everything once and waits for its reply, for so many seconds or for ever."""
@@ -74,15 +78,19 @@ class DurableServer:
         wait_until(lambda: _answers(client), f"{self._program.path} to answer on port {self.port}")
 
     def version(self) -> str:
-        """Name and version, as it tells them."""
-        info = self.client().info("server")
-        name = info.get("server_name", "redis")
-        return f"{name} {info.get(f'{name}_version', info['redis_version'])}"
+        return version_of(self.client())
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
         command = [self._program.path, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder)]
         return subprocess.Popen([*command, *durable], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def version_of(client: Any) -> str:
+    """Name and version of a server, as it tells them."""
+    info = client.info("server")
+    name = info.get("server_name", "redis")
+    return f"{name} {info.get(f'{name}_version', info['redis_version'])}"
 
 
 def _answers(client: Any) -> bool:
