@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
 from celery.schedules import BaseSchedule, crontab, schedule, solar
-from dateutil.rrule import weekday
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import from_unix
+from redisbeater.instant import MOST_SECONDS
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.cron_field import field_texts, make_crontab
-from redisbeater.schedules.moment import decode_datetime, encode_datetime, read_zone, zone_name
-from redisbeater.schedules.rrule import PARTS, rrule
+from redisbeater.schedules.moment import decode_datetime, encode_datetime
+from redisbeater.schedules.rrule import rrule
+from redisbeater.schedules.rrule_codec import decode_rrule, encode_rrule
 
 __all__ = ("ScheduleCodec",)
 
 #: Where a schedule stands in a definition; what error messages begin with.
 PATH = "$.schedule"
-
-#: Beyond it the next fire time may lie after the last year that a datetime can hold.
-_LONGEST_INTERVAL = timedelta(days=365_242)
 
 
 class ScheduleCodec:
@@ -37,7 +34,7 @@ class ScheduleCodec:
         self._decoders: dict[str, Callable[[dict[str, Any]], BaseSchedule]] = {
             "interval": _decode_interval,
             "crontab": _decode_crontab,
-            "rrule": _decode_rrule,
+            "rrule": lambda data: decode_rrule(data, PATH),
             "solar": _decode_solar,
             "clocked": _decode_clocked,
             "custom": self._decode_custom,
@@ -56,7 +53,7 @@ class ScheduleCodec:
         if type(schedule_) is crontab:
             return _encode_crontab(schedule_)
         if isinstance(schedule_, rrule):
-            return _encode_rrule(schedule_)
+            return encode_rrule(schedule_)
         if isinstance(schedule_, clocked):
             return {"__type__": "clocked", "at": encode_datetime(schedule_.at)}
         if isinstance(schedule_, solar):
@@ -118,7 +115,7 @@ def _check_every(every: Any) -> float:
     path = f"{PATH}.every"
     if isinstance(every, bool) or not isinstance(every, (int, float)):
         raise InvalidEntry(path, f"expected seconds, got {every!r}")
-    if not 1e-6 <= every <= _LONGEST_INTERVAL.total_seconds():
+    if not 1e-6 <= every <= MOST_SECONDS:
         raise InvalidEntry(path, f"expected seconds above 0 and at most 1000 years of them, got {every!r}")
     return every
 
@@ -145,66 +142,8 @@ def _decode_clocked(data: dict[str, Any]) -> clocked:
     return clocked(decode_datetime(data.get("at"), f"{PATH}.at", default_zone=None))
 
 
-def _encode_rrule(rule: rrule) -> dict[str, Any]:
-    """RedBeat's form: dates as UNIX seconds and minutes of offset, and beside them the zone's name, where it has one.
-
-    RedBeat refuses the name, and without it would keep the offset of one season: it cannot run such a rule rightly.
-    """
-    parts = {name: _encode_part(getattr(rule, name)) for name in PARTS}
-    stored = {"__type__": "rrule", **parts, **_encode_date("dtstart", rule.dtstart)}
-    if rule.until is not None:
-        stored.update(_encode_date("until", rule.until))
-    name = zone_name(rule.zone)
-    return stored if name in (None, "UTC") else {**stored, "timezone": name}
-
-
-def _encode_date(name: str, moment: datetime) -> dict[str, Any]:
-    offset = moment.utcoffset()
-    return {name: int(moment.timestamp()), f"{name}_tz": offset.total_seconds() / 60 if offset else 0}
-
-
-def _encode_part(part: Any) -> Any:
-    if isinstance(part, (list, tuple, set)):
-        return [_encode_part(item) for item in part]
-    if isinstance(part, weekday):
-        return {"__type__": "weekday", "wkday": part.weekday, **({"n": part.n} if part.n else {})}
-    return part
-
-
-def _decode_rrule(data: dict[str, Any]) -> rrule:
-    _check_fields(data, (*PARTS, "dtstart", "dtstart_tz", "until", "until_tz", "timezone"))
-    zone = read_zone(data.pop("timezone"), f"{PATH}.timezone") if "timezone" in data else None
-    try:
-        dates = {name: _decode_date(data, name) for name in ("dtstart", "until")}
-        if zone is not None:
-            dates = {name: moment and moment.astimezone(zone) for name, moment in dates.items()}
-        if dates["dtstart"] is None:
-            raise InvalidEntry(f"{PATH}.dtstart", "is missing")
-        parts: dict[str, Any] = {name: _decode_part(part) for name, part in data.items()}
-        return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
-    except InvalidEntry:
-        raise
-    except (TypeError, ValueError, OverflowError, KeyError) as exc:
-        raise InvalidEntry(PATH, f"rrule: {exc}") from exc
-
-
 def _check_fields(data: dict[str, Any], known: tuple[str, ...]) -> None:
     """Celery's classes also take an app and a clock by keyword, which are not for stored data to set."""
     for name in data:
         if name not in known:
             raise InvalidEntry(f"{PATH}.{name}", f"unknown field; expected {', '.join(known)}")
-
-
-def _decode_date(data: dict[str, Any], name: str) -> datetime | None:
-    seconds, minutes = data.pop(name, None), data.pop(f"{name}_tz", 0)
-    if seconds is None:
-        return None
-    return from_unix(seconds).astimezone(timezone(timedelta(minutes=minutes)) if minutes else timezone.utc)
-
-
-def _decode_part(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_decode_part(item) for item in part]
-    if isinstance(part, dict):
-        return weekday(part["wkday"], part.get("n"))
-    return part
