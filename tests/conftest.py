@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import rabbitmq
 import redis
 from celery import Celery
 from servers import INSTALL, Program, Server, programs, running
@@ -24,6 +25,17 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         pytest.fail(INSTALL)
     with running(request.param) as server:
         yield server
+
+
+@pytest.fixture(scope="session", name="rabbitmq")
+def rabbitmq_node() -> Iterator[rabbitmq.RabbitMQ]:
+    """A real RabbitMQ node, started for the first test that asks for it."""
+    if rabbitmq.is_not_wanted():
+        pytest.skip("REDISBEATER_NO_RABBITMQ=1")
+    if rabbitmq.program() is None:
+        pytest.fail(rabbitmq.INSTALL)
+    with rabbitmq.running() as node:
+        yield node
 
 
 @pytest.fixture

@@ -219,5 +219,6 @@ def _hosts(connection: Any) -> int:
 
 
 def _waits(connection: Any) -> int:
-    """How many peers may each let one attempt wait."""
-    return len(connection.alt) + 1 if _is_sentinel(connection) else _hosts(connection)
+    """How many peers may each let one attempt wait: the brokers, or the sentinels and the master."""
+    peers = len(connection.alt) or 1
+    return peers + 1 if _is_sentinel(connection) else peers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -35,7 +36,11 @@ def take(app: Celery, queue: str = "celery") -> list[Sent]:
     """The runs sent since the last look, in their order."""
     with app.connection_for_read() as connection:
         inbox = connection.SimpleQueue(queue)
-        return [_read(inbox.get_nowait()) for _ in range(inbox.qsize())]
+        sent: list[Sent] = []
+        with contextlib.suppress(inbox.Empty):
+            while True:
+                sent.append(_read(inbox.get_nowait()))
+        return sent
 
 
 def run_due(scheduler: RedisScheduler, queue: str = "celery") -> list[Sent]:

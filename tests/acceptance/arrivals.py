@@ -1,0 +1,68 @@
+"""A real beat and a real worker, and whether every fire time of an entry arrives, whatever becomes of the broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+
+import redis
+from project import Process, Project
+from waiting import wait_until
+
+from redisbeater import RedisScheduleEntry
+
+AWAY, BACK = "the broker takes no runs", "the broker takes runs again"
+
+#: Seconds that a broker and all that use it may take to come back on a slow machine.
+RECOVERY = 90.0
+
+
+class Arrivals:
+    """An entry that runs every half second and makes up for each fire time, from its first run on."""
+
+    def __init__(self, project: Project, client: redis.Redis, prefix: str, every: float = 0.5) -> None:
+        self._project = project
+        self._client = client
+        self._lock = f"{prefix}:lock"
+        self._every = timedelta(seconds=every)
+        self.beat = project.beat()
+        self.worker = project.worker()
+        self.beat.says("leading as")
+        self._token = client.get(self._lock)
+        self._entry = RedisScheduleEntry("steady", "proj.note", every, app=project.app(), coalesce="all").save()
+
+    def wait_for_more(self, number: int = 3) -> None:
+        """Wait until so many more fire times have arrived."""
+        before = len(self.ids())
+        wait_until(lambda: len(self.ids()) >= before + number, f"{number} more fire times", RECOVERY)
+
+    def ids(self) -> dict[datetime, set[str]]:
+        """The ids of the runs that arrived, by fire time."""
+        found: dict[datetime, set[str]] = defaultdict(set)
+        for run in self._project.runs():
+            found[datetime.fromisoformat(run["scheduled_for"])].add(run["id"])
+        return found
+
+    def misses_the_broker(self) -> None:
+        says(self.beat, AWAY)
+
+    def has_the_broker_again(self) -> None:
+        says(self.beat, BACK)
+
+    def check(self) -> None:
+        """All fire times up to now have arrived, each with one id and counted once, from the beat that began."""
+        self.wait_for_more()
+        assert self.beat.popen.poll() is None
+        assert (self._client.get(self._lock), self.beat.output().count("leading as")) == (self._token, 1)
+        assert self.beat.end() == 0
+        count = RedisScheduleEntry.from_key(self._entry.key, app=self._project.app()).total_run_count
+        wait_until(lambda: len(self.ids()) >= count, "the last runs", RECOVERY)
+        arrived = self.ids()
+        first = self._entry.due_at
+        assert first is not None
+        assert sorted(arrived) == [first + number * self._every for number in range(count)]
+        assert {len(ids) for ids in arrived.values()} == {1}, "one fire time had two ids"
+
+
+def says(process: Process, text: str) -> None:
+    wait_until(lambda: text in process.output(), f"{text!r} in the output of beat", RECOVERY)

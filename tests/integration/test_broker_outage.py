@@ -1,0 +1,435 @@
+"""A broker that refuses, hangs, or loses a reply: real ones, behind a proxy with faults."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery, Task
+from due import now, save_due, stored
+from kombu import Exchange, Queue
+from outbox import Sent, names, take
+from proxy import LOOPBACK, Proxy
+from rabbitmq import RabbitMQ
+from servers import Server, programs
+from waiting import wait_until
+
+from redisbeater import RedisScheduler
+from redisbeater.broker import Broker, connection_of
+
+#: Which Redis the schedule is in makes no difference here.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: Database of the test server that the messages are in.
+BROKER_DB = 1
+
+#: What every message holds.
+TASK = b"proj.work"
+
+MINUTE = timedelta(minutes=1)
+
+AWAY, BACK = "the broker takes no runs", "the broker takes runs again"
+
+MakeApp = Callable[..., Celery]
+MakeScheduler = Callable[..., RedisScheduler]
+
+
+@dataclass(frozen=True)
+class Site:
+    """An app that sends through a proxy, and whose messages are read past it."""
+
+    proxy: Proxy
+    app: Celery
+    queue: str
+
+    def take(self) -> list[Sent]:
+        return take(self.app, self.queue)
+
+    def until_sent(self, scheduler: RedisScheduler, number: int) -> list[Sent]:
+        """Tick until so many more runs have arrived; all of them."""
+        sent: list[Sent] = []
+
+        def tick() -> bool:
+            scheduler.tick()
+            sent.extend(self.take())
+            return len(sent) >= number
+
+        wait_until(tick, f"{number} runs")
+        return sent
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def make_site(request: pytest.FixtureRequest, make_app: MakeApp, server: Server) -> Iterator[Callable[..., Site]]:
+    """Make sites over a proxy to a real broker."""
+    node: RabbitMQ | None = request.getfixturevalue("rabbitmq") if request.param == "rabbitmq" else None
+    with Proxy(node.port if node else server.port) as proxy:
+
+        def url(port: int) -> str:
+            return node.url(port) if node else f"redis://{LOOPBACK}:{port}/{BROKER_DB}"
+
+        def make(**settings: Any) -> Site:
+            queue = f"queue-{uuid.uuid4().hex}"
+            own = {"redisbeater_publish_timeout": 1, "task_default_queue": queue, "result_expires": None}
+            urls = {"broker_read_url": url(proxy.target_port), "broker_write_url": url(proxy.port)}
+            return Site(proxy, make_app(**{**own, **urls, **settings}), queue)
+
+        yield make
+
+
+@pytest.fixture
+def site(make_site: Callable[..., Site]) -> Site:
+    return make_site()
+
+
+@pytest.fixture
+def scheduler(site: Site, make_scheduler: MakeScheduler) -> RedisScheduler:
+    """A scheduler that has sent a run, so that it is connected."""
+    scheduler = make_scheduler(site.app)
+    save_due(site.app, "first")
+    assert names(site.until_sent(scheduler, 1)) == ["first"]
+    return scheduler
+
+
+def counts(app: Celery, *saved: str) -> list[int]:
+    return [stored(app, name).total_run_count for name in saved]
+
+
+FAULTS = [
+    pytest.param(Proxy.refuse, id="refuses"),
+    pytest.param(Proxy.swallow, id="hangs"),
+]
+
+
+# What an outage costs
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broker_that_fails_costs_no_run_and_counts_none(
+    site: Site, scheduler: RedisScheduler, fault: Callable[[Proxy], None], client: redis.Redis
+) -> None:
+    entries = [save_due(site.app, name, late=late) for name, late in (("a", 2.0), ("b", 1.0))]
+    fault(site.proxy)
+
+    scheduler.tick()
+
+    assert counts(site.app, "a", "b") == [0, 0]
+    assert [stored(site.app, entry.name).due_at for entry in entries] == [entry.due_at for entry in entries]
+    assert all(client.hget(entry.key, "last_error") for entry in entries)
+    assert not any(client.hexists(entry.key, "claim_id") for entry in entries)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fire_time_is_sent_once_it_is_back_oldest_first_and_each_once(
+    site: Site, scheduler: RedisScheduler, fault: Callable[[Proxy], None]
+) -> None:
+    first = save_due(site.app, "report", late=200.0, coalesce="all").due_at
+    assert first is not None
+    fault(site.proxy)
+    scheduler.tick()
+
+    site.proxy.heal()
+    sent = site.until_sent(scheduler, 4)
+
+    assert [run.fire_time for run in sent] == [first + number * MINUTE for number in range(4)]
+    assert counts(site.app, "report") == [4]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_too_late_when_it_is_back_is_missed_and_the_others_are_sent(
+    site: Site, scheduler: RedisScheduler, fault: Callable[[Proxy], None]
+) -> None:
+    save_due(site.app, "urgent", late=1.0, misfire_grace_time=2)
+    save_due(site.app, "patient", late=1.0)
+    fault(site.proxy)
+    scheduler.tick()
+    started = now()
+    wait_until(lambda: now() - started > timedelta(seconds=2), "the grace time to pass")
+
+    site.proxy.heal()
+    sent = site.until_sent(scheduler, 1)
+    wait_until(lambda: scheduler.tick(), "rest")
+
+    assert names(sent + site.take()) == ["patient"]
+    assert stored(site.app, "urgent").skipped["missed"].count == 1
+
+
+def test_nothing_is_claimed_while_the_broker_is_away(
+    site: Site, scheduler: RedisScheduler, client: redis.Redis
+) -> None:
+    site.proxy.refuse()
+    save_due(site.app, "a")
+    scheduler.tick()
+    later = save_due(site.app, "later")
+
+    for _ in range(20):
+        scheduler.tick()
+
+    assert client.hget(later.key, "last_error") is None, "it was claimed and released"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_outage_is_told_once_when_it_begins_and_once_when_it_ends(
+    site: Site, scheduler: RedisScheduler, fault: Callable[[Proxy], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "redisbeater")
+    save_due(site.app, "a")
+    fault(site.proxy)
+    wait_until(lambda: scheduler.tick() is not None and "still takes no runs" in caplog.text, "another refusal")
+    site.proxy.heal()
+    site.until_sent(scheduler, 1)
+
+    told = [(record.levelname, record.message) for record in caplog.records if record.name == "redisbeater.broker"]
+    assert Counter(level for level, _ in told if level != "DEBUG") == {"ERROR": 1, "INFO": 1}
+    assert [line for line in (AWAY, BACK) if any(line in message for _, message in told)] == [AWAY, BACK]
+
+
+def test_a_broker_that_hangs_does_not_cost_the_lock(
+    make_site: Callable[..., Site], make_scheduler: MakeScheduler, client: redis.Redis, prefix: str
+) -> None:
+    site = make_site(redisbeater_lock_timeout=1.5, redisbeater_publish_timeout=0.6)
+    scheduler = make_scheduler(site.app)
+    for number in range(5):
+        save_due(site.app, f"entry-{number}")
+    site.proxy.swallow()
+    scheduler.tick()
+    token = client.get(f"{prefix}:lock")
+    started = now()
+
+    def tick() -> bool:
+        scheduler.tick()
+        assert client.get(f"{prefix}:lock") == token
+        return now() - started > timedelta(seconds=4)
+
+    wait_until(tick, "several of the lock's timeouts")
+
+
+# A reply that is lost
+
+
+def test_a_run_whose_acceptance_is_not_known_is_not_counted_and_sent_again_with_its_id(
+    site: Site, scheduler: RedisScheduler
+) -> None:
+    save_due(site.app, "report")
+    lost = site.proxy.lose_reply(TASK)
+
+    wait_until(lambda: scheduler.tick() is not None and lost.is_set(), "the loss")
+    assert counts(site.app, "report") == [0]
+    sent = site.until_sent(scheduler, 2)
+
+    assert names(sent) == ["report", "report"]
+    assert len({run.id for run in sent}) == 1
+    assert counts(site.app, "report") == [1]
+
+
+def test_a_connection_that_is_cut_in_the_middle_of_a_batch_costs_none_of_it(
+    site: Site, scheduler: RedisScheduler
+) -> None:
+    saved = [save_due(site.app, f"entry-{number}").name for number in range(10)]
+    cut = site.proxy.cut_after(TASK, 4)
+
+    sent: list[Sent] = []
+
+    def tick() -> bool:
+        scheduler.tick()
+        sent.extend(site.take())
+        return {run.name for run in sent} == set(saved)
+
+    wait_until(tick, "all of them")
+    wait_until(lambda: scheduler.tick() and set(counts(site.app, *saved)) == {1}, "their count")
+
+    assert cut.is_set()
+    assert len({run.id for run in sent}) == len(saved)
+
+
+# The connection
+
+
+def test_a_connection_that_has_idled_is_replaced(site: Site) -> None:
+    broker = Broker(site.app, 5.0, site.app.amqp.Producer, idle_limit=0.0)
+    assert broker.is_ready()
+    before = site.proxy.accepted
+
+    assert broker.is_ready()
+
+    assert site.proxy.accepted > before
+    broker.close()
+
+
+def test_a_connection_in_use_is_kept(site: Site, scheduler: RedisScheduler) -> None:
+    before = site.proxy.accepted
+    save_due(site.app, "report")
+
+    site.until_sent(scheduler, 1)
+
+    assert site.proxy.accepted == before
+
+
+def test_the_next_of_several_brokers_is_taken_when_the_first_hangs(
+    make_site: Callable[..., Site], make_scheduler: MakeScheduler
+) -> None:
+    site = make_site()
+    site.app.conf.broker_write_url = [site.app.conf.broker_write_url, site.app.conf.broker_read_url]
+    site.proxy.swallow()
+    save_due(site.app, "report")
+
+    assert names(site.until_sent(make_scheduler(site.app), 1)) == ["report"]
+
+
+@pytest.mark.parametrize(
+    ("url", "option", "ours"),
+    [
+        pytest.param("redis://cache/0", "socket_timeout", 5, id="redis"),
+        pytest.param("redis://cache/0", "socket_keepalive", True, id="redis-keepalive"),
+        pytest.param("redis://cache/0;redis://other/0", "socket_timeout", 2.5, id="redis-one-of-two"),
+        pytest.param("sentinel://a;sentinel://b", "socket_timeout", 5 / 3, id="sentinels-and-master"),
+        pytest.param("amqp://rabbit", "confirm_publish", True, id="rabbitmq"),
+    ],
+)
+def test_an_option_that_the_user_set_goes_before_ours(url: str, option: str, ours: Any) -> None:
+    app = Celery("proj", broker=url, set_as_current=False)
+    assert connection_of(app, 5.0).transport_options[option] == ours
+
+    app.conf.broker_transport_options = {option: "theirs"}
+
+    assert connection_of(app, 5.0).transport_options[option] == "theirs"
+
+
+def test_options_for_the_sentinels_are_added_to_those_of_the_user() -> None:
+    app = Celery("proj", broker="sentinel://a", set_as_current=False)
+    app.conf.broker_transport_options = {"sentinel_kwargs": {"password": "secret", "socket_timeout": 9}}
+
+    options = connection_of(app, 5.0).transport_options["sentinel_kwargs"]
+
+    assert options == {
+        "password": "secret",
+        "socket_timeout": 9,
+        "socket_connect_timeout": 2.5,
+        "socket_keepalive": True,
+        "retry": None,
+    }
+
+
+def test_other_transports_get_no_options() -> None:
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.broker_transport_options = {"polling_interval": 1}
+
+    assert connection_of(app, 5.0).transport_options == {"polling_interval": 1}
+
+
+# What else a send may wait for
+
+
+@pytest.fixture
+def asked(app: Celery) -> list[Any]:
+    """What the retry option was at each send of the task ``proj.asked``."""
+    seen: list[Any] = []
+
+    class Asked(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            seen.append(options.get("retry"))
+            return super().apply_async(*args, **options)
+
+    @app.task(name="proj.asked", base=Asked, shared=False)
+    def asked() -> None: ...
+
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [pytest.param({}, False, id="unless-asked-to"), pytest.param({"retry": True}, True, id="when-asked-to")],
+)
+def test_the_broker_client_tries_again_only_when_the_entry_says_so(
+    app: Celery, make_scheduler: MakeScheduler, asked: list[Any], options: dict[str, Any], expected: bool
+) -> None:
+    save_due(app, "report", "proj.asked", options=options)
+
+    make_scheduler(app).tick()
+
+    assert asked == [expected]
+
+
+@pytest.mark.parametrize("backend", ["rpc", "redis"])
+def test_a_result_backend_that_hangs_holds_no_run_up(
+    make_app: MakeApp, make_scheduler: MakeScheduler, server: Server, backend: str
+) -> None:
+    with Proxy(server.port) as proxy:
+        url = {"rpc": "rpc://", "redis": f"redis://{LOOPBACK}:{proxy.port}/{BROKER_DB}"}[backend]
+        app = make_app(result_backend=url, result_expires=None)
+        save_due(app, "report")
+        proxy.swallow()
+
+        make_scheduler(app).tick()
+
+        assert names(take(app)) == ["report"]
+
+
+# RabbitMQ
+
+
+@pytest.fixture
+def rabbit(rabbitmq: RabbitMQ, make_app: MakeApp) -> Site:
+    """An app that sends to RabbitMQ itself."""
+    queue = f"queue-{uuid.uuid4().hex}"
+    app = make_app(broker_url=rabbitmq.url(), task_default_queue=queue, result_expires=None)
+    return Site(Proxy(rabbitmq.port), app, queue)
+
+
+def declare(app: Celery, queue: Queue) -> None:
+    with app.connection_for_write() as connection:
+        queue(connection.default_channel).declare()
+
+
+def test_a_run_that_rabbitmq_rejects_waits_alone(
+    rabbit: Site, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    full = Queue(f"{rabbit.queue}-full", Exchange(f"{rabbit.queue}-full"), rabbit.queue, max_length=0)
+    full.queue_arguments = {"x-overflow": "reject-publish"}
+    rabbit.app.conf.task_queues = [Queue(rabbit.queue), full]
+    rejected = save_due(rabbit.app, "rejected", late=3.0, options={"queue": full.name})
+    save_due(rabbit.app, "other", late=2.0)
+
+    sent = rabbit.until_sent(make_scheduler(rabbit.app), 1)
+
+    assert names(sent) == ["other"]
+    assert counts(rabbit.app, "rejected", "other") == [0, 1]
+    assert client.hget(rejected.key, "last_error")
+
+
+def test_a_run_that_rabbitmq_returns_is_not_counted(rabbit: Site, make_scheduler: MakeScheduler) -> None:
+    options = {"exchange": "amq.direct", "routing_key": rabbit.queue, "mandatory": True}
+    save_due(rabbit.app, "returned", late=3.0, options=options)
+    save_due(rabbit.app, "other", late=2.0)
+
+    sent = rabbit.until_sent(make_scheduler(rabbit.app), 1)
+
+    assert names(sent) == ["other"]
+    assert counts(rabbit.app, "returned", "other") == [0, 1]
+
+
+def test_a_rabbitmq_that_is_out_of_memory_is_a_broker_that_is_away(
+    rabbit: Site, rabbitmq: RabbitMQ, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = make_scheduler(rabbit.app)
+    save_due(rabbit.app, "first")
+    rabbit.until_sent(scheduler, 1)
+    save_due(rabbit.app, "report")
+
+    rabbitmq.control("set_vm_memory_high_watermark", "0.0000001")
+    try:
+        wait_until(lambda: scheduler.tick() is not None and AWAY in caplog.text, "the alarm")
+        assert counts(rabbit.app, "report") == [0]
+    finally:
+        rabbitmq.control("set_vm_memory_high_watermark", "0.4")
+
+    sent = rabbit.until_sent(scheduler, 1)
+    assert names(sent)[-1] == "report"
+    assert len({run.id for run in sent}) == 1
+    wait_until(lambda: scheduler.tick() is not None and counts(rabbit.app, "report") == [1], "its count")
