@@ -22,7 +22,7 @@ from servers import Server, programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduler
-from redisbeater.broker import Broker, connection_of
+from redisbeater.broker import Broker
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -280,47 +280,6 @@ def test_the_next_of_several_brokers_is_taken_when_the_first_hangs(
     save_due(site.app, "report")
 
     assert names(site.until_sent(make_scheduler(site.app), 1)) == ["report"]
-
-
-@pytest.mark.parametrize(
-    ("url", "option", "ours"),
-    [
-        pytest.param("redis://cache/0", "socket_timeout", 5, id="redis"),
-        pytest.param("redis://cache/0", "socket_keepalive", True, id="redis-keepalive"),
-        pytest.param("redis://cache/0;redis://other/0", "socket_timeout", 2.5, id="redis-one-of-two"),
-        pytest.param("sentinel://a;sentinel://b", "socket_timeout", 5 / 3, id="sentinels-and-master"),
-        pytest.param("amqp://rabbit", "confirm_publish", True, id="rabbitmq"),
-    ],
-)
-def test_an_option_that_the_user_set_goes_before_ours(url: str, option: str, ours: Any) -> None:
-    app = Celery("proj", broker=url, set_as_current=False)
-    assert connection_of(app, 5.0).transport_options[option] == ours
-
-    app.conf.broker_transport_options = {option: "theirs"}
-
-    assert connection_of(app, 5.0).transport_options[option] == "theirs"
-
-
-def test_options_for_the_sentinels_are_added_to_those_of_the_user() -> None:
-    app = Celery("proj", broker="sentinel://a", set_as_current=False)
-    app.conf.broker_transport_options = {"sentinel_kwargs": {"password": "secret", "socket_timeout": 9}}
-
-    options = connection_of(app, 5.0).transport_options["sentinel_kwargs"]
-
-    assert options == {
-        "password": "secret",
-        "socket_timeout": 9,
-        "socket_connect_timeout": 2.5,
-        "socket_keepalive": True,
-        "retry": None,
-    }
-
-
-def test_other_transports_get_no_options() -> None:
-    app = Celery("proj", broker="memory://", set_as_current=False)
-    app.conf.broker_transport_options = {"polling_interval": 1}
-
-    assert connection_of(app, 5.0).transport_options == {"polling_interval": 1}
 
 
 # What else a send may wait for
