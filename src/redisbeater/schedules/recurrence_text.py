@@ -34,14 +34,12 @@ class RecurrenceText:
         """DTSTART, a day being its midnight; None when the text has none."""
         return _midnight(self.dtstart[0]) if self.dtstart else None
 
-    def recurrence(self, dtstart: datetime) -> Recurrence:
-        """What it means when it begins at an aware time, in whose zone local times are read.
+    def recurrence(self, start: datetime, zone: tzinfo) -> Recurrence:
+        """What it means when it begins at a local time of a zone.
 
         Raises:
             ValueError: a part has a value that it cannot have; the message begins with its name.
         """
-        zone, start = dtstart.tzinfo, dtstart.replace(tzinfo=None, fold=0)
-        assert zone is not None
         return Recurrence(
             rules=tuple(
                 make_rule(start, _local_until(parts.get("until"), zone), parts, rfc_name) for parts in self.rules
@@ -73,14 +71,12 @@ def read_text(text: str) -> RecurrenceText:
     return said
 
 
-def write_text(dtstart: datetime, recurrence: Recurrence) -> str:
-    """The normal form: one line of DTSTART, each RRULE, RDATE and EXDATE, in the zone of DTSTART."""
-    zone = dtstart.tzinfo
-    assert zone is not None
+def write_text(start: datetime, zone: tzinfo, recurrence: Recurrence) -> str:
+    """The normal form: lines of DTSTART, each RRULE, RDATE and EXDATE, all in local times of the zone."""
     untils = [None if rule.until is None else utc_text(to_utc(rule.until, zone)) for rule in recurrence.rules]
     again = [moment for moment in recurrence.rdates if moment.fold]
     lines = [
-        _line("DTSTART", [dtstart.replace(tzinfo=None)], zone),
+        _line("DTSTART", [start], zone),
         *(f"RRULE:{write_rule(rule, until)}" for rule, until in zip(recurrence.rules, untils)),
         _line("RDATE", [moment for moment in recurrence.rdates if not moment.fold], zone),
         # Only in UTC can the second pass of a repeated hour be said.

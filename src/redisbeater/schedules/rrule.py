@@ -103,8 +103,8 @@ class rrule(BaseSchedule):
         self._begin(dtstart if said.start is None else said.start, zone)
         if zone_name(self.zone) is None:
             raise ValueError(f"dtstart: a text cannot name the zone {self.zone}; give timezone='Europe/Vienna'")
-        self.recurrence = said.recurrence(self.dtstart)
-        self.text = write_text(self.dtstart, self.recurrence)
+        self.recurrence = said.recurrence(self._start, self.zone)
+        self.text = write_text(self._start, self.zone, self.recurrence)
         if len(said.rules) == 1 and not (said.rdates or said.exdates):
             self._show(said.rules[0])
 
@@ -119,8 +119,7 @@ class rrule(BaseSchedule):
         self.freq = _frequency(freq)
         self._begin(dtstart, zone)
         self.until = None if until is None else self._aware("until", until, zone)
-        start, parts = self.dtstart.replace(tzinfo=None, fold=0), self._parts()
-        self.recurrence = Recurrence(rules=(make_rule(start, self._local_until(), parts),))
+        self.recurrence = Recurrence(rules=(make_rule(self._start, self._local_until(), self._parts()),))
 
     def _begin(self, dtstart: datetime | None, zone: tzinfo | None) -> None:
         #: Whether the caller said when the rule begins; else it began when it was made.
@@ -146,9 +145,13 @@ class rrule(BaseSchedule):
         """The zone of the rule's local times: that of ``dtstart``."""
         return self.dtstart.tzinfo or timezone.utc
 
+    @property
+    def _start(self) -> datetime:
+        return self.dtstart.replace(tzinfo=None, fold=0)
+
     def first_occurrence(self) -> datetime | None:
         """The first fire time, as an instant; None when the rule has none."""
-        begins = (self.dtstart.replace(tzinfo=None, fold=0), *self.recurrence.rdates)
+        begins = (self._start, *self.recurrence.rdates)
         return self.next_fire_time(min(to_utc(local, self.zone) for local in begins) - _LONGEST_SHIFT)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
@@ -166,11 +169,13 @@ class rrule(BaseSchedule):
 
     def _next(self, after: datetime) -> _Occurrence | None:
         """The earliest occurrence; of two local times that are one instant, the one that exists."""
-        local = after.astimezone(self.zone)
-        found = [*self._of_dates(after), *self._of_rules(local.replace(tzinfo=None), after)]
-        shift = self._recent_shift(after)
-        if shift:  # a time in a gap fires later than some that follow it on the clock
-            found += islice(self._of_rules(local.replace(tzinfo=None) - shift, after), 1)
+        local = after.astimezone(self.zone).replace(tzinfo=None)
+        found = [*self._of_dates(after), *self._of_rules(local, after)]
+        in_gap = local - self._recent_shift(after)
+        if in_gap != local and not instant_of(
+            in_gap, self.zone
+        ):  # it fires later than some that follow it on the clock
+            found += islice(self._of_rules(in_gap, after), 1)
         return min(found, key=lambda occurrence: (occurrence.instant, datetime.max - occurrence.local), default=None)
 
     def _of_dates(self, after: datetime) -> Iterator[_Occurrence]:
@@ -207,7 +212,7 @@ class rrule(BaseSchedule):
         return schedstate(True, None if following is None else max(following.total_seconds(), 0))
 
     def __repr__(self) -> str:
-        text = write_text(self.dtstart, self.recurrence).replace("\n", " ")
+        text = write_text(self._start, self.zone, self.recurrence).replace("\n", " ")
         return f"<rrule: {text} in {self.zone}>"
 
     def _parts(self) -> dict[str, Any]:
