@@ -171,11 +171,9 @@ class rrule(BaseSchedule):
         """The earliest occurrence; of two local times that are one instant, the one that exists."""
         local = after.astimezone(self.zone).replace(tzinfo=None)
         found = [*self._of_dates(after), *self._of_rules(local, after)]
-        in_gap = local - self._recent_shift(after)
-        if in_gap != local and not instant_of(
-            in_gap, self.zone
-        ):  # it fires later than some that follow it on the clock
-            found += islice(self._of_rules(in_gap, after), 1)
+        earlier = local - self._recent_shift(after)
+        if not instant_of(earlier, self.zone):  # times in a gap fire later than some that follow them on the clock
+            found += islice(self._of_rules(earlier, after), 1)
         return min(found, key=lambda occurrence: (occurrence.instant, datetime.max - occurrence.local), default=None)
 
     def _of_dates(self, after: datetime) -> Iterator[_Occurrence]:
