@@ -5,7 +5,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import celery
 import pytest
 from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule, solar
@@ -78,9 +77,6 @@ def test_an_interval_of_a_day_is_24_elapsed_hours(after: str, expected: str) -> 
     assert local(fire_time, NEW_YORK) == expected
 
 
-calendar_days = pytest.mark.skipif(celery.VERSION < (5, 7), reason="before 5.7 Celery takes every day for 24 hours")
-
-
 @pytest.mark.parametrize(
     ("every", "after", "expected"),
     [
@@ -88,15 +84,12 @@ calendar_days = pytest.mark.skipif(celery.VERSION < (5, 7), reason="before 5.7 C
         pytest.param(timedelta(hours=2), "2026-01-01 09:41:07", "2026-01-01 11:00", id="hours-on-the-hour"),
         pytest.param(timedelta(minutes=5), "2026-01-01 09:41:07", "2026-01-01 09:46", id="minutes-on-the-minute"),
         pytest.param(timedelta(seconds=5), "2026-01-01 09:41:07.25", "2026-01-01 09:41:12", id="whole-seconds"),
-        pytest.param(
-            timedelta(days=1), "2026-03-08 00:00", "2026-03-09 00:00", id="day-of-the-gap", marks=calendar_days
-        ),
+        pytest.param(timedelta(days=1), "2026-03-08 00:00", "2026-03-09 00:00", id="day-of-the-gap"),
         pytest.param(
             timedelta(days=1),
             "2026-11-01 00:00",
             "2026-11-02 00:00",
             id="day-of-the-repeated-hour",
-            marks=calendar_days,
         ),
     ],
 )
