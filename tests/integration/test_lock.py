@@ -414,6 +414,7 @@ def test_without_a_lock_two_schedulers_share_the_work_and_send_nothing_twice(
         scheduler.tick()
     for number in range(40):
         save_due(apps[0], f"entry-{number}")
+    take(apps[0])  # makes the queue: kombu's memory transport makes two when two threads send the first message
     start = threading.Barrier(2)
     ticks: Counter[int] = Counter()
 
