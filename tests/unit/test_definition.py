@@ -304,7 +304,11 @@ def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> N
         pytest.param({"timezone": "CEST"}, r"^\$.timezone: unknown time zone 'CEST'; .*IANA", id="timezone"),
         pytest.param({"timezone": 5}, r"^\$.timezone: unknown time zone 5", id="timezone-number"),
         pytest.param({"timezone": "../etc/passwd"}, r"^\$.timezone: unknown time zone", id="timezone-path"),
-        pytest.param({"start_at": "2026-06-10"}, r"^\$.start_at: expected a datetime of the years 2 to 9998, got '2026-06-10'", id="start"),
+        pytest.param(
+            {"start_at": "2026-06-10"},
+            r"^\$.start_at: expected a datetime of the years 2 to 9998, got '2026-06-10'",
+            id="start",
+        ),
         pytest.param({"max_runs": 0}, r"^\$.max_runs: expected a whole number of runs, at least 1", id="max-runs"),
         pytest.param({"on_finish": "stop"}, r"^\$.on_finish: expected one of 'keep'", id="on-finish"),
         pytest.param({"misfire_grace_time": 0}, r"^\$.misfire_grace_time: .*from 1 to 1000 years, got 0", id="grace"),

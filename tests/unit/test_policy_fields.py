@@ -158,7 +158,9 @@ def test_fields_of_others_are_none_of_these() -> None:
             pytest.param("start_at", value, "expected a datetime of the years 2 to 9998, got", id=f"start-{value!r}")
             for value in ("2026-06-10", 1767225600, True, timedelta(1))
         ),
-        pytest.param("end_at", "2026-06-10", "expected a datetime of the years 2 to 9998, got '2026-06-10'", id="end-text"),
+        pytest.param(
+            "end_at", "2026-06-10", "expected a datetime of the years 2 to 9998, got '2026-06-10'", id="end-text"
+        ),
         *(
             pytest.param(
                 "max_runs", value, "expected a whole number of runs, at least 1, or None", id=f"runs-{value!r}"
@@ -171,7 +173,10 @@ def test_fields_of_others_are_none_of_these() -> None:
         ),
         *(
             pytest.param(
-                "misfire_grace_time", value, "expected seconds or a timedelta, from 1 to 1000 years, got", id=f"{value!r}"
+                "misfire_grace_time",
+                value,
+                "expected seconds or a timedelta, from 1 to 1000 years, got",
+                id=f"{value!r}",
             )
             for value in (0, 0.5, -1, True, "60", [], float("nan"), float("inf"), timedelta(0), timedelta(seconds=-5))
         ),
@@ -182,7 +187,9 @@ def test_fields_of_others_are_none_of_these() -> None:
             for value in ("newest", "ALL", None, True, [], 0)
         ),
         *(
-            pytest.param("jitter", value, "expected seconds or a timedelta, from 0 to 1000 years, got", id=f"jitter-{value!r}")
+            pytest.param(
+                "jitter", value, "expected seconds or a timedelta, from 0 to 1000 years, got", id=f"jitter-{value!r}"
+            )
             for value in (-1, -0.001, True, None, "60", [], float("nan"), float("inf"), timedelta(seconds=-5))
         ),
         *(
