@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
 
 from celery import Celery
 
@@ -28,8 +27,6 @@ from redisbeater.terms import Terms
 __all__ = ("Batch", "Job", "task_id")
 
 logger = logging.getLogger(__name__)
-
-_Read = TypeVar("_Read")
 
 
 def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
@@ -129,7 +126,7 @@ class Job:
 
     def over(self, definition: str, meta: str) -> Job:
         """The same job over texts that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
-        theirs = _readable(lambda: Meta.from_text(meta)) or Meta()
+        theirs = _readable(meta)
         count = max(theirs.total_run_count, self.meta.total_run_count)
         keeps_last_run = theirs.last_run_at is not None and (
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
@@ -181,8 +178,9 @@ class Batch:
         return bool(self.claim.entries or self.claim.removed)
 
 
-def _readable(read: Callable[[], _Read]) -> _Read | None:
+def _readable(meta: str) -> Meta:
+    """The meta of a text; one that cannot be read says nothing."""
     try:
-        return read()
+        return Meta.from_text(meta)
     except InvalidEntry:
-        return None
+        return Meta()
