@@ -30,10 +30,9 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 @pytest.fixture(scope="session", name="rabbitmq")
 def rabbitmq_node() -> Iterator[rabbitmq.RabbitMQ]:
     """A real RabbitMQ node, started for the first test that asks for it."""
-    if rabbitmq.is_not_wanted():
-        pytest.skip("REDISBEATER_NO_RABBITMQ=1")
     if rabbitmq.program() is None:
-        pytest.fail(rabbitmq.INSTALL)
+        give_up = pytest.fail if rabbitmq.is_required() else pytest.skip
+        give_up(rabbitmq.INSTALL)
     with rabbitmq.running() as node:
         yield node
 
