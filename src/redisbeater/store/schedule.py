@@ -15,6 +15,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -23,7 +24,7 @@ from typing import Any
 import redis
 
 from redisbeater.config import Config
-from redisbeater.exceptions import LockNotOwnedError
+from redisbeater.exceptions import LockNotOwnedError, StoreError
 from redisbeater.instant import from_unix, to_unix
 from redisbeater.score import Score
 from redisbeater.store.claim import Claim, ClaimedEntry
@@ -104,7 +105,7 @@ class RedisSchedule:
         )
         if reply[0] == "FENCED":
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
-        _, now, schedule_id, next_look, removed, entries = reply
+        _, now, schedule_id, next_look, missing, entries = reply
         return Claim(
             id=claim_id,
             schedule_id=schedule_id,
@@ -113,8 +114,16 @@ class RedisSchedule:
             trusted_until=asked_at + lease * TRUSTED_SHARE,
             next_look=from_unix(next_look) if next_look else None,
             entries=tuple(self._claimed(*entry) for entry in entries),
-            removed=tuple(removed),
+            removed=tuple(self._discarded(missing)),
         )
+
+    def _discarded(self, members: Sequence[str]) -> Iterator[str]:
+        """Remove members that have no hash; those that may have one after all stay."""
+        with suppress(StoreError):  # the entries that were claimed with them must not wait for that
+            for member in members:
+                keys = [self.keys.entry(member), *([member] if member.startswith(self.keys.prefix) else [])]
+                if self._connection.run("discard", [self.keys.schedule, *keys], [member]) == "DISCARDED":
+                    yield member
 
     def _claimed(self, key: str, definition: str, meta: str, fire_time: str, anchor: str, skipped: str) -> ClaimedEntry:
         return ClaimedEntry(

@@ -2,9 +2,10 @@
 -- itself, with the same fire time, when nobody commits it.
 --
 -- The score is the authority on the fire time, except where we put a later one there (the end of a lease, a retry,
--- jitter): then the fire time stands beside it. A score of 0 means now, whatever the meta says. A member may be the
--- bare name of an entry, which is corrected; one without a hash is removed and reported. Entry keys are read from the schedule, not passed in KEYS:
--- they share its slot by construction (one hash tag in the prefix).
+-- jitter): then the fire time stands beside it. A score of 0 means now, whatever the meta says. A member may be the bare
+-- name of an entry, which is corrected; one without a hash is reported. Entry keys are read from the schedule, not passed
+-- in KEYS: they share its slot by construction (one hash tag in the prefix). All is read before anything is written: on a
+-- cluster that moves the slot, the read of a key that has left fails the script.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] lock       string: token of the leader
@@ -15,7 +16,7 @@
 -- ARGV[4] limit      number of entries
 -- ARGV[5] prefix     text: what every entry key begins with
 -- ARGV[6] new_id     text: the identity if there is none yet
--- Returns {'CLAIMED', now, id, next look or '', {removed member, ...},
+-- Returns {'CLAIMED', now, id, next look or '', {member without a hash, ...},
 --      {{key, definition, meta, fire time, anchor or '', skipped or ''}, ...}}
 --      or {'FENCED'}: another beat holds the lock, or nobody; nothing was taken
 local schedule, lock, id = KEYS[1], KEYS[2], KEYS[3]
@@ -23,8 +24,9 @@ local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local prefix, new_id = ARGV[5], ARGV[6]
 
 local function fields_of(key)
-  local fields = redis.pcall('HMGET', key, 'definition', 'meta', 'fire_time', 'look_at', 'claim_id', 'anchor', 'skipped')
-  return not fields.err and fields[1] and fields
+  if redis.call('TYPE', key).ok ~= 'hash' then return nil end
+  local fields = redis.call('HMGET', key, 'definition', 'meta', 'fire_time', 'look_at', 'anchor', 'skipped')
+  return fields[1] and fields
 end
 
 local function resolve(member)
@@ -41,22 +43,24 @@ local time = redis.call('TIME')
 local now = string.format('%d.%06d', time[1], time[2])
 local lease_end = string.format('%.6f', tonumber(now) + tonumber(lease))
 local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT', 0, limit)
-local claimed, removed = {}, {}
+local found, missing, claimed, taken = {}, {}, {}, {}
 for i = 1, #due, 2 do
-  local member, score = due[i], due[i + 1]
-  local key, fields = resolve(member)
-  if key ~= member or not fields then redis.call('ZREM', schedule, member) end
-  if fields and fields[5] ~= claim_id then
-    local fire_time, anchor = score, fields[6] or ''
+  local key, fields = resolve(due[i])
+  if fields then found[#found + 1] = {due[i], due[i + 1], key, fields} else missing[#missing + 1] = due[i] end
+end
+for _, item in ipairs(found) do
+  local member, score, key, fields = unpack(item)
+  if key ~= member then redis.call('ZREM', schedule, member) end
+  if not taken[key] then
+    local fire_time, anchor = score, fields[5] or ''
     if fields[3] and tonumber(fields[4]) == tonumber(score) then fire_time = fields[3] end
     if tonumber(fire_time) == 0 then fire_time, anchor = now, '*' end
     if anchor == '*' then redis.call('HSET', key, 'anchor', anchor) end
     redis.call('HSET', key, 'claim_id', claim_id, 'fire_time', fire_time, 'look_at', lease_end)
     redis.call('ZADD', schedule, lease_end, key)
-    claimed[#claimed + 1] = {key, fields[1], fields[2] or '', fire_time, anchor, fields[7] or ''}
-  elseif not fields then
-    removed[#removed + 1] = member
+    claimed[#claimed + 1] = {key, fields[1], fields[2] or '', fire_time, anchor, fields[6] or ''}
+    taken[key] = true
   end
 end
 local head = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-return {'CLAIMED', now, redis.call('GET', id), head[2] or '', removed, claimed}
+return {'CLAIMED', now, redis.call('GET', id), head[2] or '', missing, claimed}

@@ -11,8 +11,10 @@ local schedule = KEYS[1]
 
 local function load(entry)
   local score = redis.call('ZSCORE', schedule, entry)
-  local fields = redis.pcall('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time', 'look_at', 'claim_id')
-  if fields.err then fields = {} end
+  local fields = {}
+  if redis.call('TYPE', entry).ok == 'hash' then
+    fields = redis.call('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time', 'look_at', 'claim_id')
+  end
   if score and fields[6] and tonumber(fields[7]) == tonumber(score) then score = fields[6] end
   return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or '', fields[5] or '', fields[8] or ''}
 end
