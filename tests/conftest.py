@@ -9,6 +9,7 @@ import rabbitmq
 import redis
 from celery import Celery
 from servers import INSTALL, Program, Server, programs, running
+from topologies import Cluster, Sentinels, running_cluster, running_sentinels
 
 #: Databases of the test server: the schedule's, the broker's.
 SCHEDULE_DB, BROKER_DB = 0, 1
@@ -76,3 +77,36 @@ def make_app(server: Server, client: redis.Redis, prefix: str) -> Callable[..., 
 @pytest.fixture
 def app(make_app: Callable[..., Celery]) -> Celery:
     return make_app()
+
+
+@pytest.fixture(scope="session", params=programs() or [None], ids=_name)
+def _sentinels(request: pytest.FixtureRequest) -> Iterator[Sentinels]:
+    if request.param is None:
+        pytest.fail(INSTALL)
+    with running_sentinels(request.param) as sentinels:
+        yield sentinels
+
+
+@pytest.fixture
+def sentinels(_sentinels: Sentinels) -> Iterator[Sentinels]:
+    """Sentinels with a master and a replica, empty; whole again after each test."""
+    yield _sentinels
+    _sentinels.heal()
+    _sentinels.master.ask("FLUSHALL")
+
+
+@pytest.fixture(scope="session", params=programs() or [None], ids=_name)
+def _cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if request.param is None:
+        pytest.fail(INSTALL)
+    with running_cluster(request.param) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster of three masters, each with a replica, empty; whole again after each test."""
+    yield _cluster
+    _cluster.heal()
+    for master in _cluster.masters:
+        master.ask("FLUSHALL")

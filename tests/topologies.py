@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from celery import Celery
+from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from servers import Program, stop
+from redis.retry import Retry
+from servers import Program, Server, stop
+from tls import Certificates
 from waiting import wait_until
 
 #: Ports of the nodes. A cluster node listens 10,000 above, too; systems give neither to clients.
@@ -32,6 +36,13 @@ MASTERS, SENTINELS = 3, 3
 SERVICE = "mymaster"
 
 
+def app_with(**settings: Any) -> Celery:
+    """An app with a broker in memory."""
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update(settings)
+    return app
+
+
 @dataclass(eq=False)
 class Node:
     """One server of several. It can be killed, and started again on its port with its data."""
@@ -41,6 +52,7 @@ class Node:
     options: Sequence[str]
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    #: What a client needs beyond the port; with ``ssl`` the port speaks TLS.
     connection: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -53,7 +65,13 @@ class Node:
     @property
     def client(self) -> redis.Redis:
         """A plain client, for the test's own questions."""
-        return redis.Redis(port=self.port, decode_responses=True, protocol=2, socket_timeout=10, **self.connection)
+        options: dict[str, Any] = {
+            "protocol": 2,
+            "socket_timeout": 10,
+            "retry": Retry(NoBackoff(), 0),
+            **self.connection,
+        }
+        return redis.Redis("127.0.0.1", self.port, decode_responses=True, **options)
 
     def start(self, *options: str) -> Node:
         """Start it: on its port, or the first time on one that is free."""
@@ -64,10 +82,19 @@ class Node:
             self.port = port
             if wait_until(lambda: self.has_ended or self.answers, f"{self.program.path} to answer") and self.answers:
                 return self
-        raise AssertionError(f"does not start:\n{(self.folder / 'log').read_text(errors='replace')}")
+            if "in use" not in self.log:
+                break
+        raise AssertionError(f"does not start:\n{self.log}")
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text(errors="replace")
 
     def _arguments(self, port: int) -> list[str]:
-        return ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder), *self.options]
+        return [*self._ports(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder), *self.options]
+
+    def _ports(self, port: int) -> list[str]:
+        return ["--port", "0", "--tls-port", str(port)] if "ssl" in self.connection else ["--port", str(port)]
 
     @property
     def has_ended(self) -> bool:
@@ -88,6 +115,11 @@ class Node:
     def stop(self) -> None:
         if self.process is not None:
             stop(self.process)
+
+    @property
+    def id(self) -> str:
+        """Its name in a cluster."""
+        return self.ask("CLUSTER", "MYID")  # type: ignore[no-any-return]
 
     def info(self, section: str) -> dict[str, Any]:
         with self.client as client:
@@ -173,13 +205,13 @@ def _fields(flat: list[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running_sentinels(program: Program) -> Iterator[Sentinels]:
+def running_sentinels(program: Program, tls: Certificates | None = None) -> Iterator[Sentinels]:
     """Run a master, a replica and three Sentinels."""
     with contextlib.ExitStack() as stack:
         fast = ["--repl-diskless-sync-delay", "0", "--appendonly", "no"]
-        master = _node(stack, program, fast).start()
-        replica = _node(stack, program, fast).start("--replicaof", "127.0.0.1", str(master.port))
-        watchers = [_watcher(stack, program, master).start() for _ in range(SENTINELS)]
+        master = new_node(stack, program, fast, tls).start()
+        replica = new_node(stack, program, fast, tls).start("--replicaof", "127.0.0.1", str(master.port))
+        watchers = [stack.enter_context(running_watcher(master, tls=tls)) for _ in range(SENTINELS)]
         sentinels = Sentinels([master, replica], watchers)
         wait_until(sentinels._is_whole, "the Sentinels to know each other", FAILOVER_PATIENCE)
         yield sentinels
@@ -189,29 +221,50 @@ class Watcher(Node):
     """A Sentinel; it keeps what it knows in its configuration file."""
 
     def _arguments(self, port: int) -> list[str]:
-        return [str(self.folder / "sentinel.conf"), "--port", str(port), "--sentinel"]
+        return [str(self.folder / "sentinel.conf"), *self._ports(port), *self.options, "--sentinel"]
 
 
-def _watcher(stack: contextlib.ExitStack, program: Program, master: Node) -> Watcher:
+@contextlib.contextmanager
+def running_watcher(master: Node | Server, password: str = "", tls: Certificates | None = None) -> Iterator[Watcher]:
+    """Run one Sentinel."""
+    with tempfile.TemporaryDirectory(prefix="redisbeater-") as folder:
+        lines = [
+            "bind 127.0.0.1",
+            f"dir {folder}",
+            f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} {SENTINELS // 2 + 1}",
+            f"sentinel down-after-milliseconds {SERVICE} {NODE_TIMEOUT_MS}",
+            f"sentinel failover-timeout {SERVICE} {4 * NODE_TIMEOUT_MS}",
+            *([f"requirepass {password}"] if password else []),
+        ]
+        (Path(folder) / "sentinel.conf").write_text("\n".join(lines) + "\n")
+        secret = {"password": password} if password else {}
+        watcher = Watcher(master.program, Path(folder), _tls_options(tls), connection={**secret, **_tls_client(tls)})
+        try:
+            watcher.start()
+            yield watcher
+        finally:
+            watcher.stop()
+
+
+def new_node(
+    stack: contextlib.ExitStack, program: Program, options: Sequence[str], tls: Certificates | None = None
+) -> Node:
+    """A node that is not started yet, and ends with the stack."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redisbeater-")))
-    lines = [
-        "bind 127.0.0.1",
-        f"dir {folder}",
-        f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} 2",
-        f"sentinel down-after-milliseconds {SERVICE} {NODE_TIMEOUT_MS}",
-        f"sentinel failover-timeout {SERVICE} {4 * NODE_TIMEOUT_MS}",
-    ]
-    (folder / "sentinel.conf").write_text("\n".join(lines) + "\n")
-    watcher = Watcher(program, folder, [])
-    stack.callback(watcher.stop)
-    return watcher
-
-
-def _node(stack: contextlib.ExitStack, program: Program, options: Sequence[str]) -> Node:
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redisbeater-")))
-    node = Node(program, folder, options)
+    node = Node(program, folder, [*options, *_tls_options(tls)], connection=_tls_client(tls))
     stack.callback(node.stop)
     return node
+
+
+def _tls_options(tls: Certificates | None) -> list[str]:
+    if tls is None:
+        return []
+    files = ["--tls-cert-file", tls.server, "--tls-key-file", tls.server_key, "--tls-ca-cert-file", tls.ca]
+    return [*files, "--tls-auth-clients", "optional", "--tls-replication", "yes"]
+
+
+def _tls_client(tls: Certificates | None) -> dict[str, Any]:
+    return {"ssl": True, "ssl_ca_certs": tls.ca} if tls else {}
 
 
 # Cluster
@@ -222,7 +275,7 @@ class Cluster:
     """Three masters, each with a replica."""
 
     nodes: list[Node]
-    new_node: Callable[[], Node]
+    another: Callable[[], Node]
 
     def url(self, hosts: int = MASTERS) -> str:
         return "redis-cluster://" + ",".join(node.address for node in self.living[:hosts])
@@ -256,22 +309,43 @@ class Cluster:
                 node.start()
         wait_until(self._is_whole, "the cluster to be whole", FAILOVER_PATIENCE)
 
-    def join(self) -> Node:
-        """A new master without slots."""
-        node = self.new_node().start()
-        self.nodes.append(node)
+    @contextlib.contextmanager
+    def joined(self) -> Iterator[Node]:
+        """A new master without slots; it must have none when it goes."""
+        node = self.another().start()
         node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+        self.nodes.append(node)
         wait_until(lambda: all(_knows(each) == len(self.nodes) for each in self.nodes), "all to know the new node")
-        return node
-
-    def leave(self, node: Node) -> None:
-        """A node without slots goes; its replica, if it got one, follows another master."""
-        gone = node.ask("CLUSTER", "MYID")
+        wait_until(self._is_ok, "the new node to know the slots", FAILOVER_PATIENCE)
+        yield node
+        gone = node.id
         self.nodes.remove(node)
         node.stop()
         for each in self.nodes:
             each.ask("CLUSTER", "FORGET", gone)
-        wait_until(self._is_whole, "the cluster to be whole", FAILOVER_PATIENCE)
+
+    @contextlib.contextmanager
+    def moving(self, key: str, first: Sequence[str], target: Node) -> Iterator[None]:
+        """The slot of a key is on its way: some of its keys are there, the others follow when this is over."""
+        source, slot = self.owner(key), key_slot(key.encode())
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        _move(source, target, first)
+        yield
+        _move(source, target, source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000))
+        target.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        for master in self.masters:  # a source that has no slots left is a replica by now
+            master.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        # Before they all know that this is the latest word, another move could contradict it.
+        wait_until(lambda: len({_epoch(node, target) for node in self.living}) == 1, "the nodes to agree")
+
+    def other_master(self, key: str) -> Node:
+        """One that does not have the slot of a key."""
+        return next(node for node in self.masters if node is not self.owner(key))
+
+    @property
+    def masters(self) -> list[Node]:
+        return [node for node in self.living if node.info("replication")["role"] == "master"]
 
     def _is_ok(self) -> bool:
         return all("cluster_state:ok" in node.ask("CLUSTER", "INFO") for node in self.living)
@@ -289,17 +363,20 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running_cluster(program: Program) -> Iterator[Cluster]:
+def running_cluster(program: Program, tls: Certificates | None = None) -> Iterator[Cluster]:
     """Run a cluster of six nodes."""
     with contextlib.ExitStack() as stack:
         options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--appendonly", "no"]
         options += ["--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"]
 
-        def new_node() -> Node:
-            return _node(stack, program, options)
+        if tls:
+            options += ["--tls-cluster", "yes"]
 
-        nodes = [new_node().start() for _ in range(2 * MASTERS)]
-        cluster = Cluster(nodes, new_node)
+        def another() -> Node:
+            return new_node(stack, program, options, tls)
+
+        nodes = [another().start() for _ in range(2 * MASTERS)]
+        cluster = Cluster(nodes, another)
         _form(cluster)
         yield cluster
 
@@ -315,8 +392,19 @@ def _form(cluster: Cluster) -> None:
         node.ask("CLUSTER", "MEET", "127.0.0.1", cluster.nodes[0].port)
     wait_until(lambda: all(_knows(node) == len(cluster.nodes) for node in cluster.nodes), "the nodes to meet")
     for master, replica in zip(masters, replicas):
-        replica.ask("CLUSTER", "REPLICATE", master.ask("CLUSTER", "MYID"))
+        replica.ask("CLUSTER", "REPLICATE", master.id)
     wait_until(cluster._is_whole, "the cluster to be whole", FAILOVER_PATIENCE)
+
+
+def _move(source: Node, target: Node, keys: Sequence[str]) -> None:
+    if keys:
+        source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+
+def _epoch(node: Node, target: Node) -> str:
+    """How new the word of a node is, as another one knows it."""
+    lines = [line.split() for line in node.ask("CLUSTER", "NODES").splitlines()]
+    return next(fields[6] for fields in lines if fields[0] == target.id)
 
 
 def _knows(node: Node) -> int:

@@ -30,10 +30,8 @@ local function fields_of(key)
 end
 
 local function resolve(member)
-  if string.sub(member, 1, #prefix) == prefix then
-    local fields = fields_of(member)
-    if fields then return member, fields end
-  end
+  local fields = string.sub(member, 1, #prefix) == prefix and fields_of(member)
+  if fields then return member, fields end
   return prefix .. member, fields_of(prefix .. member)
 end
 

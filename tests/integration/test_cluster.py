@@ -1,0 +1,353 @@
+"""Redis Cluster: all keys of a schedule in one slot, wherever that is at the moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from celery import Celery
+from due import save_due, stored
+from outbox import Sent, names, run_due, take
+from redis.crc import key_slot
+from redis.credentials import UsernamePasswordCredentialProvider
+from servers import Server, free_port
+from topologies import Cluster, Node, app_with
+from waiting import wait_until
+
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
+from redisbeater.context import Context
+from redisbeater.store import connection
+from redisbeater.store.client import make_client
+
+PREFIX = "{redisbeater}:"
+SCHEDULE = f"{PREFIX}:schedule"
+LOCK, ID = f"{PREFIX}:lock", f"{PREFIX}:id"
+
+MakeScheduler = Callable[..., RedisScheduler]
+
+
+@pytest.fixture
+def app(cluster: Cluster) -> Celery:
+    """An app that knows one node, the one that the tests kill."""
+    return app_with(redisbeater_redis_url=f"redis-cluster://{cluster.owner(SCHEDULE).address}")
+
+
+@pytest.fixture
+def make_scheduler() -> Iterator[MakeScheduler]:
+    """Make schedulers that the test drives by hand; they are closed when it ends."""
+    with contextlib.ExitStack() as stack:
+
+        def make(app: Celery) -> RedisScheduler:
+            scheduler = RedisScheduler(app)
+            stack.callback(scheduler.close)
+            return scheduler
+
+        yield make
+
+
+@pytest.fixture
+def scheduler(app: Celery, make_scheduler: MakeScheduler) -> RedisScheduler:
+    return make_scheduler(app)
+
+
+@pytest.fixture
+def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls give up soon, where a test needs several to fail."""
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
+
+
+def sent(scheduler: RedisScheduler) -> list[str]:
+    """What is sent, once something is."""
+    return sorted(names(wait_until(lambda: run_due(scheduler), "a run")))
+
+
+def test_entries_are_saved_run_and_deleted(app: Celery, scheduler: RedisScheduler) -> None:
+    store = ScheduleStore(app)
+    save_due(app, "report")
+    save_due(app, "other thing")
+
+    assert sent(scheduler) == ["other thing", "report"]
+
+    assert stored(app, "report").total_run_count == 1
+    assert {"report", "other thing"} < set(store.names())
+    store.delete("report")
+    assert "report" not in set(store.names())
+    assert store.broken() == {}
+
+
+def test_static_entries_are_stored_and_known_again(cluster: Cluster, make_scheduler: MakeScheduler) -> None:
+    app = app_with(
+        redisbeater_redis_url=cluster.url(), beat_schedule={"static": {"task": "proj.work", "schedule": 60.0}}
+    )
+    make_scheduler(app).tick()
+    make_scheduler(app).tick()
+
+    assert Context.of(app).redis.origins(["static", "absent"]).keys() == {"static", "absent"}
+    assert stored(app, "static").task == "proj.work"
+
+
+def test_all_keys_are_in_one_slot(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+    save_due(app, "a {tag} of its own")
+    save_due(app, "report")
+    scheduler.tick()
+
+    keys = [key for master in cluster.masters for key in master.ask("KEYS", "*")]
+
+    assert len(keys) >= 4
+    assert {key_slot(key.encode()) for key in keys} == {key_slot(SCHEDULE.encode())}
+
+
+def test_a_beat_that_waits_is_woken_by_a_save(app: Celery, scheduler: RedisScheduler) -> None:
+    app.conf.beat_max_loop_interval = 300
+    scheduler.is_served = True
+    scheduler.tick()
+    saving = threading.Timer(0.1, save_due, (app, "report"))
+    saving.start()
+
+    assert wait_until(lambda: ticked(scheduler), "the run of the saved entry") == ["report"]
+    saving.join()
+
+
+def ticked(scheduler: RedisScheduler) -> list[str]:
+    scheduler.tick()
+    return names(take(scheduler.app))
+
+
+def test_a_failover_costs_neither_the_lock_nor_a_run(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+    scheduler.is_served = True
+    save_due(app, "before")
+    assert wait_until(lambda: ticked(scheduler), "a run") == ["before"]
+    token = cluster.owner(LOCK).ask("GET", LOCK)
+
+    cluster.fail_over(SCHEDULE)
+
+    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end")
+    assert cluster.owner(LOCK).ask("GET", LOCK) == token
+    saving = threading.Timer(0.1, save_due, (app, "after"))  # on the replica, which never saw a script
+    saving.start()
+    assert wait_until(lambda: ticked(scheduler), "the run of an entry saved after it") == ["after"]
+    saving.join()
+    assert stored(app, "before").total_run_count == 1
+
+
+@pytest.mark.usefixtures("short_retries")
+@pytest.mark.parametrize("moves_first", ["the entries", "the rest"])
+def test_a_slot_on_its_way_delays_runs_and_loses_none(
+    app: Celery, scheduler: RedisScheduler, cluster: Cluster, moves_first: str
+) -> None:
+    scheduler.tick()
+    entries = {f"entry-{number}": save_due(app, f"entry-{number}") for number in range(6)}
+    source = cluster.owner(SCHEDULE)
+    some = [entry.key for entry in list(entries.values())[:3]]
+    rest = [key for key in source.ask("KEYS", f"{PREFIX}*") if key not in some]
+
+    with cluster.moving(SCHEDULE, some if moves_first == "the entries" else rest, cluster.other_master(SCHEDULE)):
+        for _ in range(2):
+            scheduler.tick()
+        early = take(app)
+    late = wait_until(lambda: run_due(scheduler), "the runs")
+
+    fire_times = {run.name: run.fire_time for run in [*early, *late]}
+    assert len(fire_times) == len([*early, *late])
+    assert fire_times == {name: entry.due_at for name, entry in entries.items()}
+
+
+@pytest.mark.usefixtures("short_retries")
+def test_no_fire_time_is_missed_or_sent_twice_while_the_slot_goes_to_and_fro(
+    app: Celery, scheduler: RedisScheduler, cluster: Cluster
+) -> None:
+    RedisScheduleEntry("report", "proj.work", 0.1, app=app, coalesce="all").save()
+    sent: list[Sent] = []
+    enough = threading.Event()
+
+    with ThreadPoolExecutor(1) as mover:
+        moves = mover.submit(to_and_fro, cluster, enough)
+        while len(sent) < 20 and not moves.done():
+            scheduler.tick()
+            sent += take(app)
+        enough.set()
+        assert moves.result() >= 1
+
+    steps = {round((after.fire_time - before.fire_time).total_seconds(), 6) for before, after in pairwise(sent)}
+    assert steps == {0.1}
+
+
+def to_and_fro(cluster: Cluster, enough: threading.Event) -> int:
+    """The slot of the schedule goes from master to master, key by key; how often."""
+    moves = 0
+    while not enough.is_set():
+        source, target = cluster.owner(SCHEDULE), cluster.other_master(SCHEDULE)
+        with cluster.moving(SCHEDULE, [], target):
+            for key in source.ask("KEYS", f"{PREFIX}*"):
+                source.ask("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+        moves += 1
+    return moves
+
+
+@pytest.mark.usefixtures("short_retries")
+def test_a_slot_goes_to_a_node_that_has_just_joined(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+    scheduler.tick()
+    save_due(app, "report")
+    source = cluster.owner(SCHEDULE)
+
+    with cluster.joined() as new:
+        with cluster.moving(SCHEDULE, source.ask("KEYS", f"{PREFIX}*"), new):
+            scheduler.tick()
+            early = take(app)
+        late = run_due(scheduler)
+        with cluster.moving(SCHEDULE, [], source):
+            pass
+
+    assert names([*early, *late]) == ["report"]
+
+
+def test_a_member_without_a_hash_is_discarded(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+    cluster.owner(SCHEDULE).ask("ZADD", SCHEDULE, 1, f"{PREFIX}gone", 1, "gone")
+
+    scheduler.tick()
+
+    assert {f"{PREFIX}gone", "gone"}.isdisjoint(cluster.owner(SCHEDULE).ask("ZRANGE", SCHEDULE, 0, -1))
+
+
+def test_scripts_that_the_nodes_forgot_are_sent_again(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+    scheduler.tick()
+    save_due(app, "report")
+
+    for master in cluster.masters:
+        master.ask("SCRIPT", "FLUSH")
+
+    assert sent(scheduler) == ["report"]
+
+
+def test_building_a_client_connects_to_nothing() -> None:
+    app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{free_port()}", redisbeater_retry_period=0)
+
+    RedisScheduler(app)
+
+    with pytest.raises(StoreUnavailable, match="cannot be connected"):
+        ScheduleStore(app).count()
+
+
+def test_of_the_nodes_in_the_url_one_that_answers_is_enough(cluster: Cluster) -> None:
+    app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{free_port()},{cluster.nodes[0].address}")
+
+    assert ScheduleStore(app).count() == 0
+
+
+def test_threads_may_share_the_first_use(app: Celery) -> None:
+    store = ScheduleStore(app)
+    begin = threading.Barrier(8)
+
+    def count(_: int) -> int:
+        begin.wait()
+        return store.count()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(count, range(8))) == [0] * 8
+
+
+def test_a_child_process_may_use_what_its_parent_made(app: Celery) -> None:
+    store = ScheduleStore(app)
+    save_due(app, "report")
+
+    child = os.fork()
+    if child == 0:
+        works = False
+        try:
+            save_due(app, "by the child")
+            works = store.count() == 2
+        finally:
+            os._exit(not works)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert set(store.names()) == {"report", "by the child"}
+
+
+def test_options_reach_every_connection(cluster: Cluster) -> None:
+    app = app_with(redisbeater_redis_url=cluster.url(), redisbeater_redis_options={"health_check_interval": 7})
+    client = make_client(Context.of(app).config).get()
+    client.set(f"{PREFIX}x", "1")
+
+    for node in client.get_primaries():
+        options = client.get_redis_connection(node).connection_pool.connection_kwargs
+        assert (options["health_check_interval"], options["socket_timeout"]) == (7, 5)
+        assert (options["decode_responses"], options["encoding_errors"]) == (True, "surrogateescape")
+    assert client.get(f"{PREFIX}x") == "1"
+
+
+@pytest.fixture
+def password(cluster: Cluster) -> Iterator[str]:
+    """That of a user whom every node knows."""
+    for node in cluster.nodes:
+        node.ask("ACL", "SETUSER", "beat", "on", ">right", "~*", "resetchannels", "&*", "+@all")
+    yield "right"
+    for node in cluster.nodes:
+        node.ask("ACL", "DELUSER", "beat")
+
+
+def test_a_provider_of_credentials_is_asked(cluster: Cluster, password: str, make_scheduler: MakeScheduler) -> None:
+    provider = UsernamePasswordCredentialProvider("beat", password)
+    app = app_with(redisbeater_redis_url=cluster.url(), redisbeater_redis_options={"credential_provider": provider})
+    save_due(app, "report")
+
+    assert sent(make_scheduler(app)) == ["report"]
+    assert "beat" in {client["user"] for client in clients(cluster.owner(SCHEDULE))}
+
+
+def clients(node: Node) -> list[dict[str, Any]]:
+    with node.client as client:
+        return client.client_list()  # type: ignore[return-value]
+
+
+def test_a_wrong_password_is_refused_and_not_shown(cluster: Cluster, password: str) -> None:
+    url = cluster.url().replace("://", "://beat:hunter2@")
+
+    with pytest.raises(StoreError) as raised:
+        ScheduleStore(app_with(redisbeater_redis_url=url)).count()
+
+    assert not isinstance(raised.value, StoreUnavailable)
+    assert "AuthenticationError" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+# -- the wrong scheme
+
+
+def plain(node: Node, **settings: Any) -> Celery:
+    return app_with(redisbeater_redis_url=f"redis://{node.address}", **settings)
+
+
+def test_a_plain_client_of_a_cluster_is_told_what_to_write(cluster: Cluster) -> None:
+    with pytest.raises(StoreError, match="write redis-cluster:// in redisbeater_redis_url") as raised:
+        save_due(plain(cluster.owner("redisbeater::schedule")), "report")
+
+    assert "redisbeater_key_prefix = '{redisbeater}:'" in str(raised.value)
+
+
+def test_a_plain_client_of_the_wrong_node_is_told_what_to_write(cluster: Cluster) -> None:
+    app = plain(cluster.other_master(SCHEDULE), redisbeater_key_prefix=PREFIX)
+
+    with pytest.raises(StoreError, match="write redis-cluster:// in redisbeater_redis_url"):
+        ScheduleStore(app).count()
+
+
+def test_a_plain_client_works_where_one_address_stands_for_all(cluster: Cluster, make_scheduler: MakeScheduler) -> None:
+    app = plain(cluster.owner(SCHEDULE), redisbeater_key_prefix=PREFIX)
+    save_due(app, "report")
+
+    assert sent(make_scheduler(app)) == ["report"]
+
+
+def test_a_cluster_client_of_a_plain_server_is_told_what_to_write(server: Server) -> None:
+    app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{server.port}")
+
+    with pytest.raises(StoreError, match="the server is no cluster: write redis:// in redisbeater_redis_url") as raised:
+        ScheduleStore(app).count()
+
+    assert not isinstance(raised.value, StoreUnavailable)

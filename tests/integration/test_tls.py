@@ -1,0 +1,192 @@
+"""TLS: the server is known by its certificate, and the client by its own where the server asks for one."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from due import save_due
+from outbox import names, run_due
+from servers import Program, Server, programs
+from tls import Certificates, terminator
+from topologies import SERVICE, app_with, new_node, running_cluster, running_sentinels
+
+from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
+from redisbeater.store import connection
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates.issued(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def port(server: Server, certificates: Certificates) -> Iterator[int]:
+    """One that speaks TLS."""
+    with terminator(server.port, certificates.for_server()) as port:
+        yield port
+
+
+@pytest.fixture
+def strict_port(server: Server, certificates: Certificates) -> Iterator[int]:
+    """One that asks the client for a certificate."""
+    with terminator(server.port, certificates.for_server(asks_client=True)) as port:
+        yield port
+
+
+@pytest.fixture
+def connect(prefix: str) -> Callable[..., Celery]:
+    def connect(port: int, use_ssl: Any = True, scheme: str = "rediss", query: str = "", **options: Any) -> Celery:
+        return app_with(
+            redisbeater_redis_url=f"{scheme}://127.0.0.1:{port}/0{query}",
+            redisbeater_redis_use_ssl=use_ssl,
+            redisbeater_redis_options=options,
+            redisbeater_key_prefix=prefix,
+        )
+
+    return connect
+
+
+def refusal(app: Celery) -> str:
+    """What is told about a connection that is refused; it is not tried for long."""
+    begin = time.monotonic()
+    with pytest.raises(StoreError) as raised:
+        ScheduleStore(app).count()
+    assert not isinstance(raised.value, StoreUnavailable), raised.value
+    assert time.monotonic() - begin < connection.RETRY_SECONDS
+    return str(raised.value)
+
+
+@pytest.mark.usefixtures("client")
+def test_entries_run_over_tls(connect: Callable[..., Celery], port: int, certificates: Certificates) -> None:
+    app = connect(port, {"ssl_ca_certs": certificates.ca})
+    works(app)
+
+
+@pytest.mark.parametrize(
+    "demands",
+    [ssl.CERT_REQUIRED, "required", "CERT_REQUIRED", ssl.CERT_OPTIONAL, "optional"],
+    ids=["constant", "word", "kombu-s-word", "optional-constant", "optional"],
+)
+def test_the_authority_may_be_given_with_each_way_of_demanding(
+    connect: Callable[..., Celery], port: int, certificates: Certificates, demands: Any
+) -> None:
+    app = connect(port, {"ssl_cert_reqs": demands, "ssl_ca_certs": certificates.ca})
+
+    assert ScheduleStore(app).count() == 0
+
+
+def test_options_of_tls_may_stand_in_the_url_as_in_celery_s(
+    connect: Callable[..., Celery], port: int, certificates: Certificates
+) -> None:
+    app = connect(port, False, query=f"?ssl_cert_reqs=CERT_REQUIRED&ssl_ca_certs={certificates.ca}")
+
+    assert ScheduleStore(app).count() == 0
+
+
+def test_an_unknown_authority_is_refused(connect: Callable[..., Celery], port: int, tmp_path: Path) -> None:
+    others = Certificates.issued(tmp_path / "others")
+
+    assert "CERTIFICATE_VERIFY_FAILED" in refusal(connect(port, {"ssl_ca_certs": others.ca}))
+    assert "CERTIFICATE_VERIFY_FAILED" in refusal(connect(port, True))
+
+
+def test_a_certificate_for_another_name_is_refused(
+    connect: Callable[..., Celery], server: Server, tmp_path: Path
+) -> None:
+    certificates = Certificates.issued(tmp_path / "elsewhere", name="cache.example.org")
+    with terminator(server.port, certificates.for_server()) as port:
+        assert "IP address mismatch" in refusal(connect(port, {"ssl_ca_certs": certificates.ca}))
+
+        app = connect(port, {"ssl_ca_certs": certificates.ca, "ssl_check_hostname": False})
+        assert ScheduleStore(app).count() == 0
+
+
+@pytest.mark.parametrize("demands", [ssl.CERT_NONE, "none", "CERT_NONE", None], ids=repr)
+def test_whoever_demands_no_certificate_gets_none_checked(
+    connect: Callable[..., Celery], port: int, demands: Any
+) -> None:
+    assert ScheduleStore(connect(port, {"ssl_cert_reqs": demands})).count() == 0
+
+
+def test_a_server_that_asks_for_a_certificate_gets_it(
+    connect: Callable[..., Celery], strict_port: int, certificates: Certificates
+) -> None:
+    ours = {"ssl_certfile": certificates.client, "ssl_keyfile": certificates.client_key}
+
+    assert ScheduleStore(connect(strict_port, {"ssl_ca_certs": certificates.ca, **ours})).count() == 0
+
+
+def test_a_client_without_the_certificate_that_is_asked_for_is_refused(
+    connect: Callable[..., Celery], strict_port: int, certificates: Certificates
+) -> None:
+    assert "ALERT" in refusal(connect(strict_port, {"ssl_ca_certs": certificates.ca})).upper()
+
+
+def test_a_server_with_tls_is_not_reached_without(
+    connect: Callable[..., Celery], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
+
+    with pytest.raises(StoreUnavailable):
+        ScheduleStore(connect(port, False, "redis")).count()
+
+
+def test_a_terminator_that_goes_away_is_an_outage_that_passes(
+    connect: Callable[..., Celery], server: Server, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
+    with terminator(server.port, certificates.for_server()) as port:
+        store = ScheduleStore(connect(port, {"ssl_ca_certs": certificates.ca}))
+        assert store.count() == 0
+
+    with pytest.raises(StoreUnavailable):
+        store.count()
+
+
+# -- Sentinel and Cluster, where the server has TLS itself
+
+
+@pytest.fixture(scope="module", params=programs(), ids=lambda program: program.name)
+def program(request: pytest.FixtureRequest, certificates: Certificates) -> Program:
+    """A server program that has TLS itself."""
+    with contextlib.ExitStack() as stack:
+        node = new_node(stack, request.param, [], certificates)
+        try:
+            node.start()
+        except AssertionError:
+            pytest.skip(f"{request.param.name} was built without TLS")
+    return request.param
+
+
+def test_sentinels_and_their_master_are_reached_over_tls(program: Program, certificates: Certificates) -> None:
+    with running_sentinels(program, certificates) as sentinels:
+        app = app_with(
+            redisbeater_redis_url="rediss-" + sentinels.url().replace(";sentinel://", ","),
+            redisbeater_redis_use_ssl={"ssl_ca_certs": certificates.ca},
+            redisbeater_redis_options={"service_name": SERVICE},
+        )
+        works(app)
+
+
+def test_a_cluster_is_reached_over_tls(program: Program, certificates: Certificates, tmp_path: Path) -> None:
+    with running_cluster(program, certificates) as cluster:
+        url = cluster.url().replace("redis-", "rediss-", 1)
+        works(app_with(redisbeater_redis_url=url, redisbeater_redis_use_ssl={"ssl_ca_certs": certificates.ca}))
+
+        others = Certificates.issued(tmp_path / "others")
+        app = app_with(redisbeater_redis_url=url, redisbeater_redis_use_ssl={"ssl_ca_certs": others.ca})
+        assert "CERTIFICATE_VERIFY_FAILED" in refusal(app)
+
+
+def works(app: Celery) -> None:
+    save_due(app, "report")
+    scheduler = RedisScheduler(app)
+    assert names(run_due(scheduler)) == ["report"]
+    scheduler.close()
