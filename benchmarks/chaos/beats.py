@@ -148,8 +148,6 @@ class Beat:
         if not self._was_told:
             reason = _reason(code, log.read_text(errors="replace"))
             self.endings.append(Ending(log=log.name, reason=reason))
-        elif code in (0, -signal.SIGKILL):
-            log.unlink()
 
 
 def _python_path(folder: Path) -> str:

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from chaos.beats import Ending
@@ -17,7 +18,7 @@ from chaos.faults import Kill
 from chaos.health import Down, blackouts, is_clear
 from chaos.ledger import Account, Finding, Message, Problem, audit, due_at
 
-__all__ = ("Record", "Report", "reported")
+__all__ = ("Late", "Record", "Report", "reported")
 
 #: How many problems are printed; JSON has all.
 SHOWN = 30
@@ -44,6 +45,16 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Late:
+    """One run, when it was due and when it arrived, in UNIX seconds, and the pid of the beat that sent it."""
+
+    name: str
+    due: float
+    arrived: float
+    sender: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """The figures of a run."""
 
@@ -64,13 +75,16 @@ class Report:
     repeats: int
     overtaken: int
     problems: Mapping[str, int]
+    share_of_health: float
     late_median: float
+    late_99_percent: float
     late_longest: float
     late_longest_in_all: float
     gaps: int
     gap_median: float
     gap_longest: float
     details: Sequence[Problem]
+    latest: Sequence[Late]
 
     @property
     def is_clean(self) -> bool:
@@ -93,8 +107,9 @@ class Report:
             "messages": f"{self.messages}: {self.distinct} distinct runs, {self.repeats} repeats with the same id, "
             f"{self.overtaken} sent, not committed, and skipped later",
             "problems": _counts(self.problems),
-            "late": f"{self.late_median:.3f} s median, {self.late_longest:.2f} s at most while a healthy beat existed; "
-            f"{self.late_longest_in_all:.2f} s at most in all",
+            "health": f"{self.share_of_health:.0%} of the time a beat existed that could work, with both servers",
+            "late": f"while one existed {self.late_median:.2f} s median, {self.late_99_percent:.2f} s of 99 %, "
+            f"{self.late_longest:.2f} s at most; {self.late_longest_in_all:.2f} s at most in all",
             "gap": f"{self.gap_median:.2f} s median, {self.gap_longest:.2f} s at most from the kill of a leader to the "
             f"next run, after {self.gaps} kills that left a healthy beat",
         }
@@ -108,9 +123,10 @@ class Report:
 def reported(record: Record) -> Report:
     """The figures for a record; the ledger is balanced here."""
     findings = _findings(record)
-    lateness = list(_lateness(record))
-    in_health = [late for late, is_in_health in lateness if is_in_health]
-    gaps = _gaps(record)
+    dark = blackouts(record.downs, record.beats)
+    lates = _lates(record)
+    in_health = sorted((late for late in lates if is_clear(dark, late.due, late.arrived)), key=_seconds, reverse=True)
+    gaps = _gaps(record, dark)
     details = [problem for finding in findings for problem in finding.problems]
     return Report(
         command=record.command,
@@ -130,13 +146,16 @@ def reported(record: Record) -> Report:
         repeats=sum(finding.repeats for finding in findings),
         overtaken=sum(finding.overtaken for finding in findings),
         problems=dict(Counter(problem.fault.value for problem in details)),
-        late_median=statistics.median(in_health or [0.0]),
-        late_longest=max(in_health, default=0.0),
-        late_longest_in_all=max((late for late, _ in lateness), default=0.0),
+        share_of_health=_share_of_health(record, dark),
+        late_median=statistics.median(map(_seconds, in_health)) if in_health else 0.0,
+        late_99_percent=_seconds(in_health[len(in_health) // 100]) if in_health else 0.0,
+        late_longest=max(map(_seconds, in_health), default=0.0),
+        late_longest_in_all=max(map(_seconds, lates), default=0.0),
         gaps=len(gaps),
         gap_median=statistics.median(gaps or [0.0]),
         gap_longest=max(gaps, default=0.0),
         details=details,
+        latest=in_health[:SHOWN],
     )
 
 
@@ -154,26 +173,42 @@ def _by_name(messages: Iterable[Message]) -> dict[str, list[Message]]:
     return by_name
 
 
-def _lateness(record: Record) -> Iterable[tuple[float, bool]]:
-    """Seconds from when each run was due to its first message, and whether a healthy beat existed all the while."""
-    dark = blackouts(record.downs, record.beats)
+def _lates(record: Record) -> list[Late]:
+    """How late each run was, by its first message."""
     definitions = {account.name: account.stretches[0].definition for account in record.accounts}
-    firsts: dict[tuple[str, datetime], datetime] = {}
+    firsts: dict[tuple[str, datetime], Message] = {}
     for message in record.messages:
-        if message.arrived_at is not None:
-            firsts.setdefault((message.name, message.scheduled_for), message.arrived_at)
-    for (name, fire_time), arrived_at in firsts.items():
-        due = due_at(definitions[name], fire_time).timestamp()
-        yield arrived_at.timestamp() - due, is_clear(dark, due, arrived_at.timestamp())
+        if message.arrived_at is not None and message.name in definitions:
+            firsts.setdefault((message.name, message.scheduled_for), message)
+    return [_late(message, definitions[name]) for (name, _), message in firsts.items()]
 
 
-def _gaps(record: Record) -> list[float]:
+def _late(message: Message, definition: str) -> Late:
+    assert message.arrived_at is not None
+    due = due_at(definition, message.scheduled_for).timestamp()
+    return Late(name=message.name, due=due, arrived=message.arrived_at.timestamp(), sender=message.sender)
+
+
+def _seconds(late: Late) -> float:
+    return late.arrived - late.due
+
+
+def _share_of_health(record: Record, dark: Sequence[tuple[float, float]]) -> float:
+    """Of the time from the first message to the last."""
+    arrivals = [message.arrived_at.timestamp() for message in record.messages if message.arrived_at]
+    if not arrivals:
+        return 0.0
+    begin, end = min(arrivals), max(arrivals)
+    lost = sum(max(min(until, end) - max(since, begin), 0.0) for since, until in dark)
+    return 1 - lost / (end - begin) if end > begin else 1.0
+
+
+def _gaps(record: Record, dark: Sequence[tuple[float, float]]) -> list[float]:
     """Seconds from each kill of a leader to the next run by another beat, if a healthy one existed all the while."""
-    dark = blackouts(record.downs, record.beats)
     arrivals = sorted((each.arrived_at.timestamp(), each.sender) for each in record.messages if each.arrived_at)
     gaps = []
     for kill in record.kills:
-        later = arrivals[bisect_right(arrivals, (kill.at, 0)) :]
+        later = islice(arrivals, bisect_right(arrivals, (kill.at, 0)), None)
         following = next((at for at, sender in later if sender != kill.pid), None)
         if kill.was_leader and following is not None and is_clear(dark, kill.at, following):
             gaps.append(following - kill.at)
