@@ -282,7 +282,7 @@ class Cluster:
 
     def client(self) -> redis.RedisCluster:
         """A cluster client, for the test's own questions."""
-        return redis.RedisCluster(port=self.living[0].port, decode_responses=True)
+        return redis.RedisCluster("127.0.0.1", self.living[0].port, decode_responses=True)
 
     @property
     def living(self) -> list[Node]:

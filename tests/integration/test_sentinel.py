@@ -140,11 +140,11 @@ def test_a_service_name_that_the_sentinels_do_not_know_is_told(sentinels: Sentin
         ScheduleStore(app).count()
 
 
-def test_a_sentinel_s_own_password_is_in_sentinel_kwargs(server: Server) -> None:
+def test_a_sentinel_s_own_password_is_in_sentinel_kwargs(server: Server, prefix: str) -> None:
     with running_watcher(server, password="right") as watcher:
         url = f"sentinel://{watcher.address}"
         options = {"service_name": SERVICE, "sentinel_kwargs": {"password": "right"}}
-        app = app_with(redisbeater_redis_url=url, redisbeater_redis_options=options)
+        app = app_with(redisbeater_redis_url=url, redisbeater_redis_options=options, redisbeater_key_prefix=prefix)
         assert wait_until(lambda: ScheduleStore(app).count() == 0, "the Sentinel to know its master")
 
         options = {"service_name": SERVICE, "sentinel_kwargs": {"password": "hunter2"}}

@@ -280,8 +280,7 @@ class RedisSchedule:
             for name in names:
                 pipe.hexists(self.keys.entry(name), "definition")
                 pipe.hget(self.keys.entry(name), "origin")
-            # A key of another type is somebody's, and answers with an error.
-            replies = [str(reply or "") for reply in pipe.execute(raise_on_error=False)]
+            replies = [_text(reply) for reply in pipe.execute(raise_on_error=False)]
         return [origin if exists else None for exists, origin in zip(replies[::2], replies[1::2])]
 
     def report_broken(self, name: str, reason: str) -> None:
@@ -327,6 +326,13 @@ def _eviction_policy(client: Any) -> str | None:
             return None
         limit, policy = memory.get("maxmemory", 0), memory.get("maxmemory_policy")
     return policy if int(limit) else None
+
+
+def _text(reply: Any) -> str:
+    # A key of another type is somebody's, and answers with an error; any other error is one.
+    if isinstance(reply, Exception) and "WRONGTYPE" not in str(reply):
+        raise reply
+    return str(reply or "")
 
 
 def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:

@@ -1,0 +1,234 @@
+"""ACL users: the rights that the documentation names are enough, and each of them is needed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from click.testing import CliRunner
+from due import save_due, stored
+from outbox import names, run_due
+from servers import Server
+from topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
+
+from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
+from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.store import connection
+
+PAGE = (Path(__file__).parents[2] / "docs" / "connecting.rst").read_text(encoding="utf-8")
+LINE, SENTINEL_LINE = (shlex.split(line) for line in re.findall(r"ACL SETUSER .*", PAGE))
+RIGHTS = [word for word in LINE if word.startswith("+")]
+ON_A_CLUSTER = re.findall(r"``(\+cluster.*?)``", PAGE)[0].split()
+
+#: Where the documentation's examples have the default.
+PREFIX, CLUSTER_PREFIX = "redisbeater:", "{redisbeater}:"
+
+
+def granted(line: list[str], prefix: str) -> list[str]:
+    """The documentation's line for the keys below another prefix."""
+    return [word.replace(PREFIX, prefix) if word[0] in "~&" else word for word in line]
+
+
+class Workout:
+    """All that beat, a standby, the Python API and the command line ask of Redis."""
+
+    def __init__(self, app: Celery, admin: Any) -> None:
+        self.app = app
+        self.admin = admin
+        self.keys = Context.of(app).redis.keys
+
+    def run(self) -> None:
+        scheduler = RedisScheduler(self.app)
+        self._lead(scheduler)
+        self._edit()
+        self._command_line()
+        self._resign(scheduler)
+        self._stand_by()
+
+    def _lead(self, scheduler: RedisScheduler) -> None:
+        self.app.conf.beat_schedule = {"static": {"task": "proj.work", "schedule": 60.0}}
+        scheduler.is_served = True
+        scheduler._pass()
+        save_due(self.app, "report")
+        self.admin.hset(self.keys.entry("broken"), "definition", "{")
+        self.admin.zadd(self.keys.schedule, {self.keys.entry("broken"): 0, self.keys.entry("gone"): 0})
+        scheduler._look_at = 0.0
+        scheduler._pass()
+
+    def _edit(self) -> None:
+        entry = stored(self.app, "report")
+        assert entry.total_run_count == 1
+        entry.disable()
+        entry.enable()
+        entry.reschedule()
+        entry.executed()
+        assert entry.upcoming()
+        assert entry.rank is not None
+        store = ScheduleStore(self.app)
+        store.update("report", args=[1])
+        assert store.count() == len(list(store.names()))
+        assert set(store.broken()) == {"broken"}
+
+    def _command_line(self) -> None:
+        verbs = ["list", "broken"]
+        verbs += [f"{verb} report" for verb in ("show", "upcoming", "disable", "enable", "delete")]
+        for verb in verbs:
+            result = CliRunner().invoke(redisbeater, verb.split(), obj=SimpleNamespace(app=self.app))
+            if result.exit_code:
+                raise StoreError(result.output)
+
+    def _resign(self, scheduler: RedisScheduler) -> None:
+        """The code declares nothing any more; the lock is renewed, then given up."""
+        self.app.conf.beat_schedule = {}
+        scheduler._leadership.doubt()
+        assert scheduler._leadership.keep()
+        scheduler._begin_to_lead()
+        assert "static" not in set(ScheduleStore(self.app).names())
+        scheduler._leadership.resign()
+        scheduler._notifier.close()
+
+    def _stand_by(self) -> None:
+        leader, standby = RedisScheduler(self.app), RedisScheduler(self.app)
+        standby.is_served = True
+        leader._pass()
+        resigning = threading.Timer(0.05, leader._leadership.resign)
+        resigning.start()
+        try:
+            standby._pass()
+        finally:
+            resigning.join()
+        standby._leadership.resign()
+        standby._notifier.close()
+
+
+@pytest.fixture
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
+
+
+@pytest.fixture
+def workout(server: Server, client: redis.Redis, prefix: str) -> Iterator[Workout]:
+    """As the user of the documentation, whose rights the test may change."""
+    client.execute_command(*granted(LINE, prefix))
+    client.script_flush()
+    app = app_with(
+        redisbeater_redis_url=f"redis://beat:secret@127.0.0.1:{server.port}/0",
+        redisbeater_key_prefix=prefix,
+        redisbeater_retry_period=0,
+        # Checked before each use, so that the right to ask is needed within the test.
+        redisbeater_redis_options={"health_check_interval": 1e-6},
+    )
+    yield Workout(app, client)
+    client.execute_command("ACL", "DELUSER", "beat")
+
+
+def test_the_documented_rights_are_enough(workout: Workout) -> None:
+    workout.run()
+
+
+@pytest.mark.parametrize("right", sorted(set(RIGHTS) - {"+select"}))
+def test_each_documented_right_is_needed_and_told_when_it_is_missing(workout: Workout, right: str) -> None:
+    workout.admin.execute_command("ACL", "SETUSER", "beat", right.replace("+", "-"))
+
+    with pytest.raises(StoreError) as raised:
+        workout.run()
+
+    assert not isinstance(raised.value, StoreUnavailable)
+    assert right.removeprefix("+").upper() in str(raised.value).upper()
+
+
+def test_the_right_to_select_is_needed_for_another_database(workout: Workout, server: Server) -> None:
+    settings = {**workout.app.conf.changes, "redisbeater_redis_url": f"redis://beat:secret@127.0.0.1:{server.port}/1"}
+    assert ScheduleStore(app_with(**settings)).count() == 0
+
+    workout.admin.execute_command("ACL", "SETUSER", "beat", "-select")
+
+    with pytest.raises(StoreError, match="select"):
+        ScheduleStore(app_with(**settings)).count()
+
+
+def test_keys_beyond_the_prefix_are_refused_and_that_is_told(workout: Workout) -> None:
+    settings = {**workout.app.conf.changes, "redisbeater_key_prefix": "others:"}
+
+    with pytest.raises(StoreError, match="key"):
+        save_due(app_with(**settings), "report")
+
+
+def test_the_channel_of_another_schedule_is_refused_and_that_is_told(workout: Workout, prefix: str) -> None:
+    workout.admin.execute_command("ACL", "SETUSER", "beat", "resetchannels", "&others:changes")
+
+    with pytest.raises(StoreError, match="channel"):
+        Context.of(workout.app).redis.notifier().listen()
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_the_documented_rights_are_enough_on_a_cluster(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        node.ask(*granted([*LINE, *ON_A_CLUSTER], CLUSTER_PREFIX))
+    app = app_with(redisbeater_redis_url=cluster.url().replace("://", "://beat:secret@"), redisbeater_retry_period=0)
+
+    Workout(app, cluster.client()).run()
+
+    save_due(app, "report")
+    source = cluster.owner(f"{CLUSTER_PREFIX}:schedule")
+    target, keys = cluster.other_master(f"{CLUSTER_PREFIX}:schedule"), source.ask("KEYS", "*")
+    with cluster.moving(f"{CLUSTER_PREFIX}:schedule", keys, target):
+        assert ScheduleStore(app).count() >= 1
+    for node in cluster.nodes:
+        node.ask("ACL", "DELUSER", "beat")
+
+
+@pytest.mark.usefixtures("no_retries")
+@pytest.mark.parametrize("right", ON_A_CLUSTER[:2])
+def test_each_right_for_a_cluster_is_needed_and_told_when_it_is_missing(cluster: Cluster, right: str) -> None:
+    for node in cluster.nodes:
+        node.ask(*granted([*LINE, *(each for each in ON_A_CLUSTER if each != right)], CLUSTER_PREFIX))
+    app = app_with(redisbeater_redis_url=cluster.url().replace("://", "://beat:secret@"), redisbeater_retry_period=0)
+
+    with pytest.raises(StoreError) as raised:
+        ScheduleStore(app).count()
+
+    assert not isinstance(raised.value, StoreUnavailable)
+    assert right.removeprefix("+").split("|")[0] in str(raised.value)
+    for node in cluster.nodes:
+        node.ask("ACL", "DELUSER", "beat")
+
+
+def test_the_documented_rights_are_enough_behind_sentinels(sentinels: Sentinels) -> None:
+    for server in sentinels.servers:
+        server.ask(*LINE)
+    url = sentinels.url(password="secret").replace("://:", "://beat:")
+    app = app_with(redisbeater_redis_url=url, redisbeater_redis_options={"service_name": SERVICE})
+
+    with sentinels.master.client as admin:
+        Workout(app, admin).run()
+
+    for server in sentinels.servers:
+        server.ask("ACL", "DELUSER", "beat")
+
+
+@pytest.mark.usefixtures("client")
+def test_the_documented_rights_are_enough_at_a_sentinel(server: Server, prefix: str) -> None:
+    with running_watcher(server) as watcher:
+        watcher.ask(*SENTINEL_LINE)
+        app = app_with(
+            redisbeater_redis_url=f"sentinel://{watcher.address}",
+            redisbeater_key_prefix=prefix,
+            redisbeater_redis_options={
+                "service_name": SERVICE,
+                "sentinel_kwargs": {"username": "beat", "password": "another"},
+            },
+        )
+        save_due(app, "report")
+
+        assert names(run_due(RedisScheduler(app))) == ["report"]
+        assert "user=beat" in watcher.ask("CLIENT", "LIST")
