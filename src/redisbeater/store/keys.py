@@ -15,8 +15,8 @@ key                type         members                                         
 ``P:changes``      channel      the name of a changed entry, or ``:lock`` when the lock is free
 =================  ===========  ====================================================================  ======
 
-``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: what stands in braces decides the
-slot, and scripts take keys of one slot only.
+``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: what stands in braces decides
+the slot, and scripts take keys of one slot only.
 """
 
 from __future__ import annotations
