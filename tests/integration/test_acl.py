@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from celery import Celery
 from click.testing import CliRunner
 from due import save_due, stored
 from outbox import names, run_due
+from redis.credentials import CredentialProvider
 from servers import Server
 from topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
 
@@ -168,6 +170,35 @@ def test_the_channel_of_another_schedule_is_refused_and_that_is_told(workout: Wo
 
     with pytest.raises(StoreError, match="channel"):
         Context.of(workout.app).redis.notifier().listen()
+
+
+class Token(CredentialProvider):
+    """Hands out a password, or fails as a service may that is asked for one."""
+
+    def __init__(self) -> None:
+        self.is_down = False
+
+    def get_credentials(self) -> tuple[str, str]:
+        if self.is_down:
+            raise OSError("no answer from https://tokens.example.org?key=hunter2")
+        return "beat", "secret"
+
+
+@pytest.mark.usefixtures("no_retries")
+def test_a_provider_of_credentials_that_fails_is_asked_again(workout: Workout, server: Server, prefix: str) -> None:
+    provider = Token()
+    app = app_with(
+        redisbeater_redis_url=server.url(),
+        redisbeater_key_prefix=prefix,
+        redisbeater_redis_options={"credential_provider": provider},
+    )
+    provider.is_down = True
+    with pytest.raises(StoreUnavailable, match="the credential_provider failed with OSError") as raised:
+        ScheduleStore(app).count()
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+
+    provider.is_down = False
+    assert ScheduleStore(app).count() == 0
 
 
 @pytest.mark.usefixtures("no_retries")

@@ -293,6 +293,21 @@ def test_a_sentinel_is_asked_once_and_not_for_ever() -> None:
     assert (options["socket_timeout"], options["socket_connect_timeout"]) == (5, 5)
 
 
+def test_time_outs_hold_for_sentinels_too_unless_they_have_their_own() -> None:
+    options = {**SERVICE, "socket_timeout": 1, "socket_connect_timeout": 2}
+    assert connection(sentinels(client("sentinel://a", options))[0])["socket_timeout"] == 1
+
+    made = client("sentinel://a", {**options, "sentinel_kwargs": {"socket_timeout": 0.5}})
+    assert (connection(made)["socket_timeout"], connection(sentinels(made)[0])["socket_timeout"]) == (1, 0.5)
+    assert connection(sentinels(made)[0])["socket_connect_timeout"] == 2
+
+
+@pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
+def test_an_option_ssl_is_refused_with_what_to_write(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match="TLS is said by the URL, rediss://"):
+        make_client(config(url, redis_options={**(SERVICE if url.startswith("sentinel") else {}), "ssl": True}))
+
+
 @pytest.mark.parametrize("url", ["redis://a", "rediss://a", "sentinel://a", "redis-cluster://a", "rediss-cluster://a"])
 @pytest.mark.parametrize("option", ["no_such", "read_from_replicas", "retry_period"])
 def test_an_option_that_redis_py_does_not_know_is_refused(url: str, option: str) -> None:

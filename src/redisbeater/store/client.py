@@ -87,7 +87,7 @@ def _sentinel(config: Config, options: dict[str, Any]) -> Client:
             f"{OPTIONS} = {{'service_name': 'mymaster'}}; broker_transport_options are not read"
         )
     sentinels = _hosts(config, "sentinels", options.pop("sentinels", None))
-    theirs = {**_timeouts(), **_tls_of_sentinels(config, options), **(options.pop("sentinel_kwargs", None) or {})}
+    theirs = {**_of_sentinels(config, options), **(options.pop("sentinel_kwargs", None) or {})}
     directory: Any = Directory(  # type: ignore[no-untyped-call]
         sentinels,
         min_other_sentinels=options.pop("min_other_sentinels", 0),
@@ -140,7 +140,18 @@ def _options(config: Config) -> dict[str, Any]:
     else:  # as RedBeat has it: what the options say goes before the URL
         given = {**_without(url, "host", "port", "connection_class"), **given}
     keep_alive = {} if config.url.scheme == "unix" else {"socket_keepalive": True}
-    options = {**_timeouts(), "health_check_interval": HEALTH_CHECK_INTERVAL, **keep_alive, **given}
+    options = {
+        "socket_timeout": SOCKET_TIMEOUT,
+        "socket_connect_timeout": SOCKET_TIMEOUT,
+        "health_check_interval": HEALTH_CHECK_INTERVAL,
+        **keep_alive,
+        **given,
+    }
+    if "ssl" in options:
+        raise ImproperlyConfigured(
+            f"{OPTIONS}['ssl']: TLS is said by the URL, rediss://, rediss-sentinel:// or rediss-cluster://, "
+            f"or for the master of Sentinels alone by {PREFIX}redis_use_ssl"
+        )
     if _is_secure(config):
         options.update(_verification(options))
     return {
@@ -152,10 +163,6 @@ def _options(config: Config) -> dict[str, Any]:
         # Other programs may have written bytes that are no UTF-8: such an entry must fail alone.
         "encoding_errors": "surrogateescape",
     }
-
-
-def _timeouts() -> dict[str, Any]:
-    return {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": SOCKET_TIMEOUT}
 
 
 def _is_secure(config: Config) -> bool:
@@ -175,11 +182,13 @@ def _verification(options: Mapping[str, Any]) -> dict[str, Any]:
     return {"ssl_cert_reqs": demands, "ssl_check_hostname": is_verified and options.get("ssl_check_hostname", True)}
 
 
-def _tls_of_sentinels(config: Config, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``rediss-sentinel`` is TLS to the Sentinels, too; ``redis_use_ssl`` alone is for the master, as in Celery."""
-    if not config.url.is_secure:
-        return {}
-    return {"ssl": True, **{name: value for name, value in options.items() if name.startswith("ssl_")}}
+def _of_sentinels(config: Config, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds for the Sentinels, too: time-outs, and TLS with ``rediss-sentinel``.
+
+    ``redis_use_ssl`` alone is for the master, as in Celery.
+    """
+    kinds = ("socket_", "ssl_") if config.url.is_secure else ("socket_",)
+    return {"ssl": config.url.is_secure, **{name: options[name] for name in options if name.startswith(kinds)}}
 
 
 def _without(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
