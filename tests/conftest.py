@@ -58,7 +58,8 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
     ours = {"schedule": "zset", "statics": "set", "lock": "string", "id": "string", "broken": "hash"}
-    expected = ours.get(key.removeprefix(f"{prefix}:"), "hash")
+    kind = "string" if key.startswith(f"{prefix}:claim:") else "hash"
+    expected = ours.get(key.removeprefix(f"{prefix}:"), kind)
     return client.type(key) == expected
 
 

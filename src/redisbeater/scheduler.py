@@ -12,23 +12,21 @@ from typing import Any
 
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, SchedulingError, Service
-from celery.result import denied_join_result
 from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
 
-from redisbeater.backoff import Backoff
-from redisbeater.batch import Batch, Job
+from redisbeater.batch import Batch
 from redisbeater.broker import Broker
 from redisbeater.context import Context
+from redisbeater.dispatch import Dispatcher
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.eviction import check_eviction
-from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
+from redisbeater.exceptions import LockNotOwnedError, StoreError
 from redisbeater.leadership import Leadership
 from redisbeater.mapping import ScheduleMapping
 from redisbeater.outage import Outage
-from redisbeater.skip import Reason, Skip
 from redisbeater.statics import CLEANUP, reconcile
-from redisbeater.store import Claim, ClaimedEntry
+from redisbeater.store import Claim
 from redisbeater.sweep import Sweep
 from redisbeater.uninterrupted import uninterrupted
 
@@ -66,7 +64,7 @@ class RedisScheduler(Scheduler):
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._slice)
         self._broker = Broker(app, config.publish_timeout, self.Producer)
-        self._send_backoff = Backoff(first=0.5, limit=30)
+        self._dispatcher = Dispatcher(app, self._broker, send=self._send_run, leads=self._leadership.keep)
         self._send_error: Exception | None = None
         self._batch: Batch | None = None
         self._look_at = 0.0
@@ -151,9 +149,7 @@ class RedisScheduler(Scheduler):
             self._leadership.doubt()
             self._look_at = 0.0
             return
-        while batch.unsent and self._has_broker(batch) and self._may_send(batch):
-            with uninterrupted():
-                self._dispatch(batch.take(), batch)
+        self._dispatcher.dispatch(batch)
         self._settle()
         self._look_at = 0.0 if batch.was_busy else self._next_look(batch.claim)
 
@@ -171,46 +167,10 @@ class RedisScheduler(Scheduler):
         idle = self.max_interval if claim.idle_seconds is None else claim.idle_seconds
         return claim.asked_at + min(idle, self.max_interval)
 
-    def _may_send(self, batch: Batch) -> bool:
-        """Whether claim and lock are still ours: nothing is sent on a lease that has run out."""
-        return time.monotonic() < batch.claim.trusted_until and self._leadership.keep()
-
-    def _dispatch(self, claimed: ClaimedEntry, batch: Batch) -> None:
-        try:
-            job = Job.planned(claimed, batch.claim.now, self._context)
-        except InvalidEntry as exc:
-            self._quarantine(claimed, batch, str(exc))
-            return
-        sent, error = self._send(job, batch)
-        if sent or not job.plan.runs:
-            self._done(job.cut(sent), batch)
-        if error is not None:
-            self._give_back([] if sent else [claimed], batch, error)
-
-    def _quarantine(self, claimed: ClaimedEntry, batch: Batch, reason: str) -> None:
-        if self._redis.quarantine(batch.claim, claimed, reason):
-            logger.error("entry %r is broken and set aside: %s", claimed.name, reason)
-
-    def _send(self, job: Job, batch: Batch) -> tuple[int, Exception | None]:
-        """How many runs of a job were sent, and what stopped the next one."""
-        sent = 0
-        for entry in job.runs(batch.claim.schedule_id, self.app):
-            if sent and not self._may_send(batch):
-                break
-            error = self._send_run(entry)
-            if error is not None:
-                return sent, error
-            sent += 1
-        return sent, None
-
     def _send_run(self, entry: RedisScheduleEntry) -> Exception | None:
         self._send_error = None
-        # Its release is the one retry layer, unless its own options ask for another.
-        entry.options = {"retry": False, **entry.options}
         try:
-            # Beat reads no results: without this, backends prepare for each one, some without a deadline.
-            with denied_join_result():
-                self.apply_entry(entry, producer=self.producer)
+            self.apply_entry(entry, producer=self.producer)
         except Exception as exc:  # the producer has no connection, or an instrument around apply_entry failed
             return exc
         return self._send_error
@@ -227,41 +187,11 @@ class RedisScheduler(Scheduler):
         """The entry as it is: its next fire time is set by the commit, after the run was sent."""
         return entry
 
-    def _done(self, job: Job, batch: Batch) -> None:
-        batch.done.append(job)
-        for skip in job.plan.skipped:
-            self._report_skip(job.claimed.name, skip)
-        if job.plan.runs:
-            self._send_backoff.succeeded(job.claimed.name)
-
-    def _report_skip(self, name: str, skip: Skip) -> None:
-        first, last = skip.first.isoformat(), skip.last.isoformat()
-        if skip.reason is Reason.COALESCED:
-            logger.info("entry %r: one run stands for %d other fire times, %s to %s", name, skip.count, first, last)
-        else:
-            logger.warning("entry %r: %d fire times not run (%s), %s to %s", name, skip.count, skip.reason, first, last)
-
-    def _give_back(self, unsent: list[ClaimedEntry], batch: Batch, error: Exception) -> None:
-        """Release what was not sent; an entry that a broker refuses that takes others waits alone."""
-        self._leadership.keep()  # what failed may have taken a while, and so may the question
-        if self._can_reach_broker():
-            for claimed in unsent:
-                delay = self._send_backoff.failed(claimed.name)
-                self._redis.release(batch.claim, [claimed], delay=delay, reason=str(error))
-            return
-        self._broker.went_away(error)
-        batch.unsent.extendleft(unsent)
-        self._release_unsent(batch)
-
-    def _release_unsent(self, batch: Batch) -> None:
-        """Release what waits for the broker: due at once, for whoever has one that takes runs."""
-        self._redis.release(batch.claim, list(batch.unsent), reason=self._broker.error)
-        batch.unsent.clear()
-
     def _settle(self) -> None:
         """Commit what was done and release what was not; what an error leaves over is settled by the next pass."""
         if self._batch is not None:
             with uninterrupted():
+                self._batch.turn_back()
                 self._commit(self._batch)
                 self._redis.release(self._batch.claim, list(self._batch.unsent))
                 self._batch = None
@@ -290,15 +220,6 @@ class RedisScheduler(Scheduler):
     def producer(self) -> Any:
         """What sends, on beat's own connection."""
         return self._broker.producer
-
-    def _has_broker(self, batch: Batch) -> bool:
-        if self._broker.is_ready():
-            return True
-        self._release_unsent(batch)
-        return False
-
-    def _can_reach_broker(self) -> bool:
-        return self._broker.takes_runs()
 
     # What other programs see
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from celery import Celery
 
-from redisbeater.batch import Job
 from redisbeater.context import Context
+from redisbeater.job import Job
 from redisbeater.store import Claim
 
 

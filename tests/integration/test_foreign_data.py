@@ -12,9 +12,9 @@ from due import save_due, stored
 from outbox import names, run_due
 
 from redisbeater import EntryNotFound, RedisScheduler
-from redisbeater.batch import Job
 from redisbeater.cli.listing import rows
 from redisbeater.context import Context
+from redisbeater.job import Job
 
 MakeScheduler = Callable[..., RedisScheduler]
 

@@ -16,8 +16,8 @@ from outbox import names, run_due
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
-from redisbeater.batch import Job
 from redisbeater.context import Context
+from redisbeater.job import Job
 from redisbeater.schedules.moment import encode_datetime
 
 MakeScheduler = Callable[..., RedisScheduler]

@@ -17,8 +17,8 @@ from servers import free_port
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, clocked
-from redisbeater.batch import Job, task_id
 from redisbeater.context import Context
+from redisbeater.job import Job, task_id
 from redisbeater.store import Claim
 
 MINUTE = timedelta(minutes=1)

@@ -29,7 +29,9 @@ LAYERS = (
     ("sweep",),
     ("upcoming",),
     ("entry",),
-    ("statics", "batch", "mapping", "schedule_store"),
+    ("statics", "job", "mapping", "schedule_store"),
+    ("batch", "volley"),
+    ("dispatch",),
     ("scheduler",),
     ("",),  # the public names
     ("cli", "demo"),

@@ -22,16 +22,16 @@ from dateutil.rrule import MO
 from moments import cron
 from stepped import by_reason, stepped
 
-from redisbeater.batch import Job
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.instant import from_unix, to_unix
+from redisbeater.job import Job
 from redisbeater.meta import Meta
 from redisbeater.schedules import rrule
 from redisbeater.score import Score
 from redisbeater.skip import Reason, read_skipped
 from redisbeater.store import ClaimedEntry
-from redisbeater.store.schedule import Commitment
+from redisbeater.store.commitment import Commitment
 from redisbeater.terms import Terms
 
 UTC = timezone.utc

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
@@ -14,10 +16,19 @@ from redisbeater.store.client import make_client
 from redisbeater.store.failure import CLIENT_ERRORS, is_transient, wrapped
 from redisbeater.store.script import load_script
 
-__all__ = ("Connection",)
+__all__ = ("Connection", "Undo")
 
 #: Seconds that one call is tried again: enough for a restart of the server, far below the lock's timeout.
 RETRY_SECONDS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undo:
+    """The script that takes back what another did whose reply was lost; it must bear being executed twice."""
+
+    script: str
+    keys: Sequence[str]
+    args: Sequence[str]
 
 
 class Connection:
@@ -32,16 +43,25 @@ class Connection:
             reraise=True,
         )
 
-    def run(self, script: str, keys: Sequence[str], args: Sequence[str] = ()) -> Any:
+    def run(self, script: str, keys: Sequence[str], args: Sequence[str] = (), *, undo: Undo | None = None) -> Any:
         """Run a script by its name.
+
+        Arguments:
+            undo: what is run first when it is tried again, for a script that must not be executed twice.
 
         Raises:
             StoreUnavailable: Redis cannot be reached; the script may have been executed.
             StoreError: Redis refused.
         """
-        loaded = load_script(script)
+        loaded, attempts = load_script(script), count(1)
+
+        def attempt(client: Any) -> Any:
+            if next(attempts) > 1 and undo is not None:
+                load_script(undo.script).run(client, undo.keys, undo.args)
+            return loaded.run(client, keys, args)
+
         try:
-            return self.call(lambda client: loaded.run(client, keys, args))
+            return self.call(attempt)
         except StoreError as exc:
             line = loaded.line_of(str(exc))
             if not line:

@@ -10,6 +10,7 @@ key                type         members                                         
 ``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none
+``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
 ``P:changes``      channel      the name of a changed entry, or ``:lock`` when the lock is free
@@ -51,6 +52,10 @@ class Keys:
         parts = self.name(entry_key).split(":")[:-1]
         prefixes = [self.prefix + ":".join(parts[: count + 1]) + ":" for count in range(len(parts))]
         return [f"{prefix}:schedule" for prefix in prefixes]
+
+    def receipt(self, claim_id: str) -> str:
+        """The key of what says that a claim was made."""
+        return f"{self.prefix}:claim:{claim_id}"
 
     @staticmethod
     def declaration(name: str) -> str:

@@ -3,7 +3,7 @@
 .. code-block:: text
 
     save ──> scheduled ──claim──> claimed ──commit──> scheduled, or dormant when it has finished
-                 ^                   │ ├──release──> scheduled again, same fire time
+                 ^                   │ ├──release, recall──> scheduled again, same fire time
                  └────── lease over ─┘ └──quarantine──> dormant, listed as broken
 
 A claim is a lease: when nobody commits, the entry comes up again with the same fire time.
@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -25,51 +25,29 @@ import redis
 
 from redisbeater.config import Config
 from redisbeater.exceptions import LockNotOwnedError, StoreError
-from redisbeater.instant import from_unix, to_unix
+from redisbeater.instant import from_unix
 from redisbeater.score import Score
 from redisbeater.store.claim import Claim, ClaimedEntry
-from redisbeater.store.connection import Connection
+from redisbeater.store.commitment import Commitment, CommitResult, as_json
+from redisbeater.store.connection import Connection, Undo
 from redisbeater.store.keys import DECLARATION, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.snapshot import Snapshot, digest, sha1
 
-__all__ = ("CommitResult", "Commitment", "RedisSchedule")
+__all__ = ("RedisSchedule",)
 
 #: The part of a lease in which runs are sent; the rest is for their commit, which must not come after its end.
 TRUSTED_SHARE = 0.5
+
+#: How many claims without a reply are remembered; more come only in an outage that outlasts their leases.
+MOST_LOST_CLAIMS = 100
 
 #: How many names one round trip asks for.
 PAGE = 1000
 
 #: How many entries one script reads.
 LOAD_PAGE = 200
-
-
-@dataclass(frozen=True, kw_only=True)
-class Commitment:
-    """What is committed for one claimed entry: its next score and what else is new; an empty text keeps what is stored.
-
-    No next score: the entry has finished and is deleted.
-    """
-
-    entry: ClaimedEntry
-    next: Score | None
-    meta: str = ""
-    definition: str = ""
-    anchor: str = ""
-    skipped: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommitResult:
-    """What was not committed: names whose claim was no longer ours, and the texts that others changed meanwhile.
-
-    ``changed`` has definition and meta by name, as they are stored now.
-    """
-
-    fenced: list[str]
-    changed: dict[str, tuple[str, str]]
 
 
 class RedisSchedule:
@@ -83,6 +61,7 @@ class RedisSchedule:
         self.keys = Keys(config.key_prefix, config.lock_name)
         self._config = config
         self._connection = Connection(config)
+        self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
 
     # What beat does with due entries
 
@@ -95,14 +74,20 @@ class RedisSchedule:
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
         """
+        self._recall_lost()
         claim_id = uuid.uuid4().hex
         asked_at = time.monotonic()
         lease = self._config.lease_timeout
-        reply = self._connection.run(
-            "claim",
-            [self.keys.schedule, self.keys.lock, self.keys.id],
-            [token, claim_id, str(lease), str(limit), self.keys.prefix, str(uuid.uuid4())],
-        )
+        try:
+            reply = self._connection.run(
+                "claim",
+                [self.keys.schedule, self.keys.lock, self.keys.id, self.keys.receipt(claim_id)],
+                [token, claim_id, str(lease), str(limit), self.keys.prefix, str(uuid.uuid4())],
+                undo=self._recall_of(claim_id),
+            )
+        except StoreError:
+            self._lost_claims.append(claim_id)
+            raise
         if reply[0] == "FENCED":
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
         _, now, schedule_id, next_look, missing, entries = reply
@@ -113,9 +98,19 @@ class RedisSchedule:
             asked_at=asked_at,
             trusted_until=asked_at + lease * TRUSTED_SHARE,
             next_look=from_unix(next_look) if next_look else None,
-            entries=tuple(self._claimed(*entry) for entry in entries),
+            entries=tuple(self._claimed(*entry) for entry in json.loads(entries)),
             removed=tuple(self._discarded(missing)),
         )
+
+    def _recall_lost(self) -> None:
+        """Give back what claims may have taken whose replies never came."""
+        while self._lost_claims:
+            recall = self._recall_of(self._lost_claims[0])
+            self._connection.run(recall.script, recall.keys, recall.args)
+            self._lost_claims.popleft()
+
+    def _recall_of(self, claim_id: str) -> Undo:
+        return Undo(script="recall", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])
 
     def _discarded(self, members: Sequence[str]) -> Iterator[str]:
         """Remove members that have no hash; those that may have one after all stay."""
@@ -139,14 +134,17 @@ class RedisSchedule:
     def commit(self, claim: Claim, commitments: Sequence[Commitment]) -> CommitResult:
         """Record what became of claimed entries; where the result names one, nothing was written of it."""
         result = CommitResult(fenced=[], changed={})
-        if commitments:
-            keys = [self.keys.schedule, self.keys.broken, self.keys.statics, *(item.entry.key for item in commitments)]
-            outcomes = self._connection.run("commit", keys, [claim.id, *_flat(map(_terms, commitments))])
-            for item, (word, *texts) in zip(commitments, outcomes):
-                if word == "FENCED":
-                    result.fenced.append(item.entry.name)
-                elif word == "CHANGED":
-                    result.changed[item.entry.name] = (texts[0], texts[1])
+        if not commitments:
+            return result
+        ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.receipt(claim.id)]
+        keys = [*ours, *(item.entry.key for item in commitments)]
+        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments)])
+        for position, texts in json.loads(refused).items():
+            name = commitments[int(position)].entry.name
+            if texts:
+                result.changed[name] = (texts[0], texts[1])
+            else:
+                result.fenced.append(name)
         return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
@@ -361,25 +359,6 @@ def _snapshot(
         skipped=skipped,
         is_claimed=bool(claim_id),
     )
-
-
-def _terms(item: Commitment) -> tuple[str, ...]:
-    entry, score = item.entry, item.next
-    fire_time = to_unix(score.fire_time) if score and score.fire_time and score.look_at else ""
-    return (
-        entry.name,
-        digest(entry.definition, entry.meta),
-        item.meta,
-        item.definition,
-        score.to_text() if score else "",
-        fire_time,
-        item.anchor,
-        item.skipped,
-    )
-
-
-def _flat(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    return [cell for row in rows for cell in row]
 
 
 def _report(reason: str, since: datetime, **more: str) -> str:

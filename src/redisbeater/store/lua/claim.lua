@@ -10,18 +10,18 @@
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] lock       string: token of the leader
 -- KEYS[3] id         string: identity of this schedule, made here when it is missing
+-- KEYS[4] receipt    string: the end of the lease of this claim, kept until then, for a recall
 -- ARGV[1] token      text: what the lock must hold; empty: there is no lock
 -- ARGV[2] claim_id   text: marks the entries that this claim takes
 -- ARGV[3] lease      seconds
 -- ARGV[4] limit      number of entries
 -- ARGV[5] prefix     text: what every entry key begins with
 -- ARGV[6] new_id     text: the identity if there is none yet
--- Returns {'CLAIMED', now, id, next look or '', {member without a hash, ...},
---      {{key, definition, meta, fire time, anchor or '', skipped or ''}, ...}}
+-- Returns {'CLAIMED', now, id, next look or '', {member without a hash, ...}, JSON of
+--      [[key, definition, meta, fire time, anchor or '', skipped or ''], ...]}
 --      or {'FENCED'}: another beat holds the lock, or nobody; nothing was taken
-local schedule, lock, id = KEYS[1], KEYS[2], KEYS[3]
-local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local prefix, new_id = ARGV[5], ARGV[6]
+local schedule, lock, id, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local token, claim_id, lease, limit, prefix, new_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local function fields_of(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return nil end
@@ -60,5 +60,6 @@ for _, item in ipairs(found) do
     taken[key] = true
   end
 end
+if #claimed > 0 then redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
 local head = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-return {'CLAIMED', now, redis.call('GET', id), head[2] or '', missing, claimed}
+return {'CLAIMED', now, redis.call('GET', id), head[2] or '', missing, cjson.encode(claimed)}

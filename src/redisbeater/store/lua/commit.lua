@@ -7,15 +7,16 @@
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it was set aside
 -- KEYS[3] statics    set: names of the static entries
--- KEYS[4..] entries  hashes: the claimed entries
+-- KEYS[4] receipt    string: what a recall would need; not needed any more
+-- KEYS[5..] entries  hashes: the claimed entries
 -- ARGV[1] claim_id   text: the claim that is confirmed
--- ARGV[2..] eights   for each entry: its name; SHA-1 of what was read: definition, newline, meta; the new meta, the new
---                    definition, its next score (text; '': the entry has finished and is deleted), the fire time when
---                    the score is a later look, the anchor, the skipped ones; each of these '' keeps what is stored
--- Returns for each entry {'COMMITTED'}, {'FENCED'}: the claim is not ours any more, or {'CHANGED', definition, meta}:
---      they are others by now
-local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
-local claim_id = ARGV[1]
+-- ARGV[2] outcomes   JSON, for each entry [its name, SHA-1 of what was read: definition, newline, meta; the new meta, the
+--                    new definition, its next score (text; '': the entry has finished and is deleted), the fire time
+--                    when the score is a later look, the anchor, the skipped ones; each of these '' keeps what is stored]
+-- Returns JSON of the entries of which nothing was written, by their place, the first being 0: {'0': {}}, the claim is not
+--      ours any more; {'0': [definition, meta]}, they are others by now
+local schedule, broken, statics, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local claim_id, outcomes = ARGV[1], ARGV[2]
 
 local function set(key, field, value)
   if value ~= '' then redis.call('HSET', key, field, value) end
@@ -29,9 +30,9 @@ end
 
 local function commit(key, name, seen, meta, definition, score, fire_time, anchor, skipped)
   local stored = redis.pcall('HMGET', key, 'claim_id', 'look_at', 'definition', 'meta')
-  if stored.err or stored[1] ~= claim_id then return {'FENCED'} end
+  if stored.err or stored[1] ~= claim_id then return {} end
   local texts = {stored[3] or '', stored[4] or ''}
-  if redis.sha1hex(texts[1] .. '\n' .. texts[2]) ~= seen then return {'CHANGED', texts[1], texts[2]} end
+  if redis.sha1hex(texts[1] .. '\n' .. texts[2]) ~= seen then return texts end
   local current = redis.call('ZSCORE', schedule, key)
   local is_ours = current and stored[2] and tonumber(current) == tonumber(stored[2])
   redis.call('HDEL', broken, name)
@@ -39,7 +40,7 @@ local function commit(key, name, seen, meta, definition, score, fire_time, ancho
     redis.call('DEL', key)
     redis.call('ZREM', schedule, key)
     redis.call('SREM', statics, name)
-    return {'COMMITTED'}
+    return nil
   end
   redis.call('HDEL', key, 'claim_id', 'fire_time', 'look_at', 'last_error')
   set(key, 'meta', meta)
@@ -49,12 +50,9 @@ local function commit(key, name, seen, meta, definition, score, fire_time, ancho
     set(key, 'definition', definition)
     plan(key, score, fire_time)
   end
-  return {'COMMITTED'}
 end
 
-local outcomes = {}
-for i = 4, #KEYS do
-  local first = 2 + (i - 4) * 8
-  outcomes[#outcomes + 1] = commit(KEYS[i], unpack(ARGV, first, first + 7))
-end
-return outcomes
+redis.call('DEL', receipt)
+local refused, terms = {}, cjson.decode(outcomes)
+for i = 5, #KEYS do refused[tostring(i - 5)] = commit(KEYS[i], unpack(terms[i - 4])) end
+return cjson.encode(refused)

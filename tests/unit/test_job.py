@@ -11,10 +11,10 @@ import pytest
 from celery import Celery
 from moments import cron, utc
 
-from redisbeater.batch import Job, task_id
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.job import Job, task_id
 from redisbeater.meta import Meta
 from redisbeater.policies import Plan
 from redisbeater.score import FINISHED, Score

@@ -1,0 +1,189 @@
+"""The dispatch of a batch: its runs are sent, oldest first, a volley at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from celery import Celery
+from celery.result import denied_join_result
+
+from redisbeater.backoff import Backoff
+from redisbeater.batch import Batch
+from redisbeater.broker import Broker
+from redisbeater.context import Context
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.job import Job
+from redisbeater.skip import Reason, Skip
+from redisbeater.store import ClaimedEntry
+from redisbeater.uninterrupted import uninterrupted
+from redisbeater.volley import Volley
+
+__all__ = ("Dispatcher",)
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that a volley gathers runs before it is flushed: the longest that one waits for those behind it.
+GATHERING = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Refusal:
+    """What stopped a volley: the error, and the entry of which nothing was sent because of it, if any."""
+
+    error: Exception
+    entry: ClaimedEntry | None = None
+
+
+class Dispatcher:
+    """Sends the runs of a batch.
+
+    Arguments:
+        send: sends one run by Celery's own path; returns what went wrong.
+        leads: whether this beat may still send.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        broker: Broker,
+        *,
+        send: Callable[[RedisScheduleEntry], Exception | None],
+        leads: Callable[[], bool],
+    ) -> None:
+        self._app = app
+        self._context = Context.of(app)
+        self._broker = broker
+        self._send = send
+        self._leads = leads
+        self._backoff = Backoff(first=0.5, limit=30)
+
+    def dispatch(self, batch: Batch) -> None:
+        """Send what is in a batch, until there is no more of it, no broker, no lock or hardly any lease.
+
+        What was sent is done then, and what the broker refuses released.
+        """
+        while batch.unsent and self._has_broker(batch) and self._may_send(batch):
+            with uninterrupted():
+                self._send_volley(batch)
+
+    def _has_broker(self, batch: Batch) -> bool:
+        if self._broker.is_ready():
+            return True
+        self._release_unsent(batch)
+        return False
+
+    def _may_send(self, batch: Batch) -> bool:
+        """Whether claim and lock are still ours: nothing is sent on a lease that has run out."""
+        return time.monotonic() < batch.claim.trusted_until and self._leads()
+
+    def _send_volley(self, batch: Batch) -> None:
+        with Volley(self._broker.producer) as volley, denied_join_result():
+            # Beat reads no results: without the latter, backends prepare for each one, some without a deadline.
+            refusal = self._gather(batch, volley)
+            error = self._flush(batch, volley)
+        if error is not None:
+            self._doubt(batch, error)
+        elif refusal is not None:
+            self._give_back(batch, refusal)
+
+    def _gather(self, batch: Batch, volley: Volley) -> _Refusal | None:
+        """Publish runs for a moment, or those of one entry; what stopped it sooner."""
+        until = time.monotonic() + (0 if batch.is_suspect else GATHERING)
+        while batch.unsent and self._may_send(batch):
+            refusal = self._publish(batch)
+            if not volley.is_deferred:
+                self._land(batch)
+            if refusal is not None or time.monotonic() >= until:
+                return refusal
+        return None
+
+    def _publish(self, batch: Batch) -> _Refusal | None:
+        """Publish what is due of the next entry."""
+        claimed = batch.take()
+        try:
+            job = Job.planned(claimed, batch.claim.now, self._context)
+        except InvalidEntry as exc:
+            self._quarantine(claimed, batch, str(exc))
+            return None
+        published, error = self._publish_runs(job, batch)
+        if published or not job.plan.runs:
+            batch.take_off(job.cut(published))
+        if error is None:
+            return None
+        return _Refusal(error=error, entry=None if published else claimed)
+
+    def _publish_runs(self, job: Job, batch: Batch) -> tuple[int, Exception | None]:
+        """How many runs of a job were published, and what stopped the next one."""
+        published = 0
+        for run in job.runs(batch.claim.schedule_id, self._app):
+            if published and not self._may_send(batch):
+                break
+            error = self._send(run)
+            if error is not None:
+                return published, error
+            published += 1
+        return published, None
+
+    def _flush(self, batch: Batch, volley: Volley) -> Exception | None:
+        """Let go what was gathered, unless it must not be sent any more: then it turns back."""
+        if not batch.in_the_air:
+            return None
+        if not self._may_send(batch):
+            batch.turn_back()
+            return None
+        try:
+            volley.flush()
+        except Exception as exc:
+            return exc
+        self._land(batch)
+        return None
+
+    def _land(self, batch: Batch) -> None:
+        for job in batch.land():
+            for skip in job.plan.skipped:
+                _report_skip(job.claimed.name, skip)
+            if job.plan.runs:
+                self._backoff.succeeded(job.claimed.name)
+
+    # What goes wrong
+
+    def _quarantine(self, claimed: ClaimedEntry, batch: Batch, reason: str) -> None:
+        if self._context.redis.quarantine(batch.claim, claimed, reason):
+            logger.error("entry %r is broken and set aside: %s", claimed.name, reason)
+
+    def _doubt(self, batch: Batch, error: Exception) -> None:
+        """A flush failed: each of its runs may have been sent; they are sent again with the same ids, each alone."""
+        was_alone = batch.in_the_air == 1
+        batch.turn_back()
+        batch.is_suspect = True
+        self._give_back(batch, _Refusal(error=error, entry=batch.take() if was_alone else None))
+
+    def _give_back(self, batch: Batch, refusal: _Refusal) -> None:
+        """Release what cannot be sent now; an entry that a broker refuses that takes others waits alone."""
+        self._leads()  # what failed may have taken a while, and so may the question
+        entries = [] if refusal.entry is None else [refusal.entry]
+        if not self._broker.takes_runs():
+            self._broker.went_away(refusal.error)
+            batch.unsent.extendleft(entries)
+            self._release_unsent(batch)
+            return
+        for claimed in entries:
+            delay = self._backoff.failed(claimed.name)
+            self._context.redis.release(batch.claim, [claimed], delay=delay, reason=str(refusal.error))
+
+    def _release_unsent(self, batch: Batch) -> None:
+        """Release what waits for the broker: due at once, for whoever has one that takes runs."""
+        self._context.redis.release(batch.claim, list(batch.unsent), reason=self._broker.error)
+        batch.unsent.clear()
+
+
+def _report_skip(name: str, skip: Skip) -> None:
+    first, last = skip.first.isoformat(), skip.last.isoformat()
+    if skip.reason is Reason.COALESCED:
+        logger.info("entry %r: one run stands for %d other fire times, %s to %s", name, skip.count, first, last)
+    else:
+        logger.warning("entry %r: %d fire times not run (%s), %s to %s", name, skip.count, skip.reason, first, last)

@@ -1,0 +1,164 @@
+"""A job: one claimed entry, read and planned just before it is sent, and what is committed of it."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from celery import Celery
+
+from redisbeater.context import Context
+from redisbeater.definition import Definition
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.meta import Meta
+from redisbeater.policies import Plan, plan
+from redisbeater.policy_fields import OnFinish
+from redisbeater.score import Score
+from redisbeater.skip import add_skips
+from redisbeater.store import ClaimedEntry
+from redisbeater.store.commitment import Commitment
+from redisbeater.terms import Terms
+
+__all__ = ("Job", "task_id")
+
+logger = logging.getLogger(__name__)
+
+
+def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
+    """The id of a run, the same whenever and by whomever that fire time is sent."""
+    return str(uuid.uuid5(uuid.UUID(schedule_id), f"{name}@{fire_time.isoformat()}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One claimed entry with what is to be done with it."""
+
+    context: Context
+    claimed: ClaimedEntry
+    definition: Definition
+    meta: Meta
+    plan: Plan
+    #: Whether another writer has set the last run while this one was sent: then the run is counted and no more.
+    keeps_last_run: bool = False
+
+    @classmethod
+    def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context) -> Job:
+        """Read and plan a claimed entry.
+
+        Raises:
+            InvalidEntry: it is broken.
+        """
+        definition = Definition.from_text(claimed.name, claimed.definition, context.codec)
+        meta = Meta.from_text(claimed.meta)
+        try:
+            planned = plan(
+                Terms.of(definition, context.defaults),
+                claimed.fire_time,
+                now,
+                run_count=meta.total_run_count,
+                ran_at=meta.executed_since(claimed.anchor),
+            )
+        except InvalidEntry:
+            raise
+        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+            logger.exception("entry %r cannot be planned", claimed.name)
+            raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {exc}") from exc
+        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
+
+    def runs(self, schedule_id: str, app: Celery) -> Iterator[RedisScheduleEntry]:
+        """An entry for each run, with options of its own: Celery and instruments around it write into them."""
+        definition = self.definition
+        for fire_time in self.plan.runs:
+            headers = {
+                **(definition.options.get("headers") or {}),
+                "periodic_task_name": definition.name,
+                "scheduled_for": fire_time.isoformat(),
+            }
+            identity = {"task_id": task_id(schedule_id, definition.name, fire_time), "headers": headers}
+            yield RedisScheduleEntry(
+                definition.name,
+                definition.task,
+                definition.schedule,
+                args=definition.args,
+                kwargs=definition.kwargs,
+                # Its release is the one retry layer, unless its own options ask for another.
+                options={"retry": False, **definition.options, **identity},
+                app=app,
+                timezone=definition.timezone,
+                last_run_at=fire_time,
+                total_run_count=self.meta.total_run_count,
+            )
+
+    def cut(self, sent: int) -> Job:
+        """The job as far as it was carried out, when only its first runs were sent."""
+        return replace(self, plan=self.plan.cut(sent))
+
+    def commitment(self) -> Commitment:
+        """What to commit when all its runs are on their way."""
+        plan, meta = self.plan, self._meta_after()
+        ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
+        return Commitment(
+            entry=self.claimed,
+            next=None if ending is OnFinish.DELETE else plan.next,
+            meta=meta.to_text() if plan.runs else "",
+            definition=self._disabled() if ending is OnFinish.DISABLE else "",
+            anchor=meta.anchor if self._counts_from_last_run else "",
+            skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
+        )
+
+    @property
+    def _counts_from_last_run(self) -> bool:
+        is_moved = self.plan.handled is not None or self.plan.next.fire_time != self.claimed.fire_time
+        return is_moved and self.definition.is_interval and not self.keeps_last_run
+
+    def _meta_after(self) -> Meta:
+        meta = self.meta
+        for fire_time in self.plan.runs:
+            meta = meta.after_run(fire_time)
+        return replace(meta, last_run_at=self.meta.last_run_at) if self.keeps_last_run else meta
+
+    def _disabled(self) -> str:
+        return replace(self.definition, enabled=False).to_text(self.context.codec)
+
+    def over(self, definition: str, meta: str) -> Job:
+        """The same job over texts that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
+        theirs = _readable(meta)
+        count = max(theirs.total_run_count, self.meta.total_run_count)
+        keeps_last_run = theirs.last_run_at is not None and (
+            self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
+        )
+        changed = replace(
+            self,
+            claimed=replace(self.claimed, definition=definition, meta=meta),
+            meta=replace(theirs, total_run_count=count),
+            keeps_last_run=keeps_last_run,
+        )
+        return changed._under(definition)
+
+    def _under(self, definition: str) -> Job:
+        """The same runs, and the next score by the definition that holds now.
+
+        Where that one cannot be read or planned, and where there were no runs, the next claim has another look.
+        """
+        fire_time = self.claimed.fire_time
+        try:
+            theirs = Definition.from_text(self.claimed.name, definition, self.context.codec)
+            score = Score.planned(fire_time, enabled=theirs.enabled)
+            if self.plan.handled is not None:
+                run_count = self.meta.total_run_count + len(self.plan.runs)
+                score = Terms.of(theirs, self.context.defaults).score_after(self.plan.handled, run_count)
+        except Exception:  # a custom schedule is the application's code; the next claim tells what is wrong
+            theirs, score = self.definition, Score(fire_time=fire_time)
+        return replace(self, definition=theirs, plan=replace(self.plan, next=score))
+
+
+def _readable(meta: str) -> Meta:
+    """The meta of a text; one that cannot be read says nothing."""
+    try:
+        return Meta.from_text(meta)
+    except InvalidEntry:
+        return Meta()
