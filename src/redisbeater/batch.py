@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 from redisbeater.job import Job
 from redisbeater.store import Claim, ClaimedEntry
@@ -34,6 +35,10 @@ class Batch:
     def in_the_air(self) -> int:
         """How many entries wait for the flush of the volley that they are part of."""
         return len(self._in_the_air)
+
+    def ahead(self, count: int) -> list[ClaimedEntry]:
+        """The oldest unsent entries, so many of them."""
+        return list(islice(self.unsent, count))
 
     def take(self) -> ClaimedEntry:
         """The oldest unsent entry. If beat ends now it waits for the end of its lease: it may be what ended beat."""

@@ -11,6 +11,7 @@ from celery.app import app_or_default
 from celery.local import Proxy
 
 from redisbeater.config import Config, cron_starting_deadline
+from redisbeater.reader import Reader
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import RedisSchedule
 from redisbeater.terms import Defaults
@@ -28,6 +29,7 @@ class Context:
     config: Config
     defaults: Defaults
     codec: ScheduleCodec
+    reader: Reader
     redis: RedisSchedule
 
     @property
@@ -49,11 +51,14 @@ class Context:
             app = app._get_current_object()
         context = _CONTEXTS.get(app)
         if context is None:
-            config = Config.from_app(app)
-            codec = ScheduleCodec(config.schedule_classes)
-            context = cls(config=config, defaults=_defaults(app, config), codec=codec, redis=RedisSchedule(config))
-            _CONTEXTS[app] = context
+            context = _CONTEXTS[app] = cls._of(app, Config.from_app(app))
         return context
+
+    @classmethod
+    def _of(cls, app: Celery, config: Config) -> Context:
+        defaults, codec = _defaults(app, config), ScheduleCodec(config.schedule_classes)
+        reader = Reader(codec, defaults)
+        return cls(config=config, defaults=defaults, codec=codec, reader=reader, redis=RedisSchedule(config))
 
 
 def _defaults(app: Celery, config: Config) -> Defaults:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Any, Protocol
 
 from celery.schedules import BaseSchedule, crontab, schedule
 
@@ -37,7 +37,7 @@ _MOMENTS = ("eta", "expires")
 #: What beat passes to ``apply_async`` beside the options.
 _ARGUMENTS = ("args", "kwargs", "producer")
 
-_OURS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS)
+_OURS = dict.fromkeys(("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS))
 
 
 def check_name(name: Any) -> str:
@@ -67,6 +67,12 @@ def as_schedule(given: Any, *, relative: bool = False) -> Any:
     if isinstance(given, (int, float)):
         given = _interval(given)
     return schedule(given, relative) if isinstance(given, timedelta) else given
+
+
+class Decoder(Protocol):
+    """What reads schedules."""
+
+    def decode(self, data: Any) -> BaseSchedule: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +123,7 @@ class Definition:
         return definition
 
     @classmethod
-    def from_text(cls, name: str, text: str, codec: ScheduleCodec) -> Definition:
+    def from_text(cls, name: str, text: str, codec: Decoder) -> Definition:
         """The definition that is stored under a name; the name in the key counts, not one in the text.
 
         Raises:

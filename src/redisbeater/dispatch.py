@@ -18,7 +18,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.job import Job
 from redisbeater.skip import Reason, Skip
-from redisbeater.store import ClaimedEntry
+from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.uninterrupted import uninterrupted
 from redisbeater.volley import Volley
 
@@ -26,8 +26,17 @@ __all__ = ("Dispatcher",)
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that a volley gathers runs before it is flushed: the longest that one waits for those behind it.
-GATHERING = 0.01
+#: How many entries a volley gathers, and for how many seconds at most: so long a run may wait for those behind it.
+VOLLEY, GATHERING = 50, 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Order:
+    """What is to be sent for an entry; one that is broken has a reason instead."""
+
+    job: Job | None
+    runs: list[RedisScheduleEntry]
+    broken: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,52 +90,67 @@ class Dispatcher:
         return time.monotonic() < batch.claim.trusted_until and self._leads()
 
     def _send_volley(self, batch: Batch) -> None:
+        orders = self._orders(batch)
         with Volley(self._broker.producer) as volley, denied_join_result():
             # Beat reads no results: without the latter, backends prepare for each one, some without a deadline.
-            refusal = self._gather(batch, volley)
+            refusal = self._gather(orders, batch, volley)
             error = self._flush(batch, volley)
         if error is not None:
             self._doubt(batch, error)
         elif refusal is not None:
             self._give_back(batch, refusal)
 
-    def _gather(self, batch: Batch, volley: Volley) -> _Refusal | None:
-        """Publish runs for a moment, or those of one entry; what stopped it sooner."""
-        until = time.monotonic() + (0 if batch.is_suspect else GATHERING)
-        while batch.unsent and self._may_send(batch):
-            refusal = self._publish(batch)
+    def _orders(self, batch: Batch) -> list[_Order]:
+        """Plan the next entries, for a moment; all before the first is published, because one loop each is faster."""
+        until = time.monotonic() + GATHERING
+        orders: list[_Order] = []
+        for claimed in batch.ahead(1 if batch.is_suspect else VOLLEY):
+            orders.append(self._order(claimed, batch.claim))
+            if time.monotonic() >= until:
+                break
+        return orders
+
+    def _order(self, claimed: ClaimedEntry, claim: Claim) -> _Order:
+        try:
+            job = Job.planned(claimed, claim.now, self._context)
+        except InvalidEntry as exc:
+            return _Order(job=None, runs=[], broken=str(exc))
+        return _Order(job=job, runs=job.runs(claim.schedule_id, self._app))
+
+    def _gather(self, orders: list[_Order], batch: Batch, volley: Volley) -> _Refusal | None:
+        """Publish for a moment; what stopped it sooner."""
+        until = time.monotonic() + GATHERING
+        for order in orders:
+            if not self._may_send(batch):
+                return None
+            refusal = self._publish(batch.take(), order, batch)
             if not volley.is_deferred:
                 self._land(batch)
             if refusal is not None or time.monotonic() >= until:
                 return refusal
         return None
 
-    def _publish(self, batch: Batch) -> _Refusal | None:
-        """Publish what is due of the next entry."""
-        claimed = batch.take()
-        try:
-            job = Job.planned(claimed, batch.claim.now, self._context)
-        except InvalidEntry as exc:
-            self._quarantine(claimed, batch, str(exc))
+    def _publish(self, claimed: ClaimedEntry, order: _Order, batch: Batch) -> _Refusal | None:
+        """Publish what is due of one entry."""
+        if order.job is None:
+            self._quarantine(claimed, order.broken, batch)
             return None
-        published, error = self._publish_runs(job, batch)
-        if published or not job.plan.runs:
-            batch.take_off(job.cut(published))
+        published, error = self._publish_runs(order.runs, batch)
+        if published or not order.runs:
+            batch.take_off(order.job.cut(published))
         if error is None:
             return None
         return _Refusal(error=error, entry=None if published else claimed)
 
-    def _publish_runs(self, job: Job, batch: Batch) -> tuple[int, Exception | None]:
-        """How many runs of a job were published, and what stopped the next one."""
-        published = 0
-        for run in job.runs(batch.claim.schedule_id, self._app):
+    def _publish_runs(self, runs: list[RedisScheduleEntry], batch: Batch) -> tuple[int, Exception | None]:
+        """How many runs of an entry were published, and what stopped the next one."""
+        for published, run in enumerate(runs):
             if published and not self._may_send(batch):
-                break
+                return published, None
             error = self._send(run)
             if error is not None:
                 return published, error
-            published += 1
-        return published, None
+        return len(runs), None
 
     def _flush(self, batch: Batch, volley: Volley) -> Exception | None:
         """Let go what was gathered, unless it must not be sent any more: then it turns back."""
@@ -151,7 +175,7 @@ class Dispatcher:
 
     # What goes wrong
 
-    def _quarantine(self, claimed: ClaimedEntry, batch: Batch, reason: str) -> None:
+    def _quarantine(self, claimed: ClaimedEntry, reason: str, batch: Batch) -> None:
         if self._context.redis.quarantine(batch.claim, claimed, reason):
             logger.error("entry %r is broken and set aside: %s", claimed.name, reason)
 

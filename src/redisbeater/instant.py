@@ -26,8 +26,8 @@ def to_unix(instant: datetime) -> str:
 
     A negative score would mean "dormant", and zero "now".
     """
-    seconds, microseconds = divmod(max((instant - EPOCH) // _MICROSECOND, 1), 1_000_000)
-    return f"{seconds}.{microseconds:06d}"
+    since = max(instant - EPOCH, _MICROSECOND)
+    return f"{since.days * 86_400 + since.seconds}.{since.microseconds:06d}"
 
 
 def from_unix(seconds: str | float) -> datetime:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 from celery import Celery
 
+from redisbeater import json_text
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.entry import RedisScheduleEntry
@@ -30,7 +31,12 @@ logger = logging.getLogger(__name__)
 
 def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
     """The id of a run, the same whenever and by whomever that fire time is sent."""
-    return str(uuid.uuid5(uuid.UUID(schedule_id), f"{name}@{fire_time.isoformat()}"))
+    return str(uuid.uuid5(_namespace(schedule_id), f"{name}@{fire_time.isoformat()}"))
+
+
+@lru_cache(maxsize=8)
+def _namespace(schedule_id: str) -> uuid.UUID:
+    return uuid.UUID(schedule_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +58,11 @@ class Job:
         Raises:
             InvalidEntry: it is broken.
         """
-        definition = Definition.from_text(claimed.name, claimed.definition, context.codec)
+        definition, terms = context.reader.read(claimed.name, claimed.definition)
         meta = Meta.from_text(claimed.meta)
         try:
             planned = plan(
-                Terms.of(definition, context.defaults),
+                terms,
                 claimed.fire_time,
                 now,
                 run_count=meta.total_run_count,
@@ -69,33 +75,34 @@ class Job:
             raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {exc}") from exc
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
-    def runs(self, schedule_id: str, app: Celery) -> Iterator[RedisScheduleEntry]:
-        """An entry for each run, with options of its own: Celery and instruments around it write into them."""
+    def runs(self, schedule_id: str, app: Celery) -> list[RedisScheduleEntry]:
+        """An entry for each run, with values of its own: Celery, instruments around it and tasks write into them."""
+        return [self._run(fire_time, schedule_id, app) for fire_time in self.plan.runs]
+
+    def _run(self, fire_time: datetime, schedule_id: str, app: Celery) -> RedisScheduleEntry:
         definition = self.definition
-        for fire_time in self.plan.runs:
-            headers = {
-                **(definition.options.get("headers") or {}),
-                "periodic_task_name": definition.name,
-                "scheduled_for": fire_time.isoformat(),
-            }
-            identity = {"task_id": task_id(schedule_id, definition.name, fire_time), "headers": headers}
-            yield RedisScheduleEntry(
-                definition.name,
-                definition.task,
-                definition.schedule,
-                args=definition.args,
-                kwargs=definition.kwargs,
-                # Its release is the one retry layer, unless its own options ask for another.
-                options={"retry": False, **definition.options, **identity},
-                app=app,
-                timezone=definition.timezone,
-                last_run_at=fire_time,
-                total_run_count=self.meta.total_run_count,
-            )
+        # Its release is the one retry layer, unless its own options ask for another.
+        options = {"retry": False, **json_text.copied(definition.options)}
+        headers = options["headers"] = options.get("headers") or {}
+        headers["periodic_task_name"] = definition.name
+        headers["scheduled_for"] = fire_time.isoformat()
+        options["task_id"] = task_id(schedule_id, definition.name, fire_time)
+        return RedisScheduleEntry(
+            definition.name,
+            definition.task,
+            definition.schedule,
+            args=json_text.copied(definition.args),
+            kwargs=json_text.copied(definition.kwargs),
+            options=options,
+            app=app,
+            timezone=definition.timezone,
+            last_run_at=fire_time,
+            total_run_count=self.meta.total_run_count,
+        )
 
     def cut(self, sent: int) -> Job:
         """The job as far as it was carried out, when only its first runs were sent."""
-        return replace(self, plan=self.plan.cut(sent))
+        return self if sent == len(self.plan.runs) else replace(self, plan=self.plan.cut(sent))
 
     def commitment(self) -> Commitment:
         """What to commit when all its runs are on their way."""

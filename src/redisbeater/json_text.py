@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("check_value", "from_text", "to_text")
+__all__ = ("check_value", "copied", "from_text", "to_text")
 
 _HINTS = {
     "datetime": "pass value.isoformat()",
@@ -63,7 +63,7 @@ def _check_dict(value: dict[Any, Any], path: str) -> None:
 
 def to_text(value: Any) -> str:
     """The text of a checked value, as RedBeat would write it."""
-    return json.dumps(value, allow_nan=False)
+    return _encode(value)
 
 
 def from_text(text: str, path: str) -> Any:
@@ -74,7 +74,7 @@ def from_text(text: str, path: str) -> Any:
     """
     try:
         _check_str(text, path)
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        return _decode(text)
     except InvalidEntry:
         raise
     except (ValueError, RecursionError) as exc:
@@ -88,3 +88,14 @@ def _finite(digits: str) -> float:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a finite number")
+
+
+def copied(value: Any) -> Any:
+    """A copy of a value that shares no list or dict with it: whoever gets it may write into it."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
+_encode = json.JSONEncoder(allow_nan=False).encode
+_decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode

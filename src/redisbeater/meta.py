@@ -7,7 +7,7 @@ others, so one more would take the entry away from RedBeat.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -68,7 +68,7 @@ class Meta:
 
     def after_run(self, fire_time: datetime) -> Meta:
         """The meta once one more run was sent."""
-        return replace(self, last_run_at=fire_time, total_run_count=self.total_run_count + 1)
+        return Meta(last_run_at=fire_time, total_run_count=self.total_run_count + 1, extra=self.extra)
 
 
 def _decode(stored: Any) -> datetime | None:

@@ -22,7 +22,7 @@ LAYERS = (
     ("policy_fields",),
     ("definition", "meta"),
     ("terms",),
-    ("policies", "store"),
+    ("policies", "reader", "store"),
     ("context",),
     ("replan",),
     ("edit", "eviction", "leadership", "outage", "broker"),

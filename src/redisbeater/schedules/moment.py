@@ -10,8 +10,6 @@ from redisbeater.exceptions import InvalidEntry
 
 __all__ = ("decode_datetime", "encode_datetime", "read_zone", "zone_name")
 
-_PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
-
 
 def zone_name(zone: tzinfo | None) -> str | None:
     """The IANA name of a zone; None for an offset."""
@@ -36,7 +34,16 @@ def read_zone(name: Any, path: str) -> tzinfo:
 
 def encode_datetime(moment: datetime) -> dict[str, Any]:
     """The stored form; a naive moment has no ``timezone``."""
-    parts: dict[str, Any] = {"__type__": "datetime", **{part: getattr(moment, part) for part in _PARTS}}
+    parts: dict[str, Any] = {
+        "__type__": "datetime",
+        "year": moment.year,
+        "month": moment.month,
+        "day": moment.day,
+        "hour": moment.hour,
+        "minute": moment.minute,
+        "second": moment.second,
+        "microsecond": moment.microsecond,
+    }
     offset = moment.utcoffset()
     if offset is not None:
         parts["timezone"] = zone_name(moment.tzinfo) or offset.total_seconds()

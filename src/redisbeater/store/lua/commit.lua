@@ -18,14 +18,14 @@
 local schedule, broken, statics, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claim_id, outcomes = ARGV[1], ARGV[2]
 
-local function set(key, field, value)
-  if value ~= '' then redis.call('HSET', key, field, value) end
-end
+local any_broken = redis.call('TYPE', broken).ok ~= 'none'
 
-local function plan(key, score, fire_time)
-  redis.call('ZADD', schedule, score, key)
-  set(key, 'fire_time', fire_time)
-  if fire_time ~= '' then redis.call('HSET', key, 'look_at', score) end
+local function set(key, fields)
+  local given = {}
+  for i = 1, #fields, 2 do
+    if fields[i + 1] ~= '' then given[#given + 1], given[#given + 2] = fields[i], fields[i + 1] end
+  end
+  if given[1] then redis.call('HSET', key, unpack(given)) end
 end
 
 local function commit(key, name, seen, meta, definition, score, fire_time, anchor, skipped)
@@ -35,7 +35,7 @@ local function commit(key, name, seen, meta, definition, score, fire_time, ancho
   if redis.sha1hex(texts[1] .. '\n' .. texts[2]) ~= seen then return texts end
   local current = redis.call('ZSCORE', schedule, key)
   local is_ours = current and stored[2] and tonumber(current) == tonumber(stored[2])
-  redis.call('HDEL', broken, name)
+  if any_broken then redis.call('HDEL', broken, name) end
   if is_ours and score == '' then
     redis.call('DEL', key)
     redis.call('ZREM', schedule, key)
@@ -43,12 +43,10 @@ local function commit(key, name, seen, meta, definition, score, fire_time, ancho
     return nil
   end
   redis.call('HDEL', key, 'claim_id', 'fire_time', 'look_at', 'last_error')
-  set(key, 'meta', meta)
-  set(key, 'anchor', anchor)
-  set(key, 'skipped', skipped)
+  set(key, {'meta', meta, 'anchor', anchor, 'skipped', skipped})
   if is_ours then
-    set(key, 'definition', definition)
-    plan(key, score, fire_time)
+    redis.call('ZADD', schedule, score, key)
+    set(key, {'definition', definition, 'fire_time', fire_time, 'look_at', fire_time ~= '' and score or ''})
   end
 end
 

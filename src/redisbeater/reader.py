@@ -1,0 +1,58 @@
+"""The reader of stored definitions: what was read before is not read again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from celery.schedules import BaseSchedule
+
+from redisbeater import json_text
+from redisbeater.definition import Definition
+from redisbeater.schedules.codec import ScheduleCodec
+from redisbeater.terms import Defaults, Terms
+
+__all__ = ("Reader",)
+
+#: How many entries are kept: so many that come up again and again cost hardly anything.
+MOST_ENTRIES = 10_000
+
+#: How many schedules are kept: thousands of entries share few.
+MOST_SCHEDULES = 1_000
+
+
+class Reader:
+    """Reads entries for beat, by the text that is stored; what it returns is shared, and not to be changed.
+
+    Custom schedules are read each time: what their classes make of their data is the application's business.
+    """
+
+    def __init__(self, codec: ScheduleCodec, defaults: Defaults) -> None:
+        self._codec = _SharingCodec(codec)
+        self._defaults = defaults
+        self._recall = lru_cache(MOST_ENTRIES)(self._read)
+
+    def read(self, name: str, text: str) -> tuple[Definition, Terms]:
+        """The definition that is stored under a name, and its terms.
+
+        Raises:
+            InvalidEntry: it cannot be read.
+        """
+        return self._read(name, text) if '"custom"' in text else self._recall(name, text)
+
+    def _read(self, name: str, text: str) -> tuple[Definition, Terms]:
+        definition = Definition.from_text(name, text, self._codec)
+        return definition, Terms.of(definition, self._defaults)
+
+
+class _SharingCodec:
+    """Decodes each schedule once."""
+
+    def __init__(self, codec: ScheduleCodec) -> None:
+        self._decode = codec.decode
+        self._recall = lru_cache(MOST_SCHEDULES)(lambda text: codec.decode(json_text.from_text(text, "$.schedule")))
+
+    def decode(self, data: Any) -> BaseSchedule:
+        if isinstance(data, dict) and data.get("__type__") == "custom":
+            return self._decode(data)
+        return self._recall(json_text.to_text(data))
