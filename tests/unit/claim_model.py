@@ -40,6 +40,7 @@ class Guard(Enum):
     COMMIT_KEEPS_AN_EDITED_SCORE = "commit sets no score that somebody else has set since the claim"
     COMMIT_SEES_A_CHANGE = "commit plans anew where definition or meta were changed since the claim"
     RELEASE_ASKS_FOR_THE_CLAIM = "release gives nothing back unless the entry holds the caller's claim"
+    RECALL_ASKS_FOR_THE_CLAIM = "recall gives nothing back unless the entry holds the claim whose reply was lost"
     UNLOCK_ASKS_FOR_THE_TOKEN = "a beat that ends gives up no lock but its own"
     EDIT_LEAVES_A_CLAIM_ALONE = "an edit that keeps the fire time sets no score while that fire time is claimed"
 
@@ -225,15 +226,15 @@ class Model:
         return True, _written(world, renewed), beat._replace(fresh_until=world.now + FRESH, is_misled=False)
 
     def _claim(self, world: World, number: int, beat: Beat) -> Steps:
-        """Take what is due; a claim whose reply was lost is asked for again, under the same id."""
+        """Take what is due; what a claim took whose reply was lost is given back first."""
         is_leader = not self.has_lock or world.redis.lock == beat.token
         if not is_leader and self._has(Guard.CLAIM_ASKS_FOR_THE_LOCK):
             yield "may not claim", world.with_beat(number, Beat(token=beat.token))
             return
-        claim = beat.claim or _new_claim(world)
-        entries, jobs = list(world.redis.entries), []
+        entries, jobs = [self._recalled(entry, beat.claim) for entry in world.redis.entries], []
+        claim = _new_claim(world)
         for index, entry in enumerate(entries):
-            if entry is not None and self._is_due(entry, world.now) and entry.claim != claim:
+            if entry is not None and self._is_due(entry, world.now):
                 _check(is_leader, "a deposed leader claims")
                 _check(entry.due in entry.owed, "a fire time is claimed that was not planned")
                 entries[index] = self._claimed(entry, claim, world.now)
@@ -244,6 +245,12 @@ class Model:
         if world.accidents and jobs:
             world = world._replace(accidents=world.accidents - 1)
             yield "claims, the reply is lost", world.with_beat(number, beat._replace(claim=claim))
+
+    def _recalled(self, entry: Entry | None, lost: int) -> Entry | None:
+        if entry is None or not lost or not entry.is_put_off:
+            return entry
+        is_ours = entry.claim == lost or not self._has(Guard.RECALL_ASKS_FOR_THE_CLAIM)
+        return entry._replace(claim=0, score=entry.due) if is_ours else entry
 
     def _is_due(self, entry: Entry | None, now: int) -> bool:
         early = 0 if self._has(Guard.CLAIM_TAKES_WHAT_IS_DUE) else 1
@@ -271,18 +278,25 @@ class Model:
             yield "may not send", world.with_beat(number, beat._replace(phase="settle"))
 
     def _send(self, world: World, number: int, beat: Beat) -> Steps:
-        """Send one run; the broker takes it, or does not, or it cannot be told."""
+        """Send a volley of one run or more; the broker takes it, or does not, or it cannot be told."""
         beat = beat._replace(is_slow=False)
-        job, *rest = beat.unsent
-        sent = self._accepted(world, beat, job)
-        after = beat._replace(phase="look" if rest else "settle", unsent=tuple(rest), done=(*beat.done, job))
-        yield f"sends {job.run}", sent.with_beat(number, after)
+        for size in range(1, len(beat.unsent) + 1):
+            yield from self._send_volley(world, number, beat, beat.unsent[:size])
+
+    def _send_volley(self, world: World, number: int, beat: Beat, jobs: tuple[Job, ...]) -> Steps:
+        sent, runs = world, {job.run for job in jobs}
+        names = " ".join(str(job.run) for job in jobs)
+        for job in jobs:
+            sent = self._accepted(sent, beat, job)
+        rest = beat.unsent[len(jobs) :]
+        after = beat._replace(phase="look" if rest else "settle", unsent=rest, done=beat.done + jobs)
+        yield f"sends {names}", sent.with_beat(number, after)
         if world.accidents:
             after = beat._replace(phase="settle") if self._has(Guard.SEND_AGAIN_WHEN_IN_DOUBT) else after
             fewer = world.accidents - 1
-            yield f"is refused {job.run}", world._replace(accidents=fewer).with_beat(number, after)
-            unsure = sent._replace(accidents=fewer, excused=sent.excused | {job.run})
-            yield f"sends {job.run}, the reply is lost", unsure.with_beat(number, after)
+            yield f"is refused {names}", world._replace(accidents=fewer).with_beat(number, after)
+            unsure = sent._replace(accidents=fewer, excused=sent.excused | runs)
+            yield f"sends {names}, the reply is lost", unsure.with_beat(number, after)
 
     def _accepted(self, world: World, beat: Beat, job: Job) -> World:
         run_id = 0 if self._has(Guard.SEND_UNDER_ONE_ID) else beat.claim
@@ -361,7 +375,7 @@ class Model:
                 crashed = world._replace(excused=world.excused | unsure)
                 yield f"beat {number} crashes", crashed.with_beat(number, Beat(token=_new_token(world, number)))
             if beat.phase != "idle" and not beat.is_paused:
-                looked = {beat.unsent[0].run} if beat.phase == "send" else set()
+                looked = {job.run for job in beat.unsent} if beat.phase == "send" else set()
                 paused = world._replace(excused=world.excused | unsure | looked)
                 yield f"beat {number} is paused", paused.with_beat(number, beat._replace(is_paused=True))
             if beat.phase == "look" and not beat.is_paused:
