@@ -69,7 +69,8 @@ def make_app(server: Server, client: redis.Redis, prefix: str) -> Callable[..., 
 
     def make(name: str = "proj", **settings: Any) -> Celery:
         app = Celery(name, broker="memory://", set_as_current=False)
-        app.conf.update(redisbeater_redis_url=server.url(SCHEDULE_DB), redisbeater_key_prefix=prefix, **settings)
+        own = {"redisbeater_redis_url": server.url(SCHEDULE_DB), "redisbeater_key_prefix": prefix}
+        app.conf.update({**own, **settings})
         return app
 
     return make

@@ -8,20 +8,28 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import redis
 from celery import Celery
 from due import save_due, stored
 from outbox import names, run_due
+from proxy import LOOPBACK, Proxy
 from servers import Program, Server, free_port, running
 from waiting import PATIENCE, wait_until
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, StoreError, StoreUnavailable
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context
 from redisbeater.store import connection
 
 MakeApp = Callable[..., Celery]
+
+#: What every claim holds.
+CLAIM = b"::claim:"
+
+#: Database of the test server that the schedule is in.
+SCHEDULE_DB = 0
 
 SECRET = "correct-horse-battery"
 
@@ -99,6 +107,69 @@ def test_a_claim_whose_answer_is_lost_costs_no_run(
     [run] = wait_until(lambda: run_due(scheduler), "the run")
 
     assert (run.name, run.fire_time) == ("report", entry.due_at)
+
+
+def claimed_names(app: Celery, limit: int = 10) -> list[str]:
+    return [claimed.name for claimed in Context.of(app).redis.claim(token="", limit=limit).entries]
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def make_proxied(make_app: MakeApp, proxy: Proxy) -> MakeApp:
+    """Make apps whose schedule is behind the proxy, and which wait half a second for an answer; leases are long."""
+    url = f"redis://{LOOPBACK}:{proxy.port}/{SCHEDULE_DB}"
+
+    def make(**settings: Any) -> Celery:
+        options = {"socket_timeout": 0.5}
+        own = {"lock_key": None, "lease_timeout": 600, "redis_url": url, "redis_options": options, **settings}
+        return make_app(**{f"redisbeater_{name}": value for name, value in own.items()})
+
+    return make
+
+
+def test_a_claim_whose_answer_is_lost_is_recalled_when_it_is_tried_again(make_proxied: MakeApp, proxy: Proxy) -> None:
+    app = make_proxied()
+    saved = [save_due(app, name, late=late) for name, late in (("a", 3), ("b", 2), ("c", 1))]
+    lost = proxy.lose_reply(CLAIM)
+
+    claim = Context.of(app).redis.claim(token="", limit=2)
+
+    assert lost.is_set()
+    assert [(claimed.name, claimed.fire_time) for claimed in claim.entries] == [(e.name, e.due_at) for e in saved[:2]]
+
+
+def test_a_claim_whose_answer_never_came_is_recalled_by_the_next(make_proxied: MakeApp, proxy: Proxy) -> None:
+    app = make_proxied(retry_period=0)
+    entry = save_due(app, "report")
+    proxy.lose_reply(CLAIM)
+    with pytest.raises(StoreUnavailable):
+        claimed_names(app)
+
+    [claimed] = Context.of(app).redis.claim(token="", limit=1).entries
+
+    assert (claimed.name, claimed.fire_time) == ("report", entry.due_at)
+
+
+def test_a_recall_leaves_alone_what_was_changed_since(make_proxied: MakeApp, proxy: Proxy) -> None:
+    app = make_proxied(retry_period=0)
+    entries = [save_due(app, name) for name in ("moved", "disabled", "deleted")]
+    proxy.lose_reply(CLAIM)
+    with pytest.raises(StoreUnavailable):
+        claimed_names(app)
+
+    due_at = entries[0].reschedule().due_at
+    entries[1].disable()
+    entries[2].delete()
+
+    assert claimed_names(app) == []
+    assert stored(app, "moved").due_at == due_at
+    assert stored(app, "disabled").due_at is None
+    assert ScheduleStore(app).count() == 2
 
 
 def test_saving_again_after_a_lost_answer_is_harmless(impatient: Celery, server: Server) -> None:
