@@ -25,6 +25,6 @@ end
 local page = redis.call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count, 'TYPE', 'hash')
 local strays = {}
 for _, key in ipairs(page[2]) do
-  if is_entry(key) and not is_planned(key) then strays[#strays + 1] = key end
+  if not is_planned(key) and is_entry(key) then strays[#strays + 1] = key end
 end
 return {page[1], strays}
