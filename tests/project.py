@@ -67,14 +67,18 @@ class Process:
 
     def kill(self) -> None:
         """SIGKILL: a crash."""
-        self.popen.kill()
+        self._send_to_all(signal.SIGKILL)
         self.popen.wait(15)
 
     def pause(self) -> None:
-        self.popen.send_signal(signal.SIGSTOP)
+        self._send_to_all(signal.SIGSTOP)
 
     def resume(self) -> None:
-        self.popen.send_signal(signal.SIGCONT)
+        self._send_to_all(signal.SIGCONT)
+
+    def _send_to_all(self, number: int) -> None:
+        """To its children, too: the beat of a worker is one."""
+        os.killpg(self.popen.pid, number)
 
 
 class Project:
@@ -124,6 +128,7 @@ class Project:
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         process = Process(popen, log)
         self._processes.append(process)
