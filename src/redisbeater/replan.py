@@ -8,6 +8,7 @@ from datetime import datetime
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import EPOCH
 from redisbeater.meta import Meta
 from redisbeater.policy_fields import OnFinish
 from redisbeater.score import FINISHED, Score
@@ -87,8 +88,9 @@ def _revived(score: Score, meta: Meta, now: datetime, terms: Terms) -> Score:
 def _looked_at_anew(score: Score, before: Terms, after: Terms) -> Score | None:
     """Where another jitter makes a fire time due at another time, beat looks at it once more; None: it does not."""
     fire_time = score.fire_time
-    is_moved = fire_time is not None and before.due_at(fire_time) != after.due_at(fire_time)
-    return Score.planned(fire_time) if is_moved else None
+    if fire_time is None or fire_time == EPOCH:  # a score of 0 means now, whatever the jitter
+        return None
+    return Score.planned(fire_time) if before.due_at(fire_time) != after.due_at(fire_time) else None
 
 
 def _has_ended(score: Score, meta: Meta, terms: Terms) -> bool:

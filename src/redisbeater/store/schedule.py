@@ -204,6 +204,8 @@ class RedisSchedule:
             [
                 snapshot.name,
                 digest(snapshot.definition, snapshot.meta),
+                snapshot.planned,
+                snapshot.claim_id,
                 definition,
                 meta,
                 score.to_text() if score else "",
@@ -357,7 +359,8 @@ def _snapshot(
         origin=origin,
         last_error=last_error,
         skipped=skipped,
-        is_claimed=bool(claim_id),
+        planned=score,
+        claim_id=claim_id,
     )
 
 

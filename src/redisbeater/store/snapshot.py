@@ -33,4 +33,11 @@ class Snapshot:
     origin: str = ""
     last_error: str = ""
     skipped: str = ""
-    is_claimed: bool = False
+    #: The fire time as it was read, by which an edit tells whether it was set since; empty: there was none.
+    planned: str = ""
+    claim_id: str = ""
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a beat has claimed it, and not settled what became of it."""
+        return bool(self.claim_id)
