@@ -1,6 +1,7 @@
 -- Set one claimed entry aside: dormant, and listed as broken with the reason.
 --
--- When its definition was replaced meanwhile, the new one deserves a try: it comes up again at once instead.
+-- When its definition was replaced meanwhile, the new one deserves a try: it comes up again at once instead, or when the
+-- score says that was set meanwhile.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it was set aside
@@ -13,14 +14,15 @@
 local schedule, broken, entry = KEYS[1], KEYS[2], KEYS[3]
 local claim_id, name, definition, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local fields = redis.pcall('HMGET', entry, 'claim_id', 'fire_time', 'definition')
+local fields = redis.pcall('HMGET', entry, 'claim_id', 'fire_time', 'look_at', 'definition')
 if fields.err or fields[1] ~= claim_id then return 'FENCED' end
+local current = redis.call('ZSCORE', schedule, entry)
+local is_ours = current and fields[3] and tonumber(current) == tonumber(fields[3])
 redis.call('HDEL', entry, 'claim_id', 'fire_time', 'look_at')
-local fire_time = fields[2] or '1'
-if redis.sha1hex(fields[3] or '') ~= definition then
-  redis.call('ZADD', schedule, fire_time, entry)
+if redis.sha1hex(fields[4] or '') ~= definition then
+  if is_ours then redis.call('ZADD', schedule, fields[2], entry) end
   return 'EDITED'
 end
-redis.call('ZADD', schedule, '-' .. fire_time, entry)
+redis.call('ZADD', schedule, '-' .. (fields[2] or '1'), entry)
 redis.call('HSET', broken, name, report)
 return 'QUARANTINED'
