@@ -147,10 +147,7 @@ class Job:
         return changed._under(definition)
 
     def _under(self, definition: str) -> Job:
-        """The same runs, and the next score by the definition that holds now.
-
-        Where that one cannot be read or planned, and where there were no runs, the next claim has another look.
-        """
+        """The same runs, and the next score by the definition that holds now; without runs it has another look."""
         fire_time = self.claimed.fire_time
         try:
             theirs = Definition.from_text(self.claimed.name, definition, self.context.codec)
@@ -159,8 +156,15 @@ class Job:
                 run_count = self.meta.total_run_count + len(self.plan.runs)
                 score = Terms.of(theirs, self.context.defaults).score_after(self.plan.handled, run_count)
         except Exception:  # a custom schedule is the application's code; the next claim tells what is wrong
-            theirs, score = self.definition, Score(fire_time=fire_time)
+            theirs, score = replace(self.definition, on_finish=OnFinish.KEEP), self._score_of_unreadable()
         return replace(self, definition=theirs, plan=replace(self.plan, next=score))
+
+    def _score_of_unreadable(self) -> Score:
+        """Looked at once more at once, and with the next fire time: mended by then, it must not run this one again."""
+        fire_time = self.claimed.fire_time
+        if self.plan.handled is None:
+            return Score(fire_time=fire_time)
+        return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
 
 
 def _readable(meta: str) -> Meta:

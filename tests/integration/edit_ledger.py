@@ -148,7 +148,7 @@ class Known:
         if self.is_spent:
             assert due in (None, now)
         else:
-            assert due == (self.due and now + self._every)
+            assert due == (self.due and now + self.every)
         self.due, self.look_at = due, None
 
     def claimed(self, claim: Claim, fire_time: datetime) -> None:
@@ -185,12 +185,13 @@ class Known:
         if was_moved:
             return
         if not self.is_readable:
-            self.set_to(seen.due)
+            assert plan.handled is None or plan.next.fire_time in (None, plan.handled + seen.every)
+            self.due, self.look_at = plan.next.fire_time, plan.next.look_at
         elif plan.handled is None:
-            assert plan.next.fire_time in (seen.due, self.last_run and self.last_run + self._every)
+            assert plan.next.fire_time in (seen.due, self.last_run and self.last_run + self.every)
             self.due, self.look_at = plan.next.fire_time, plan.next.look_at
         else:
-            self.due = plan.handled + self._every
+            self.due = plan.handled + self.every
         if (self.is_readable and not self.fields.enabled) or self.is_finished_by(job):
             self.due = None
 
@@ -199,7 +200,7 @@ class Known:
         return self.is_readable and job.plan.handled is not None and self.is_spent
 
     @property
-    def _every(self) -> timedelta:
+    def every(self) -> timedelta:
         return timedelta(seconds=self.fields.every)
 
 
