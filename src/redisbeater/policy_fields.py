@@ -70,14 +70,14 @@ def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy fields of a stored definition; none of those that it lacks when it has none at all.
+    """The policy fields of a stored definition.
 
     Raises:
         InvalidEntry: as for :func:`checked_policies`.
     """
     present = {name: stored[name] for name in POLICY_FIELDS if name in stored}
     if not present:
-        return {}
+        return {name: field.default for name, field in POLICY_FIELDS.items()}
     return checked_policies({name: POLICY_FIELDS[name].null if v is None else v for name, v in present.items()})
 
 

@@ -16,7 +16,7 @@ from outbox import Sent, names, run_due, take
 from waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, rrule
-from redisbeater.batch import task_id
+from redisbeater.job import task_id
 from redisbeater.context import Context
 
 MakeApp = Callable[..., Celery]
