@@ -12,6 +12,7 @@ from redisbeater.exceptions import (
     StoreError,
     StoreUnavailable,
 )
+from redisbeater.listing import EntryPage
 from redisbeater.policy_fields import INHERIT
 from redisbeater.schedule_store import ScheduleStore
 from redisbeater.scheduler import RedisScheduler
@@ -23,6 +24,7 @@ __all__ = (
     "EditConflict",
     "EntryExists",
     "EntryNotFound",
+    "EntryPage",
     "ImproperlyConfigured",
     "InvalidEntry",
     "LockNotOwnedError",

@@ -26,7 +26,7 @@ from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.moment import decode_datetime, encode_datetime, read_zone
 
-__all__ = ("Definition", "as_schedule", "check_name")
+__all__ = ("Definition", "as_schedule", "check_name", "checked_args", "checked_kwargs")
 
 #: Longer names are refused: Redis would take them, people and logs would not.
 MAX_NAME_BYTES = 512
@@ -75,6 +75,32 @@ class Decoder(Protocol):
     def decode(self, data: Any) -> BaseSchedule: ...
 
 
+def checked_args(args: Any) -> list[Any]:
+    """The positional arguments of a task, if they can be stored.
+
+    Raises:
+        InvalidEntry: they are no list, or hold what JSON would not give back.
+    """
+    checked = _list(args)
+    if type(checked) is not list:
+        raise InvalidEntry("$.args", f"expected a list, got {args!r}")
+    json_text.check_value(checked, "$.args")
+    return checked
+
+
+def checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    """The named arguments of a task, if they can be stored.
+
+    Raises:
+        InvalidEntry: they are no dict, or hold what JSON would not give back.
+    """
+    checked = _dict(kwargs)
+    if type(checked) is not dict:
+        raise InvalidEntry("$.kwargs", f"expected a dict, got {kwargs!r}")
+    json_text.check_value(checked, "$.kwargs")
+    return checked
+
+
 @dataclass(frozen=True, kw_only=True)
 class Definition:
     """What runs and when.
@@ -110,13 +136,13 @@ class Definition:
             InvalidEntry: naming the first field that cannot be stored.
         """
         schedule = as_schedule(schedule)
-        others["timezone"] = _agreed_zone(others.get("timezone"), schedule)
+        others.update(checked_policies(others), timezone=_agreed_zone(others.get("timezone"), schedule))
         definition = cls(
             schedule=schedule,
-            args=list(args) if isinstance(args, (list, tuple)) else args or [],
-            kwargs=dict(kwargs) if isinstance(kwargs, Mapping) else kwargs or {},
+            args=_list(args),
+            kwargs=_dict(kwargs),
             options=_storable_options(options),
-            **{**others, **checked_policies(others)},
+            **others,
         )
         check_name(definition.name)
         _check(definition)
@@ -152,7 +178,15 @@ class Definition:
         return definition
 
     def to_text(self, codec: ScheduleCodec) -> str:
-        """The stored text, as RedBeat writes it unless the entry uses what RedBeat lacks.
+        """The stored text.
+
+        Raises:
+            InvalidEntry: as for :meth:`to_data`.
+        """
+        return json_text.to_text(self.to_data(codec))
+
+    def to_data(self, codec: ScheduleCodec) -> dict[str, Any]:
+        """What is stored: JSON values, as RedBeat writes them unless the entry uses what RedBeat lacks.
 
         Raises:
             InvalidEntry: the schedule, or a value that it stores, cannot be stored.
@@ -170,8 +204,13 @@ class Definition:
             stored["timezone"] = self.timezone
         stored.update(stored_policies(vars(self)))
         stored.update(self.extra)
-        json_text.check_value(stored, "$")
-        return json_text.to_text(stored)
+        # The rest was checked as what it is; here a glance is enough, nearly always.
+        given = [self.task, self.args, self.kwargs, stored["options"], self.description, self.extra]
+        if not json_text.is_plain(
+            given if type(self.schedule) in (schedule, crontab) else [*given, stored["schedule"]]
+        ):
+            json_text.check_value(stored, "$")
+        return stored
 
     def zone(self, default: tzinfo) -> tzinfo:
         """The zone of the entry's local times: its own, else the app's."""
@@ -191,6 +230,11 @@ class Definition:
     def is_interval(self) -> bool:
         """Whether its fire times count from one to the next, and so from a run that the application tells of."""
         return type(self.schedule) is schedule
+
+    @property
+    def goes_on_for_ever(self) -> bool:
+        """Whether there is always a next fire time; of other entries there may be."""
+        return self.end_at is None and type(self.schedule) in (schedule, crontab)
 
     def changed(self, **changes: Any) -> Definition:
         """The same definition with some fields changed, checked like a new one.
@@ -234,6 +278,14 @@ def _agreed_zone(given: Any, schedule_: Any) -> Any:
     return with_text if given is None else given
 
 
+def _list(given: Any) -> Any:
+    return list(given) if isinstance(given, (list, tuple)) else given or []
+
+
+def _dict(given: Any) -> Any:
+    return dict(given) if isinstance(given, Mapping) else given or {}
+
+
 def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
@@ -275,6 +327,8 @@ def _storable_options(options: Any) -> Any:
 
 
 def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:
+    if not options:
+        return options
     return {
         key: encode_datetime(value) if key in _MOMENTS and isinstance(value, datetime) else value
         for key, value in options.items()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from redisbeater.backoff import Backoff
 from redisbeater.context import Context
 from redisbeater.definition import Definition
-from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
-from redisbeater.meta import Meta
-from redisbeater.policy_fields import OnFinish
+from redisbeater.exceptions import EntryExists, EntryNotFound, InvalidEntry
+from redisbeater.meta import NEW, Meta
+from redisbeater.page import Edit, Editor, edited, write_page
 from redisbeater.replan import score_after_edit, score_of_executed, score_of_new
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.score import FINISHED, Score
@@ -21,10 +19,7 @@ from redisbeater.skip import Skipped, read_skipped
 from redisbeater.store import Snapshot
 from redisbeater.terms import Defaults, Terms
 
-__all__ = ("StoredEntry", "change", "executed", "load", "preview", "read", "reschedule", "upsert")
-
-#: Edits that lose this often in a row meet something that never stops writing.
-ATTEMPTS = 20
+__all__ = ("StoredEntry", "change", "executed", "load", "preview", "read", "reschedule", "upsert", "upserting")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +81,37 @@ def upsert(
         EntryExists: there is one of that name, and only a new one was to be made.
         EditConflict: others kept changing the entry.
     """
-    definition.to_text(context.codec)  # refused before Redis is asked
+    text = definition.to_text(context.codec)
+    return _write(
+        context, definition.name, upserting(context, definition, text, meta, origin=origin, only_new=only_new)
+    )
 
-    def edit(snapshot: Snapshot) -> _Edit:
-        if only_new and snapshot.definition:
+
+def upserting(
+    context: Context,
+    definition: Definition,
+    text: str,
+    meta: Meta,
+    *,
+    origin: str = "",
+    only_new: bool = False,
+) -> Editor:
+    """The edit that :func:`upsert` makes of what is stored.
+
+    Arguments:
+        text: the stored form of the definition.
+    """
+
+    def edit(snapshot: Snapshot) -> Edit:
+        if not snapshot.definition:
+            score = score_of_new(definition, meta, snapshot.now, context.defaults)
+            writes_meta = bool(snapshot.meta) or meta != NEW  # that of an entry that never ran says nothing
+            return Edit(after=definition, text=text, meta=meta, score=score, writes_meta=writes_meta, origin=origin)
+        if only_new:
             raise EntryExists(snapshot.name)
-        return _upserted(context, definition, meta, snapshot)
+        return _merged(context, definition, text, meta, origin, snapshot)
 
-    return _write(context, definition.name, edit, origin=origin)
+    return edit
 
 
 def preview(context: Context, definition: Definition, meta: Meta) -> StoredEntry:
@@ -102,9 +120,9 @@ def preview(context: Context, definition: Definition, meta: Meta) -> StoredEntry
     Raises:
         InvalidEntry: the definition cannot be stored, or never fires.
     """
-    definition.to_text(context.codec)
+    editor = upserting(context, definition, definition.to_text(context.codec), meta)
     snapshot = context.redis.load(definition.name)
-    return _stored(_made(lambda read: _upserted(context, definition, meta, read), snapshot), snapshot)
+    return _stored(snapshot, edited(editor, snapshot))
 
 
 def change(context: Context, name: str, **fields: Any) -> StoredEntry:
@@ -114,10 +132,11 @@ def change(context: Context, name: str, **fields: Any) -> StoredEntry:
         EntryNotFound, InvalidEntry, EditConflict: as for :func:`load` and :func:`upsert`.
     """
 
-    def edit(snapshot: Snapshot) -> _Edit:
+    def edit(snapshot: Snapshot) -> Edit:
         before = _definition(context, snapshot)
         after, meta = before.changed(**fields), Meta.from_text(snapshot.meta)
-        return _Edit(after=after, meta=meta, score=score_after_edit(before, after, meta, snapshot, context))
+        score = score_after_edit(before, after, meta, snapshot, context)
+        return Edit(after=after, text=after.to_text(context.codec), meta=meta, score=score)
 
     return _write(context, name, edit)
 
@@ -129,12 +148,12 @@ def reschedule(context: Context, name: str, last_run_at: datetime | None) -> Sto
         EntryNotFound, InvalidEntry, EditConflict: as for :func:`load` and :func:`upsert`.
     """
 
-    def edit(snapshot: Snapshot) -> _Edit:
+    def edit(snapshot: Snapshot) -> Edit:
         definition = _definition(context, snapshot)
         ran_at = snapshot.now if last_run_at is None else _instant(last_run_at, definition, context)
         meta = replace(Meta.from_text(snapshot.meta), last_run_at=ran_at)
-        score = score_of_new(definition, meta, snapshot.now, Terms.of(definition, context.defaults))
-        return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
+        score = score_of_new(definition, meta, snapshot.now, context.defaults)
+        return Edit(after=definition, text=snapshot.definition, meta=meta, score=score, writes_meta=True)
 
     return _write(context, name, edit)
 
@@ -148,80 +167,48 @@ def executed(context: Context, name: str, at: datetime | None) -> StoredEntry:
         EntryNotFound, InvalidEntry, EditConflict: as for :func:`load` and :func:`upsert`.
     """
 
-    def edit(snapshot: Snapshot) -> _Edit:
+    def edit(snapshot: Snapshot) -> Edit:
         definition, meta = _definition(context, snapshot), Meta.from_text(snapshot.meta)
         ran_at = snapshot.now if at is None else min(_instant(at, definition, context), snapshot.now)
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
-            return _Edit(after=definition, meta=meta)
+            return Edit(after=definition, text=snapshot.definition, meta=meta)
         meta = replace(meta, last_run_at=ran_at)
-        score = score_of_executed(definition, meta, snapshot, Terms.of(definition, context.defaults))
-        return _Edit(after=definition, meta=meta, score=score, writes_meta=True)
+        score = score_of_executed(definition, meta, snapshot, context.defaults)
+        return Edit(after=definition, text=snapshot.definition, meta=meta, score=score, writes_meta=True)
 
     return _write(context, name, edit)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Edit:
-    after: Definition
-    meta: Meta
-    score: Score | None = None
-    writes_meta: bool = False
+def _merged(context: Context, definition: Definition, text: str, meta: Meta, origin: str, snapshot: Snapshot) -> Edit:
+    """An entry that is stored made like a definition; its counters, and fields that we do not know, stay."""
+    before = definition if snapshot.definition == text else _readable_definition(context, snapshot)
+    after = definition
+    if before is not None and before.extra:
+        after = replace(definition, extra={**before.extra, **definition.extra})
+        text = after.to_text(context.codec)
+    stored_meta = _readable_meta(snapshot)
+    kept = stored_meta or meta
+    score = score_after_edit(before, after, kept, snapshot, context)
+    return Edit(after=after, text=text, meta=kept, score=score, writes_meta=stored_meta is None, origin=origin)
 
 
-def _upserted(context: Context, definition: Definition, meta: Meta, snapshot: Snapshot) -> _Edit:
-    before = _readable_definition(context, snapshot)
-    stored_meta = _readable_meta(snapshot) if snapshot.definition else None
-    after = definition if before is None else replace(definition, extra={**before.extra, **definition.extra})
-    edited = _Edit(after=after, meta=stored_meta or meta, writes_meta=stored_meta is None)
-    return replace(edited, score=score_after_edit(before, edited.after, edited.meta, snapshot, context))
+def _write(context: Context, name: str, editor: Editor) -> StoredEntry:
+    page = write_page(context, {name: editor})
+    for failure in page.failures.values():
+        raise failure
+    return _stored(*page.done[name])
 
 
-def _write(context: Context, name: str, edit: Callable[[Snapshot], _Edit], *, origin: str = "") -> StoredEntry:
-    backoff = Backoff(first=0.002, limit=0.1)
-    for _ in range(ATTEMPTS):
-        stored = _try_to_write(context, context.redis.load(name), edit, origin)
-        if stored is not None:
-            return stored
-        time.sleep(backoff.failed())
-    raise EditConflict(
-        f"{name!r} was changed by others {ATTEMPTS} times while this change was made; it was not written"
-    )
-
-
-def _try_to_write(
-    context: Context, snapshot: Snapshot, edit: Callable[[Snapshot], _Edit], origin: str
-) -> StoredEntry | None:
-    made = _made(edit, snapshot)
-    if made.after.on_finish is OnFinish.DELETE and (origin or snapshot.origin):
-        raise InvalidEntry("$.on_finish", "a static entry would come back when beat starts; use 'keep' or 'disable'")
-    is_saved = context.redis.save(
-        snapshot,
-        definition=made.after.to_text(context.codec),
-        score=made.score,
-        meta=made.meta.to_text() if made.writes_meta else "",
-        anchor=made.meta.anchor if made.after.is_interval and (made.writes_meta or made.score) else "",
-        origin=origin,
-    )
-    return _stored(made, snapshot) if is_saved else None
-
-
-def _stored(made: _Edit, snapshot: Snapshot) -> StoredEntry:
-    score = made.score or snapshot.score
+def _stored(snapshot: Snapshot, edit: Edit) -> StoredEntry:
+    score = edit.score or snapshot.score
     assert score is not None, "an entry without a score gets one"
     return StoredEntry(
-        definition=made.after,
-        meta=made.meta,
+        definition=edit.after,
+        meta=edit.meta,
         score=score,
         skipped=read_skipped(snapshot.skipped),
         now=snapshot.now,
     )
-
-
-def _made(edit: Callable[[Snapshot], _Edit], snapshot: Snapshot) -> _Edit:
-    try:
-        return edit(snapshot)
-    except OverflowError as exc:
-        raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
 
 
 def _instant(moment: datetime, definition: Definition, context: Context) -> datetime:
@@ -237,7 +224,7 @@ def _definition(context: Context, snapshot: Snapshot) -> Definition:
 def _readable_definition(context: Context, snapshot: Snapshot) -> Definition | None:
     try:
         return _definition(context, snapshot)
-    except (EntryNotFound, InvalidEntry):
+    except InvalidEntry:
         return None
 
 

@@ -16,7 +16,7 @@ from redisbeater.context import Context
 from redisbeater.definition import Definition, as_schedule, check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
-from redisbeater.meta import Meta
+from redisbeater.meta import NEW, Meta
 from redisbeater.policy_fields import INHERIT, POLICY_FIELDS, Inherit, OnFinish
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.skip import Skipped
@@ -275,6 +275,8 @@ class RedisScheduleEntry(ScheduleEntry):
 
     def initial_meta(self) -> Meta:
         """What is stored as its meta when it is new."""
+        if self.last_run_at is None and not self.total_run_count:
+            return NEW
         last_run_at = None if self.last_run_at is None else self._instant(self.last_run_at)
         return Meta(last_run_at=last_run_at, total_run_count=self.total_run_count)
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("check_value", "copied", "from_text", "to_text")
+__all__ = ("check_value", "copied", "from_text", "is_plain", "to_text")
 
 _HINTS = {
     "datetime": "pass value.isoformat()",
@@ -28,6 +28,27 @@ def check_value(value: Any, path: str) -> None:
     Raises:
         InvalidEntry: with the path of the first such value.
     """
+    if not is_plain(value):
+        _refuse_one_in(value, path)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether JSON gives a value back as it was, at a glance; where it says no, :func:`check_value` looks closely."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii()
+    if kind is list:
+        return all(map(is_plain, value))
+    if kind is dict:
+        return all(map(_is_plain_key, value)) and all(map(is_plain, value.values()))
+    return kind is int or kind is bool or value is None or (kind is float and math.isfinite(value))
+
+
+def _is_plain_key(key: Any) -> bool:
+    return type(key) is str and key.isascii()
+
+
+def _refuse_one_in(value: Any, path: str) -> None:
     if value is None or isinstance(value, (bool, int)):
         return
     if isinstance(value, str):
@@ -37,7 +58,7 @@ def check_value(value: Any, path: str) -> None:
             raise InvalidEntry(path, f"{value!r} is not JSON")
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            check_value(item, f"{path}[{index}]")
+            _refuse_one_in(item, f"{path}[{index}]")
     elif isinstance(value, dict):
         _check_dict(value, path)
     else:
@@ -58,11 +79,11 @@ def _check_dict(value: dict[Any, Any], path: str) -> None:
         if not isinstance(key, str):
             raise InvalidEntry(path, f"the key {key!r} would come back as a text; use a text")
         _check_str(key, path)
-        check_value(item, f"{path}.{key}")
+        _refuse_one_in(item, f"{path}.{key}")
 
 
 def to_text(value: Any) -> str:
-    """The text of a checked value, as RedBeat would write it."""
+    """The text of a checked value, without blanks between its parts: Redis keeps every one of them."""
     return _encode(value)
 
 
@@ -97,5 +118,5 @@ def copied(value: Any) -> Any:
     return [copied(item) for item in value] if isinstance(value, list) else value
 
 
-_encode = json.JSONEncoder(allow_nan=False).encode
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode

@@ -32,7 +32,7 @@ class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
             raise EntryNotFound(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(Context.of(self._app).redis.names())
+        return iter(Context.of(self._app).redis.contents.names())
 
     def __len__(self) -> int:
-        return Context.of(self._app).redis.count()
+        return Context.of(self._app).redis.contents.count()

@@ -16,7 +16,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.schedules.moment import decode_datetime, encode_datetime
 
-__all__ = ("Meta",)
+__all__ = ("NEW", "Meta")
 
 _OURS = ("last_run_at", "total_run_count")
 
@@ -54,7 +54,7 @@ class Meta:
 
     def to_text(self) -> str:
         """The stored text, in RedBeat's form."""
-        last_run_at = None if self.last_run_at is None else encode_datetime(self.last_run_at)
+        last_run_at = None if self.last_run_at is None else _encode(self.last_run_at)
         return json_text.to_text({"last_run_at": last_run_at, "total_run_count": self.total_run_count, **self.extra})
 
     @property
@@ -69,6 +69,17 @@ class Meta:
     def after_run(self, fire_time: datetime) -> Meta:
         """The meta once one more run was sent."""
         return Meta(last_run_at=fire_time, total_run_count=self.total_run_count + 1, extra=self.extra)
+
+
+#: The meta of an entry that never ran.
+NEW = Meta()
+
+
+def _encode(moment: datetime) -> dict[str, Any]:
+    """Without the zone: UTC is what RedBeat reads then, and every entry that has run keeps this text."""
+    parts = encode_datetime(moment.astimezone(timezone.utc))
+    del parts["timezone"]
+    return parts
 
 
 def _decode(stored: Any) -> datetime | None:

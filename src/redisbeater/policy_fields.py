@@ -16,7 +16,16 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MOST_SECONDS
 from redisbeater.schedules.moment import decode_datetime, encode_datetime
 
-__all__ = ("INHERIT", "POLICY_FIELDS", "Inherit", "OnFinish", "checked_policies", "read_policies", "stored_policies")
+__all__ = (
+    "INHERIT",
+    "POLICY_FIELDS",
+    "Inherit",
+    "OnFinish",
+    "checked_policies",
+    "given_policies",
+    "read_policies",
+    "stored_policies",
+)
 
 
 class Inherit(Enum):
@@ -64,9 +73,18 @@ def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         InvalidEntry: naming the first field that cannot be used.
     """
-    values = {name: _checked(name, given.get(name, field.default)) for name, field in POLICY_FIELDS.items()}
+    values = dict(_DEFAULTS)
+    for name, default in _DEFAULTS.items():
+        value = given.get(name, default)
+        if value is not default:
+            values[name] = POLICY_FIELDS[name].check(value, f"$.{name}")
     _check_order(values["start_at"], values["end_at"])
     return values
+
+
+def given_policies(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Those policy fields that are not left at their defaults, as they were given."""
+    return {name: fields[name] for name, default in _DEFAULTS.items() if fields[name] is not default}
 
 
 def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,15 +102,10 @@ def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
 def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
     """The stored form of those policy fields that differ from their defaults."""
     return {
-        name: None if values[name] is None else field.encode(values[name])
-        for name, field in POLICY_FIELDS.items()
-        if values[name] != field.default
+        name: None if values[name] is None else POLICY_FIELDS[name].encode(values[name])
+        for name, default in _DEFAULTS.items()
+        if values[name] is not default and values[name] != default
     }
-
-
-def _checked(name: str, value: Any) -> Any:
-    field = POLICY_FIELDS[name]
-    return value if value is field.default else field.check(value, f"$.{name}")
 
 
 def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:
@@ -168,3 +181,5 @@ POLICY_FIELDS: Mapping[str, _Field] = {
     "jitter": _Field(INHERIT, _jitter, null=INHERIT),
     "description": _Field("", _text, null=""),
 }
+
+_DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}

@@ -13,7 +13,7 @@ from redisbeater.meta import Meta
 from redisbeater.policy_fields import OnFinish
 from redisbeater.score import FINISHED, Score
 from redisbeater.store import Snapshot
-from redisbeater.terms import Terms
+from redisbeater.terms import Defaults, Terms
 
 __all__ = ("score_after_edit", "score_of_executed", "score_of_new")
 
@@ -29,10 +29,11 @@ def score_after_edit(
     Raises:
         InvalidEntry: an entry that is new, or whose schedule is, never fires.
     """
-    terms, score, now = Terms.of(after, context.defaults), snapshot.score, snapshot.now
+    score, now = snapshot.score, snapshot.now
     if score is None or not snapshot.definition:
-        return score_of_new(after, meta, now, terms)
-    if before is None or not after.fires_like(before, context.codec):
+        return score_of_new(after, meta, now, context.defaults)
+    terms = Terms.of(after, context.defaults)
+    if before is None or not (after is before or after.fires_like(before, context.codec)):
         return _planned(after, terms.timetable.restarted(meta.last_run_at, now))
     if not after.enabled:
         return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
@@ -45,18 +46,19 @@ def score_after_edit(
     return None if snapshot.is_claimed else _looked_at_anew(score, Terms.of(before, context.defaults), terms)
 
 
-def score_of_new(definition: Definition, meta: Meta, now: datetime, terms: Terms) -> Score:
+def score_of_new(definition: Definition, meta: Meta, now: datetime, defaults: Defaults) -> Score:
     """The score of an entry that begins now, or counts from a run that its meta tells of; that one may be overdue."""
     if meta.last_run_at is not None:
-        return terms.score_after(meta.last_run_at, meta.total_run_count)
-    return _planned(definition, terms.timetable.first(now))
+        return Terms.of(definition, defaults).score_after(meta.last_run_at, meta.total_run_count)
+    return _planned(definition, definition.timetable(defaults.zone).first(now))
 
 
-def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, terms: Terms) -> Score | None:
+def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, defaults: Defaults) -> Score | None:
     """The score of an entry that was really executed at the last run of its meta; None: the stored one stays."""
     score = snapshot.score
     if score is None:
-        return score_of_new(definition, meta, snapshot.now, terms)
+        return score_of_new(definition, meta, snapshot.now, defaults)
+    terms = Terms.of(definition, defaults)
     if score.is_finished or not terms.is_interval or meta.last_run_at is None:
         return None
     following = terms.score_after(meta.last_run_at, meta.total_run_count)

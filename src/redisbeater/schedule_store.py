@@ -11,10 +11,12 @@ from celery.app import app_or_default
 from celery.schedules import BaseSchedule
 
 from redisbeater import edit
+from redisbeater.bulk import Bulk
 from redisbeater.context import Context
 from redisbeater.definition import check_name
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.listing import EntryPage, Filter, Listing
 from redisbeater.upcoming import UpcomingRun
 
 __all__ = ("ScheduleStore",)
@@ -35,6 +37,7 @@ class ScheduleStore:
 
     def __init__(self, app: Celery | None = None) -> None:
         self._app = app_or_default(app)
+        self._listing = Listing(self._app)
 
     def create(
         self, name: str, task: str, schedule: BaseSchedule | float | timedelta, **fields: Any
@@ -61,6 +64,18 @@ class ScheduleStore:
     def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
         """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`."""
         return entry.save()
+
+    def bulk(self) -> Bulk:
+        """Tens of thousands of changes in seconds.
+
+        Example::
+
+            with store.bulk() as bulk:
+                for customer in customers:
+                    bulk.upsert(RedisScheduleEntry(f"report {customer}", "proj.report", 3600, args=[customer], app=app))
+            print(bulk.created, bulk.changed, bulk.unchanged)
+        """
+        return Bulk(self._context)
 
     def get(self, name: str) -> RedisScheduleEntry:
         """Read an entry.
@@ -96,17 +111,49 @@ class ScheduleStore:
         """The next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
         return RedisScheduleEntry(name, app=self._app).upcoming(n)
 
+    def list(
+        self,
+        prefix: str | None = None,
+        task: str | None = None,
+        enabled: bool | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> EntryPage:
+        """A page of the entries, in the order of their names.
+
+        Over all pages of a walk, each entry that is there all the while comes exactly once, whatever runs or changes.
+        One that is created meanwhile may come or not; one that is deleted does not come any more. Each is told as it
+        is when its page is read.
+
+        Arguments:
+            prefix: only names that begin with this text.
+            task: only entries of this task.
+            enabled: only those that are, or are not.
+            limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
+            cursor: that of the page before, None for the first; the filters must be the same.
+
+        Raises:
+            ValueError: an argument cannot be.
+
+        Example::
+
+            page = store.list(task="proj.report")
+            while page.cursor is not None:
+                page = store.list(task="proj.report", cursor=page.cursor)
+        """
+        return self._listing.page(Filter(prefix=prefix, task=task, enabled=enabled), limit=limit, cursor=cursor)
+
     def names(self) -> Iterator[str]:
         """The names of all entries, in no order."""
-        return iter(self._context.redis.names())
+        return iter(self._context.redis.contents.names())
 
     def count(self) -> int:
         """How many entries there are."""
-        return self._context.redis.count()
+        return self._context.redis.contents.count()
 
     def broken(self) -> dict[str, str]:
         """The entries that were set aside because they cannot be read or planned: name -> why."""
-        return {name: report["reason"] for name, report in self._context.redis.broken().items()}
+        return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
 
     @property
     def _context(self) -> Context:

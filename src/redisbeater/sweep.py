@@ -46,7 +46,7 @@ class Sweep:
             if time.monotonic() < self._began_at + PERIOD:
                 return
             self._began_at = time.monotonic()
-        self._cursor, strays = self._context.redis.strays(self._cursor)
+        self._cursor, strays = self._context.redis.contents.strays(self._cursor)
         for name in strays:
             self._put_back(name)
 
@@ -62,6 +62,6 @@ class Sweep:
         logger.warning("entry %r stood in no schedule: put back (%d so far)", name, self.repaired)
 
     def _report(self, name: str, reason: str) -> None:
-        if name not in self._context.redis.broken():
+        if name not in self._context.redis.broken.reports():
             logger.error("entry %r stands in no schedule and cannot be put back: %s", name, reason)
-            self._context.redis.report_broken(name, reason)
+            self._context.redis.broken.report(name, reason)

@@ -27,7 +27,7 @@ def test_list_shows_the_next_entry_first_and_says_what_is_broken(
     client.hset(f"{prefix}broken", "definition", "{")
     client.zadd(f"{prefix}:schedule", {f"{prefix}broken": 0})
 
-    rows = json.loads(run(project, "list", "--json").stdout)
+    rows = [json.loads(line) for line in run(project, "list", "--json").stdout.splitlines()]
     lines = run(project, "list").stdout.splitlines()
 
     assert [(row["name"], row["state"]) for row in rows] == [
@@ -44,7 +44,7 @@ def test_an_entry_can_be_shown_disabled_enabled_and_deleted(project: Project) ->
     assert json.loads(run(project, "show", "report", "--json").stdout)["state"] == "disabled"
     assert run(project, "enable", "report").stdout.startswith("report: enabled, next at 20")
     assert run(project, "delete", "report").stdout == "report: deleted\n"
-    assert json.loads(run(project, "list", "--json").stdout) == []
+    assert run(project, "list", "--json").stdout == ""
 
 
 def test_a_name_that_is_not_there_ends_with_exit_code_2_and_one_line(project: Project) -> None:

@@ -89,7 +89,7 @@ Write = Callable[[str, dict[str, Any]], str]
 
 
 def broken(app: Celery) -> dict[str, dict[str, str]]:
-    return Context.of(app).redis.broken()
+    return Context.of(app).redis.broken.reports()
 
 
 @every_kind

@@ -81,6 +81,21 @@ def test_entries_are_saved_run_and_deleted(app: Celery, scheduler: RedisSchedule
     assert store.broken() == {}
 
 
+def test_many_entries_are_made_changed_and_deleted_at_once(app: Celery) -> None:
+    store = ScheduleStore(app)
+    entries = [RedisScheduleEntry(f"e {number}", "proj.work", 60.0, app=app) for number in range(300)]
+    for _ in range(2):
+        with store.bulk() as bulk:
+            for entry in entries:
+                bulk.upsert(entry)
+
+    assert (store.count(), bulk.unchanged) == (300, 300)
+    with store.bulk() as bulk:
+        for entry in entries:
+            bulk.delete(entry.name)
+    assert (store.count(), bulk.deleted) == (0, 300)
+
+
 def test_static_entries_are_stored_and_known_again(cluster: Cluster, make_scheduler: MakeScheduler) -> None:
     app = app_with(
         redisbeater_redis_url=cluster.url(), beat_schedule={"static": {"task": "proj.work", "schedule": 60.0}}
@@ -88,7 +103,7 @@ def test_static_entries_are_stored_and_known_again(cluster: Cluster, make_schedu
     make_scheduler(app).tick()
     make_scheduler(app).tick()
 
-    assert Context.of(app).redis.origins(["static", "absent"]).keys() == {"static", "absent"}
+    assert Context.of(app).redis.contents.origins(["static", "absent"]).keys() == {"static", "absent"}
     assert stored(app, "static").task == "proj.work"
 
 

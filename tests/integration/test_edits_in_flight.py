@@ -332,4 +332,4 @@ def test_an_entry_that_is_only_looked_at_keeps_its_count(app: Celery, scheduler:
         assert names(run_due(scheduler)) == []
 
     assert (stored(app, "report").total_run_count, stored(app, "report").skipped) == (0, {})
-    assert Context.of(app).redis.broken() == {}
+    assert Context.of(app).redis.broken.reports() == {}

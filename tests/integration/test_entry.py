@@ -19,6 +19,7 @@ from due import UTC, ago, now, save_due, stored
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, clocked, rrule
 from redisbeater.context import Context
+from redisbeater.store import Change
 
 MINUTE = timedelta(minutes=1)
 
@@ -557,7 +558,7 @@ def test_an_edit_of_what_was_changed_meanwhile_writes_nothing(app: Celery) -> No
     read = store.load("report")
     make(app, args=["theirs"]).save()
 
-    assert not store.save(read, definition=read.definition, score=None)
+    assert store.save([Change.of(read, read.definition)]) == {"report": "CONFLICT"}
     assert stored(app, "report").args == ["theirs"]
 
 
@@ -569,5 +570,5 @@ def test_an_edit_made_on_an_entry_that_was_deleted_meanwhile_does_not_bring_it_b
     read = store.load("report")
     entry.delete()
 
-    assert not store.save(read, definition=read.definition, score=read.score)
+    assert store.save([Change.of(read, read.definition, score=read.score)]) == {"report": "CONFLICT"}
     assert list(client.scan_iter(f"{prefix}*")) == []

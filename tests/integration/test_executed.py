@@ -492,4 +492,4 @@ def test_no_execution_is_seen_where_none_was_reported(app: Celery, scheduler: Re
     run_due(scheduler)
 
     assert stored(app, "report").due_at == first + MINUTE
-    assert Context.of(app).redis.broken() == {}
+    assert Context.of(app).redis.broken.reports() == {}

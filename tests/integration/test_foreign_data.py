@@ -115,7 +115,7 @@ def test_a_claimed_entry_whose_key_was_overwritten_is_not_set_aside(shared_app: 
     spoil("odd")
 
     assert not store.quarantine(claim, claim.entries[0], "a reason")
-    assert store.broken() == {}
+    assert store.broken.reports() == {}
 
 
 def test_a_key_that_holds_a_text_is_no_entry(app: Celery, spoil: Spoil) -> None:
@@ -145,7 +145,7 @@ every_report = pytest.mark.parametrize(
 def test_a_report_that_is_not_ours_is_the_reason(app: Celery, client: redis.Redis, prefix: str, report: str) -> None:
     client.hset(f"{prefix}:broken", "odd", report)
 
-    assert Context.of(app).redis.broken() == {"odd": {"reason": report, "since": ""}}
+    assert Context.of(app).redis.broken.reports() == {"odd": {"reason": report, "since": ""}}
 
 
 @every_report
@@ -161,4 +161,4 @@ def test_a_report_that_is_not_ours_costs_no_run(
 def test_a_report_of_another_version_keeps_its_fields(app: Celery, client: redis.Redis, prefix: str) -> None:
     client.hset(f"{prefix}:broken", "odd", json.dumps({"why": "the moon"}))
 
-    assert Context.of(app).redis.broken() == {"odd": {"reason": "", "since": "", "why": "the moon"}}
+    assert Context.of(app).redis.broken.reports() == {"odd": {"reason": "", "since": "", "why": "the moon"}}

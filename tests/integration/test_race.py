@@ -19,6 +19,7 @@ from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context
 from redisbeater.job import Job
 from redisbeater.schedules.moment import encode_datetime
+from redisbeater.store import Change
 
 MakeScheduler = Callable[..., RedisScheduler]
 
@@ -82,7 +83,7 @@ def test_what_was_read_before_a_commit_is_not_written_after_it(shared_app: Celer
     send_and_commit(shared_app)
     before = client.hgetall(entry.key)
 
-    assert not store.save(read, definition=read.definition, score=read.score)
+    assert store.save([Change.of(read, read.definition, score=read.score)]) == {"report": "CONFLICT"}
     assert client.hgetall(entry.key) == before
 
 
@@ -92,7 +93,7 @@ def test_what_was_read_after_a_commit_is_written(shared_app: Celery) -> None:
     send_and_commit(shared_app)
     read = store.load("report")
 
-    assert store.save(read, definition=read.definition, score=read.score)
+    assert store.save([Change.of(read, read.definition, score=read.score)]) == {}
 
 
 def test_a_schedule_changed_while_its_run_is_committed_does_not_send_that_fire_time_again(
@@ -194,7 +195,7 @@ def test_an_unreadable_meta_that_was_written_while_the_run_was_sent_costs_the_ru
     run_while_meta_becomes(text)
 
     assert stored(app, "report").total_run_count == 1
-    assert Context.of(app).redis.broken() == {}
+    assert Context.of(app).redis.broken.reports() == {}
 
 
 def test_a_commit_says_whose_meta_was_changed_and_writes_nothing_of_it(shared_app: Celery, client: redis.Redis) -> None:

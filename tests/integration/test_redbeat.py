@@ -60,7 +60,7 @@ def test_the_static_entries_that_redbeat_stored_become_ours(
     make_scheduler(app).tick()
 
     redis_schedule = Context.of(app).redis
-    origins = redis_schedule.origins(["report", "celery.backend_cleanup"])
+    origins = redis_schedule.contents.origins(["report", "celery.backend_cleanup"])
     assert {origin and origin.split()[0] for origin in origins.values()} == {"proj"}
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 

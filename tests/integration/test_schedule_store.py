@@ -445,7 +445,7 @@ def test_broken_entries_are_told_with_the_reason(
     assert names(run_due(scheduler)) == ["good"]
 
     assert store.broken() == {"odd": "$.coalesce: expected one of 'latest', 'earliest', 'all', got 'some'"}
-    assert Context.of(app).redis.broken()["odd"]["since"]
+    assert Context.of(app).redis.broken.reports()["odd"]["since"]
 
 
 @pytest.mark.parametrize(

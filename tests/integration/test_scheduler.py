@@ -349,7 +349,7 @@ def test_the_end_of_a_claim_that_ran_out_does_not_touch_the_claim_after_it(
     ends[end]()
 
     assert client.hgetall(entry.key) == before
-    assert store.broken() == {}
+    assert store.broken.reports() == {}
     assert commit(app, current) == []
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -296,7 +296,7 @@ class Edits(RuleBasedStateMachine):
     def check(self) -> None:
         members = set(self.client.zrange(self.redis.keys.schedule, 0, -1))
         assert members == {self._key(name) for name in self.entries}
-        assert set(self.redis.broken()) == {name for name, known in self.entries.items() if known.is_listed}
+        assert set(self.redis.broken.reports()) == {name for name, known in self.entries.items() if known.is_listed}
         for snapshot in self.redis.load_many(NAMES):
             known = self.entries.get(snapshot.name)
             if known is None:
@@ -346,18 +346,18 @@ class Edits(RuleBasedStateMachine):
 
     @contextmanager
     def _between_reading_and_writing(self, others: list[Step]) -> Iterator[None]:
-        read = self.redis.load
+        read = self.redis.load_many
 
-        def load(name: str) -> Snapshot:
-            snapshot = read(name)
+        def load_many(names: Sequence[str]) -> list[Snapshot]:
+            snapshots = read(names)
             patch.undo()
             self.as_read = copy.deepcopy(self.entries)
             for other in others:
                 self._happens(other)
-            return snapshot
+            return snapshots
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(self.redis, "load", load)
+            patch.setattr(self.redis, "load_many", load_many)
             yield
 
     # What a beat does

@@ -15,6 +15,7 @@ from due import UTC, ago, now, save_due, stored
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, rrule
 from redisbeater.context import Context
+from redisbeater.store import SAVE_PAGE
 
 REPORT = {"task": "proj.report", "schedule": 60.0, "args": (1,)}
 
@@ -282,7 +283,7 @@ def test_an_invalid_static_entry_is_listed_and_does_not_stop_the_others(start: S
     app = start(beat_schedule={"bad": fields, "good": REPORT})
 
     assert exists(app, "good")
-    assert Context.of(app).redis.broken()["bad"]["reason"].startswith(reason)
+    assert Context.of(app).redis.broken.reports()["bad"]["reason"].startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +301,7 @@ def test_a_static_entry_whose_schedule_raises_is_listed_and_does_not_stop_the_ot
     app = start(beat_schedule=beat_schedule, redisbeater_schedule_classes=[Tide])
 
     assert (exists(app, "a"), exists(app, "tide"), exists(app, "z")) == (True, False, True)
-    assert Context.of(app).redis.broken()["tide"]["reason"] == reason
+    assert Context.of(app).redis.broken.reports()["tide"]["reason"] == reason
 
 
 @pytest.mark.parametrize("name", [5, None, ("a", 1), b"bytes"], ids=repr)
@@ -308,7 +309,7 @@ def test_a_static_entry_whose_name_is_no_text_is_listed_and_does_not_stop_the_ot
     app = start(beat_schedule={"a": REPORT, name: REPORT, "z": REPORT})
 
     assert (exists(app, "a"), exists(app, "z")) == (True, True)
-    assert Context.of(app).redis.broken()[str(name)]["reason"].startswith("$.name: expected a text")
+    assert Context.of(app).redis.broken.reports()[str(name)]["reason"].startswith("$.name: expected a text")
 
 
 def test_a_rule_with_a_start_is_a_static_entry_that_a_restart_does_not_move(
@@ -328,7 +329,7 @@ def test_an_invalid_static_entry_that_is_corrected_is_no_longer_listed(start: St
 
     app = start(beat_schedule={"report": REPORT})
 
-    assert Context.of(app).redis.broken() == {}
+    assert Context.of(app).redis.broken.reports() == {}
     assert exists(app, "report")
 
 
@@ -337,7 +338,7 @@ def test_an_invalid_static_entry_that_is_no_longer_declared_is_no_longer_listed(
 
     app = start(beat_schedule={})
 
-    assert Context.of(app).redis.broken() == {}
+    assert Context.of(app).redis.broken.reports() == {}
 
 
 def test_an_invalid_static_entry_of_another_app_stays_listed(start: Start) -> None:
@@ -345,7 +346,7 @@ def test_an_invalid_static_entry_of_another_app_stays_listed(start: Start) -> No
 
     app = start("other", beat_schedule={})
 
-    assert list(Context.of(app).redis.broken()) == ["report"]
+    assert list(Context.of(app).redis.broken.reports()) == ["report"]
 
 
 def test_an_entry_whose_code_became_invalid_goes_on_as_it_was(start: Start) -> None:
@@ -442,3 +443,36 @@ def test_an_overdue_dynamic_entry_is_not_held_up_by_the_statics(start: Start, ma
     app = start(beat_schedule={"report": REPORT})
 
     assert stored(app, "dynamic").total_run_count == 1
+
+
+def test_many_are_stored_a_page_at_a_time_and_those_that_cannot_be_hold_no_other_up(
+    start: Start, client: redis.Redis, prefix: str
+) -> None:
+    declared = {f"e{number}": {**REPORT, "args": (number,)} for number in range(SAVE_PAGE + 50)}
+    client.set(f"{prefix}e7", "a text")
+
+    app = start(beat_schedule={**declared, "e9": {**REPORT, "max_runs": 1, "on_finish": "delete"}})
+
+    statics, broken = client.smembers(f"{prefix}:statics"), Context.of(app).redis.broken.reports()
+    assert statics == declared.keys() - {"e7", "e9"}
+    assert (sorted(broken), client.get(f"{prefix}e7")) == (["e9"], "a text")
+    assert broken["e9"]["reason"].startswith("$.on_finish: ")
+    client.delete(f"{prefix}e7")
+    start(beat_schedule=declared)
+    assert (Context.of(app).redis.broken.reports(), client.scard(f"{prefix}:statics")) == ({}, len(declared))
+
+
+def test_beat_hears_of_new_static_entries_once_for_a_page_and_of_known_ones_not_at_all(
+    start: Start, client: redis.Redis, prefix: str
+) -> None:
+    declared = {f"e{number}": REPORT for number in range(SAVE_PAGE)}
+    listener = client.pubsub(ignore_subscribe_messages=True)
+    listener.subscribe(f"{prefix}:changes")
+    listener.get_message(timeout=5)
+
+    for _ in range(2):
+        start(beat_schedule=declared)
+
+    heard = [message["data"] for message in iter(lambda: listener.get_message(timeout=0.2), None)]
+    assert [text for text in heard if text != ":lock"] == [":several"]
+    listener.close()

@@ -14,7 +14,7 @@ from celery import Celery
 from due import UTC, now, save_due, stored
 from outbox import names, run_due
 
-from redisbeater import RedisScheduler
+from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.schedules.moment import encode_datetime
 
 EVERY_MINUTE = {"__type__": "interval", "every": 60}
@@ -38,6 +38,15 @@ def write(client: redis.Redis, prefix: str) -> Write:
 
 def score_of(client: redis.Redis, prefix: str, name: str) -> float:
     return client.zscore(f"{prefix}:schedule", prefix + name)
+
+
+def test_no_more_is_stored_than_must_be(app: Celery, client: redis.Redis) -> None:
+    entry = RedisScheduleEntry("report", "proj.work", 60.0, args=[1, 2], app=app).save()
+
+    fields = client.hgetall(entry.key)
+
+    assert list(fields) == ["definition"]
+    assert " " not in fields["definition"]
 
 
 def test_an_entry_without_meta_runs(scheduler: RedisScheduler, write: Write) -> None:
@@ -65,7 +74,8 @@ def test_the_first_run_is_recorded_in_meta(
     [run] = run_due(scheduler)
 
     meta = json.loads(client.hget(key, "meta"))
-    assert meta == {"last_run_at": encode_datetime(run.fire_time), "total_run_count": 1}
+    assert {**meta["last_run_at"], "timezone": "UTC"} == encode_datetime(run.fire_time)
+    assert (meta["total_run_count"], "timezone" in meta["last_run_at"]) == (1, False)
 
 
 def test_a_member_that_is_the_bare_name_runs(scheduler: RedisScheduler, write: Write) -> None:

@@ -482,7 +482,7 @@ def executed(context: Context, definition: Definition, score: Score | None, at: 
     text = definition.to_text(context.codec)
     stored = Snapshot(name="report", now=NOW, definition=text, meta="", score=score)
     meta = Meta(last_run_at=at, total_run_count=5)
-    return score_of_executed(definition, meta, stored, Terms.of(definition, context.defaults))
+    return score_of_executed(definition, meta, stored, context.defaults)
 
 
 @pytest.mark.parametrize(
@@ -527,4 +527,4 @@ def test_a_new_entry_with_a_past_counts_from_it(
     definition = entry(60, **fields)
     meta = Meta(last_run_at=LAST, total_run_count=run_count)
 
-    assert score_of_new(definition, meta, NOW, Terms.of(definition, context.defaults)) == expected
+    assert score_of_new(definition, meta, NOW, context.defaults) == expected

@@ -15,6 +15,7 @@ from redisbeater.cli.listing import Row, rows, table
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
+from redisbeater.listing import Filter
 from redisbeater.upcoming import MOST_RUNS, UpcomingRun
 
 __all__ = ("redisbeater",)
@@ -51,16 +52,25 @@ def redisbeater(ctx: click.Context, **_: Any) -> None:
 
 @redisbeater.command("list")
 @click.option("--prefix", default="", help="Only entries whose name begins with this text.")
-@_as_json
+@click.option("--task", help="Only entries of this task.")
+@click.option("--enabled/--disabled", default=None, help="Only those that are enabled, or only those that are not.")
+@click.option("--limit", type=click.IntRange(min=1), help="No more than so many.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object in each line.")
 @_command
-def list_(app: Celery, prefix: str, as_json: bool) -> None:
+def list_(app: Celery, prefix: str, task: str | None, enabled: bool | None, limit: int | None, as_json: bool) -> None:
     """List the entries, the next one to run first.
 
-    Example: celery -A proj redisbeater list --prefix report
+    \b
+    Examples:
+      celery -A proj redisbeater list --prefix report --limit 20
+      celery -A proj redisbeater list --task proj.tasks.report --disabled
+      celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
     context = Context.of(app)
-    found = rows(context, [name for name in context.redis.names() if name.startswith(prefix)])
-    _print([row.as_dict() for row in found], as_json, lambda: table(found))
+    names = [name for name in context.redis.contents.names() if name.startswith(prefix)]
+    found = rows(context, names, Filter(task=task, enabled=enabled))[:limit]
+    for line in [json.dumps(row.as_dict()) for row in found] if as_json else table(found):
+        click.echo(line)
 
 
 @redisbeater.command()
@@ -141,7 +151,7 @@ def broken(app: Celery, as_json: bool) -> None:
 
     Example: celery -A proj redisbeater broken --json
     """
-    reports = Context.of(app).redis.broken()
+    reports = Context.of(app).redis.broken.reports()
     _print(
         reports,
         as_json,

@@ -11,9 +11,10 @@ from typing import Any
 from redisbeater import edit
 from redisbeater.context import Context
 from redisbeater.instant import FAR_FUTURE
+from redisbeater.listing import EVERY, PIECE, Filter
 from redisbeater.schedules import describe
 from redisbeater.statics import application_of
-from redisbeater.store import Snapshot
+from redisbeater.store import Snapshot, pages
 
 __all__ = ("Row", "rows", "table")
 
@@ -35,7 +36,7 @@ class Row:
     description: str = ""
     origin: str = ""
     last_error: str = ""
-    definition: Any = None
+    definition: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """What a listing says of it."""
@@ -43,25 +44,42 @@ class Row:
 
     def details(self) -> dict[str, Any]:
         """All there is to say of it."""
-        names = ("skipped", "description", "origin", "last_error", "definition")
-        return {**self.as_dict(), **{name: getattr(self, name) for name in names}}
+        names = ("skipped", "description", "origin", "last_error")
+        return {**self.as_dict(), **{name: getattr(self, name) for name in names}, "definition": self._definition}
+
+    @property
+    def _definition(self) -> Any:
+        """Its parts; of one that cannot be read, its text."""
+        try:
+            return json.loads(self.definition)
+        except ValueError:
+            return self.definition
 
 
-def rows(context: Context, names: Sequence[str]) -> list[Row]:
-    """A row for each name, the next to run first, those that will not run at the end."""
-    broken = context.redis.broken()
-    found = [_row(context, snapshot, broken.get(snapshot.name, {})) for snapshot in context.redis.load_many(names)]
-    return sorted(found, key=lambda row: (row.next or FAR_FUTURE, row.name))
+def rows(context: Context, names: Sequence[str], wanted: Filter = EVERY) -> list[Row]:
+    """A row for each name that is wanted, the next to run first, those that will not run at the end."""
+    broken = context.redis.broken.reports()
+    read = (snapshot for piece in pages(names, PIECE) for snapshot in context.redis.load_many(piece))
+    found = (_row(context, snapshot, broken.get(snapshot.name, {}), wanted) for snapshot in read)
+    return sorted(filter(None, found), key=lambda row: (row.next or FAR_FUTURE, row.name))
 
 
-def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str]) -> Row:
+def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str], wanted: Filter) -> Row | None:
     if not snapshot.definition:
-        return Row(name=snapshot.name, state="missing")
+        return Row(name=snapshot.name, state="missing") if wanted.is_by_name else None
     try:
         stored = edit.read(context, snapshot)
-        definition, planned = stored.definition, stored.due_at(context.defaults)
+        planned = stored.due_at(context.defaults)
     except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their row
-        return Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
+        unread = Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
+        return unread if wanted.is_by_name else None
+    return _row_of(context, snapshot, report, stored, planned) if wanted.lets_through(stored.definition) else None
+
+
+def _row_of(
+    context: Context, snapshot: Snapshot, report: Mapping[str, str], stored: edit.StoredEntry, planned: datetime | None
+) -> Row:
+    definition = stored.definition
     return Row(
         name=snapshot.name,
         state="broken" if report else "disabled" if not definition.enabled else "enabled" if planned else "finished",
@@ -74,7 +92,7 @@ def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str]) -> Row
         task=definition.task,
         origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",
         last_error=report.get("reason", snapshot.last_error),
-        definition=json.loads(snapshot.definition),
+        definition=snapshot.definition,
     )
 
 

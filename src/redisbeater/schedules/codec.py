@@ -21,6 +21,9 @@ __all__ = ("ScheduleCodec",)
 #: Where a schedule stands in a definition; what error messages begin with.
 PATH = "$.schedule"
 
+#: How many crontabs are remembered as sound: thousands of entries share a few, and a look at one is not cheap.
+MOST_REMEMBERED = 10_000
+
 
 class ScheduleCodec:
     """Encodes and decodes schedules; of custom classes only those that the application registered.
@@ -31,6 +34,7 @@ class ScheduleCodec:
 
     def __init__(self, classes: Mapping[str, type] | None = None) -> None:
         self._classes = dict(classes or {})
+        self._sound_crontabs: set[str] = set()
         self._decoders: dict[str, Callable[[dict[str, Any]], BaseSchedule]] = {
             "interval": _decode_interval,
             "crontab": _decode_crontab,
@@ -51,7 +55,7 @@ class ScheduleCodec:
         if getattr(schedule_, "nowfun", None) is not None:
             raise InvalidEntry(PATH, "nowfun cannot be stored; give the entry a timezone='Europe/Vienna' instead")
         if type(schedule_) is crontab:
-            return _encode_crontab(schedule_)
+            return self._encode_crontab(schedule_)
         if isinstance(schedule_, rrule):
             return encode_rrule(schedule_)
         if isinstance(schedule_, clocked):
@@ -82,6 +86,16 @@ class ScheduleCodec:
                 f"{PATH}.__type__", f"unknown type {kind!r}; expected one of {', '.join(self._decoders)}"
             )
         return decoder({key: value for key, value in data.items() if key != "__type__"})
+
+    def _encode_crontab(self, cron: crontab) -> dict[str, Any]:
+        fields = field_texts(cron)
+        said = repr(fields)
+        if said not in self._sound_crontabs:
+            make_crontab(fields, PATH)
+            if len(self._sound_crontabs) >= MOST_REMEMBERED:
+                self._sound_crontabs.clear()
+            self._sound_crontabs.add(said)
+        return {"__type__": "crontab", **fields}
 
     def _encode_custom(self, custom: Any) -> dict[str, Any]:
         path = f"{type(custom).__module__}.{type(custom).__qualname__}"
@@ -118,12 +132,6 @@ def _check_every(every: Any) -> float:
     if not 1e-6 <= every <= MOST_SECONDS:
         raise InvalidEntry(path, f"expected seconds above 0 and at most 1000 years of them, got {every!r}")
     return every
-
-
-def _encode_crontab(cron: crontab) -> dict[str, Any]:
-    fields = field_texts(cron)
-    make_crontab(fields, PATH)
-    return {"__type__": "crontab", **fields}
 
 
 def _decode_crontab(data: dict[str, Any]) -> crontab:

@@ -1,9 +1,11 @@
 """WHERE the schedule is: the only package that knows Redis, and all that it knows of entries is their text."""
 
+from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry
+from redisbeater.store.contents import pages
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.schedule import RedisSchedule
+from redisbeater.store.schedule import SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Snapshot
 
-__all__ = ("Claim", "ClaimedEntry", "Lock", "Notifier", "RedisSchedule", "Snapshot")
+__all__ = ("SAVE_PAGE", "Change", "Claim", "ClaimedEntry", "Lock", "Notifier", "RedisSchedule", "Snapshot", "pages")

@@ -13,7 +13,8 @@ key                type         members                                         
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
-``P:changes``      channel      the name of a changed entry, or ``:lock`` when the lock is free
+``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
+                                when the lock is free
 =================  ===========  ====================================================================  ======
 
 ``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: what stands in braces decides
@@ -22,13 +23,16 @@ the slot, and scripts take keys of one slot only.
 
 from __future__ import annotations
 
-__all__ = ("DECLARATION", "LOCK_RELEASED", "Keys")
+__all__ = ("DECLARATION", "LOCK_RELEASED", "SEVERAL", "Keys")
 
 #: What the name of a broken declaration begins with; no entry name begins with a colon.
 DECLARATION = ":static:"
 
 #: The message on the changes channel that the lock is free; no entry name begins with a colon.
 LOCK_RELEASED = ":lock"
+
+#: The message on the changes channel that several entries were changed.
+SEVERAL = ":several"
 
 
 class Keys:

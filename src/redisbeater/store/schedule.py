@@ -17,8 +17,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
-from functools import partial
+from datetime import datetime
 from typing import Any
 
 import redis
@@ -27,15 +26,18 @@ from redisbeater.config import Config
 from redisbeater.exceptions import LockNotOwnedError, StoreError
 from redisbeater.instant import from_unix
 from redisbeater.score import Score
+from redisbeater.store.broken import BrokenEntries, report_text
+from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
 from redisbeater.store.connection import Connection, Undo
-from redisbeater.store.keys import DECLARATION, Keys
+from redisbeater.store.contents import Contents, pages
+from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.snapshot import Snapshot, digest, sha1
+from redisbeater.store.snapshot import Snapshot, sha1
 
-__all__ = ("RedisSchedule",)
+__all__ = ("SAVE_PAGE", "RedisSchedule")
 
 #: The part of a lease in which runs are sent; the rest is for their commit, which must not come after its end.
 TRUSTED_SHARE = 0.5
@@ -43,11 +45,14 @@ TRUSTED_SHARE = 0.5
 #: How many claims without a reply are remembered; more come only in an outage that outlasts their leases.
 MOST_LOST_CLAIMS = 100
 
-#: How many names one round trip asks for.
-PAGE = 1000
-
 #: How many entries one script reads.
-LOAD_PAGE = 200
+LOAD_PAGE = 250
+
+#: How many entries one script writes: it keeps the server busy for one or two milliseconds.
+SAVE_PAGE = 250
+
+#: What a script that loads answers for an entry that is not there.
+_ABSENT = ("", "", "", "", "", "", "", 0)
 
 
 class RedisSchedule:
@@ -62,6 +67,8 @@ class RedisSchedule:
         self._config = config
         self._connection = Connection(config)
         self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
+        self.contents = Contents(self._connection, self.keys)
+        self.broken = BrokenEntries(self._connection, self.keys)
 
     # What beat does with due entries
 
@@ -161,7 +168,7 @@ class RedisSchedule:
         outcome = self._connection.run(
             "quarantine",
             [self.keys.schedule, self.keys.broken, entry.key],
-            [claim.id, entry.name, sha1(entry.definition), _report(reason, claim.now)],
+            [claim.id, entry.name, sha1(entry.definition), report_text(reason, claim.now)],
         )
         return outcome == "QUARANTINED"
 
@@ -173,89 +180,56 @@ class RedisSchedule:
 
     def load_many(self, names: Sequence[str]) -> list[Snapshot]:
         """Read entries and the clock, page by page."""
-        return [snapshot for page in _pages(names, LOAD_PAGE) for snapshot in self._load(page)]
+        return [snapshot for page in pages(names, LOAD_PAGE) for snapshot in self._load(page)]
 
     def _load(self, names: Sequence[str]) -> list[Snapshot]:
-        keys = [self.keys.schedule, *(self.keys.entry(name) for name in names)]
-        now, *entries = self._connection.run("load", keys)
-        return [_snapshot(name, from_unix(now), *fields) for name, fields in zip(names, entries)]
+        keys = [self.keys.schedule, self.keys.broken, *(self.keys.entry(name) for name in names)]
+        now, *entries = json.loads(self._connection.run("load", keys, [self.keys.prefix]))
+        read_at = from_unix(now)
+        return [_snapshot(name, read_at, *(fields or _ABSENT)) for name, fields in zip(names, entries)]
 
-    def save(
-        self,
-        snapshot: Snapshot,
-        *,
-        definition: str,
-        score: Score | None,
-        meta: str = "",
-        anchor: str = "",
-        origin: str = "",
-    ) -> bool:
-        """Create or change the entry that was read; False: it was changed since, nothing was written.
+    def now(self) -> datetime:
+        """The server's clock."""
+        return from_unix(json.loads(self._connection.run("load", [self.keys.schedule, self.keys.broken], [""]))[0])
 
-        Arguments:
-            score: the new one; None keeps the stored one, and with it the next fire time.
-            meta: the new one; empty keeps the stored one.
-            anchor: the last run that the score counts from; empty keeps the stored one.
-            origin: set for a static entry.
+    def save(self, changes: Sequence[Change]) -> dict[str, str]:
+        """Create or change entries that were read; in one step, so no more than ``SAVE_PAGE`` of them.
+
+        Returns:
+            The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read, or
+            ``FOREIGN``, the key holds something that is no entry.
         """
-        outcome = self._connection.run(
-            "save",
-            [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.entry(snapshot.name)],
-            [
-                snapshot.name,
-                digest(snapshot.definition, snapshot.meta),
-                snapshot.planned,
-                snapshot.claim_id,
-                definition,
-                meta,
-                score.to_text() if score else "",
-                anchor,
-                origin,
-                self.keys.changes,
-            ],
-        )
-        return outcome == "SAVED"
+        if not changes:
+            return {}
+        names = [change.name for change in changes]
+        terms = [self.keys.changes, _message(names), changes_as_json(changes)]
+        unwritten = self._connection.run("save", self._keys_of_edit(names), terms)
+        return {names[position - 1]: word for position, word in unwritten}
 
     def delete(self, name: str, *, origin: str = "") -> bool:
         """Remove an entry, with ``origin`` only while it still has that one; False: nothing was removed."""
-        outcome = self._connection.run(
+        return bool(self.delete_many({name: origin}))
+
+    def delete_many(self, origins: Mapping[str, str]) -> set[str]:
+        """Remove entries by name, each as :meth:`delete`, page by page; the names of those that were removed."""
+        return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins)}
+
+    def _delete(self, names: Sequence[str], origins: Mapping[str, str]) -> Iterator[str]:
+        outcomes = self._connection.run(
             "delete",
-            [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.entry(name)],
-            [name, origin, self.keys.changes],
+            self._keys_of_edit(names),
+            [self.keys.changes, _message(names), *(text for name in names for text in (name, origins[name]))],
         )
-        return outcome == "DELETED"
+        return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
+
+    def _keys_of_edit(self, names: Sequence[str]) -> list[str]:
+        return [self.keys.schedule, self.keys.broken, self.keys.statics, *(self.keys.entry(name) for name in names)]
 
     def rank(self, name: str) -> int | None:
         """How many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
 
-    # What is in it
-
-    def names(self) -> list[str]:
-        """Names of all entries, in no order; asked for in pages, so that the server is never busy with it for long."""
-        members = self._connection.call(lambda client: list(client.zscan_iter(self.keys.schedule, count=PAGE)))
-        return list(dict.fromkeys(self.keys.name(member) for member, _ in members))
-
-    def count(self) -> int:
-        """How many entries there are."""
-        return int(self._connection.call(lambda client: client.zcard(self.keys.schedule)))
-
-    def strays(self, cursor: str) -> tuple[str, list[str]]:
-        """One page of the entries that stand in no schedule: where the next page begins, ``"0"`` at the end, and names.
-
-        Entries that stand in another schedule, whose prefix is longer than ours, are not ours.
-        """
-        pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in self.keys.prefix) + "*"
-        terms = [cursor, pattern, self.keys.prefix, str(PAGE)]
-        cursor, keys = self._connection.run("sweep", [self.keys.schedule], terms)
-        return cursor, [self.keys.name(key) for key in keys if not self._is_anothers(key)]
-
-    def _is_anothers(self, key: str) -> bool:
-        schedules = self.keys.longer_schedules(key)
-        return any(self._score_in(schedule, key) is not None for schedule in schedules)
-
-    def _score_in(self, schedule: str, key: str) -> float | None:
-        return self._connection.call(lambda client: client.zscore(schedule, key))
+    # Its server, its lock and its channel
 
     def eviction_policy(self) -> str | None:
         """How the server drops keys when its memory is full, as ``maxmemory-policy`` has it.
@@ -263,48 +237,6 @@ class RedisSchedule:
         None: it has no limit, or does not tell.
         """
         return self._connection.call(_eviction_policy)
-
-    def statics(self) -> set[str]:
-        """Names of the static entries, of all applications."""
-        return set(self._connection.call(lambda client: client.smembers(self.keys.statics)))
-
-    def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
-        """The origin of each entry that exists: empty for a dynamic one; None for one that does not."""
-        origins: dict[str, str | None] = {}
-        for page in _pages(names, PAGE):
-            origins.update(zip(page, self._connection.call(partial(self._origins_of, names=page))))
-        return origins
-
-    def _origins_of(self, client: Any, names: Sequence[str]) -> list[str | None]:
-        with client.pipeline(transaction=False) as pipe:
-            for name in names:
-                pipe.hexists(self.keys.entry(name), "definition")
-                pipe.hget(self.keys.entry(name), "origin")
-            replies = [_text(reply) for reply in pipe.execute(raise_on_error=False)]
-        return [origin if exists else None for exists, origin in zip(replies[::2], replies[1::2])]
-
-    def report_broken(self, name: str, reason: str) -> None:
-        """List an entry as broken."""
-        self._report_broken(name, _report(reason, datetime.now(timezone.utc)))
-
-    def report_declaration(self, name: str, reason: str, *, application: str) -> None:
-        """List what an application's code declares as broken, whether or not an entry of that name is stored."""
-        report = _report(reason, datetime.now(timezone.utc), application=application)
-        self._report_broken(self.keys.declaration(name), report)
-
-    def _report_broken(self, listed: str, report: str) -> None:
-        self._connection.call(lambda client: client.hset(self.keys.broken, listed, report))
-
-    def forget_declaration(self, name: str) -> None:
-        """List a declaration as broken no longer."""
-        self._connection.call(lambda client: client.hdel(self.keys.broken, self.keys.declaration(name)))
-
-    def broken(self) -> dict[str, dict[str, str]]:
-        """Broken entries: name -> ``reason``, ``since`` (ISO 8601, UTC) and, of a declaration, ``application``."""
-        reports = self._connection.call(lambda client: client.hgetall(self.keys.broken))
-        return {name.removeprefix(DECLARATION): _read_report(report) for name, report in sorted(reports.items())}
-
-    # Its lock and its channel
 
     def lock(self) -> Lock:
         """A lock for one beat."""
@@ -328,17 +260,6 @@ def _eviction_policy(client: Any) -> str | None:
     return policy if int(limit) else None
 
 
-def _text(reply: Any) -> str:
-    # A key of another type is somebody's, and answers with an error; any other error is one.
-    if isinstance(reply, Exception) and "WRONGTYPE" not in str(reply):
-        raise reply
-    return str(reply or "")
-
-
-def _pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (names[start : start + size] for start in range(0, len(names), size))
-
-
 def _snapshot(
     name: str,
     now: datetime,
@@ -349,6 +270,7 @@ def _snapshot(
     last_error: str,
     skipped: str,
     claim_id: str,
+    listed: int,
 ) -> Snapshot:
     return Snapshot(
         name=name,
@@ -361,15 +283,9 @@ def _snapshot(
         skipped=skipped,
         planned=score,
         claim_id=claim_id,
+        is_broken=bool(listed),
     )
 
 
-def _report(reason: str, since: datetime, **more: str) -> str:
-    return json.dumps({"reason": reason, "since": since.isoformat(), **more})
-
-
-def _read_report(text: str) -> dict[str, str]:
-    try:
-        return {"reason": "", "since": "", **json.loads(text)}
-    except (ValueError, TypeError, RecursionError):  # another program's
-        return {"reason": text, "since": ""}
+def _message(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else SEVERAL

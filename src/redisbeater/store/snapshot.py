@@ -17,8 +17,8 @@ def sha1(text: str) -> str:
 
 
 def digest(definition: str, meta: str) -> str:
-    """What tells whether an entry was changed since it was read."""
-    return sha1(f"{definition}\n{meta}")
+    """What tells whether an entry was changed since it was read; empty when there was nothing."""
+    return sha1(f"{definition}\n{meta}") if definition or meta else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class Snapshot:
     #: The fire time as it was read, by which an edit tells whether it was set since; empty: there was none.
     planned: str = ""
     claim_id: str = ""
+    is_broken: bool = False
 
     @property
     def is_claimed(self) -> bool:

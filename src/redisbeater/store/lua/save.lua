@@ -1,44 +1,54 @@
--- Create or change an entry, if it still is what the change was made on: definition, meta, fire time and claim.
+-- Create or change entries, each if it still is what its change was made on: definition, meta, fire time and claim.
 --
 -- An entry that is claimed at this moment keeps its claim, so that its run is recorded; a new score then stands, and
--- without one the commit sets the next.
+-- without one the commit sets the next. The changes come as one text, because a client packs a thousand small arguments
+-- slowly. Sent twice, the second time finds what the first has written, which is not what the change was made on.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it was set aside
 -- KEYS[3] statics     set: names of the static entries
--- KEYS[4] entry       hash: the entry
--- ARGV[1] name        text: its name
--- ARGV[2] expected    text: SHA-1 of what was read: definition, newline, meta, each '' where there was none
--- ARGV[3] planned     text: the fire time that was read, '' where there was none
--- ARGV[4] claim_id    text: the claim that was read, '' where there was none
--- ARGV[5] definition  text: the new one
--- ARGV[6] meta        text: the new one; '' keeps what is stored
--- ARGV[7] score       text: the new one; '' keeps what is stored
--- ARGV[8] anchor      text: the last run, in UNIX seconds, that the score counts from; '' keeps what is stored
--- ARGV[9] origin      text: for a static entry, its application and what its code says; '' keeps what is stored
--- ARGV[10] channel    text: where beats listen for changes
--- Returns 'SAVED', or 'CONFLICT': it was changed meanwhile; nothing was written
-local schedule, broken, statics, entry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local name, expected, planned, claim_id = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local definition, meta, score, anchor, origin, channel = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+-- KEYS[4..] entries   hashes: the entries
+-- ARGV[1] channel     text: where beats listen for changes
+-- ARGV[2] message     text: what they are told, once for all
+-- ARGV[3] changes     JSON: for each entry a list: its name; the new definition; score, meta, anchor: the last run in UNIX
+--                     seconds that the score counts from, origin: for a static entry, its application and what its code
+--                     says, each '' keeps what is stored; then what was read, each '' where there was none: SHA-1 of
+--                     definition, newline, meta; the fire time; the claim
+-- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed meanwhile, or 'FOREIGN': the
+--      key holds something that is no entry
+local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
+local channel, message, changes = ARGV[1], ARGV[2], ARGV[3]
+local scores, names, static_names, unwritten = {}, {}, {}, {}
 
-local stored = redis.call('HMGET', entry, 'definition', 'meta', 'claim_id', 'fire_time', 'look_at')
-if redis.sha1hex((stored[1] or '') .. '\n' .. (stored[2] or '')) ~= expected then return 'CONFLICT' end
-if (stored[3] or '') ~= claim_id then return 'CONFLICT' end
-local current = redis.call('ZSCORE', schedule, entry)
-if current and stored[4] and tonumber(stored[5]) == tonumber(current) then current = stored[4] end
-if (current or '') ~= planned then return 'CONFLICT' end
-redis.call('HSET', entry, 'definition', definition)
-if meta ~= '' then redis.call('HSET', entry, 'meta', meta) end
-if anchor ~= '' then redis.call('HSET', entry, 'anchor', anchor) end
-if origin ~= '' then
-  redis.call('HSET', entry, 'origin', origin)
-  redis.call('SADD', statics, name)
+local function refusal(entry, seen, planned, claim_id)
+  local kind = redis.call('TYPE', entry).ok
+  if kind == 'none' then return seen ~= '' and 'CONFLICT' end
+  if kind ~= 'hash' then return 'FOREIGN' end
+  local stored = redis.call('HMGET', entry, 'definition', 'meta', 'claim_id', 'fire_time', 'look_at')
+  local found, current = '', redis.call('ZSCORE', schedule, entry)
+  if stored[1] or stored[2] then found = redis.sha1hex((stored[1] or '') .. '\n' .. (stored[2] or '')) end
+  if current and stored[4] and tonumber(stored[5]) == tonumber(current) then current = stored[4] end
+  if found ~= seen or (current or '') ~= planned or (stored[3] or '') ~= claim_id then return 'CONFLICT' end
 end
-if score ~= '' then
-  redis.call('ZADD', schedule, score, entry)
-  redis.call('HDEL', entry, 'fire_time', 'look_at', 'last_error')
+
+local function save(entry, name, definition, score, meta, anchor, origin, seen)
+  redis.call('HSET', entry, 'definition', definition)
+  if meta ~= '' then redis.call('HSET', entry, 'meta', meta) end
+  if anchor ~= '' then redis.call('HSET', entry, 'anchor', anchor) end
+  if origin ~= '' then redis.call('HSET', entry, 'origin', origin) end
+  if origin ~= '' then static_names[#static_names + 1] = name end
+  if score ~= '' then scores[#scores + 1], scores[#scores + 2] = score, entry end
+  if score ~= '' and seen ~= '' then redis.call('HDEL', entry, 'fire_time', 'look_at', 'last_error') end
+  names[#names + 1] = name
 end
-redis.call('HDEL', broken, name)
-redis.call('PUBLISH', channel, name)
-return 'SAVED'
+
+local rows = cjson.decode(changes)
+for i = 4, #KEYS do
+  local word = refusal(KEYS[i], unpack(rows[i - 3], 7))
+  if word then unwritten[#unwritten + 1] = {i - 3, word} else save(KEYS[i], unpack(rows[i - 3])) end
+end
+if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
+if #static_names > 0 then redis.call('SADD', statics, unpack(static_names)) end
+if #names > 0 and redis.call('TYPE', broken).ok == 'hash' then redis.call('HDEL', broken, unpack(names)) end
+if #names > 0 then redis.call('PUBLISH', channel, message) end
+return unwritten

@@ -1,0 +1,68 @@
+"""The contents of a schedule: which entries there are, and where they come from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from redisbeater.store.connection import Connection
+from redisbeater.store.keys import Keys
+
+__all__ = ("Contents", "pages")
+
+#: How many names one round trip asks for.
+PAGE = 1000
+
+
+class Contents:
+    """What is in a schedule; asked for in pages, so that the server is never busy with it for long."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    def names(self) -> list[str]:
+        """Names of all entries, in no order."""
+        members = self._connection.call(lambda client: list(client.zscan_iter(self._keys.schedule, count=PAGE)))
+        return list(dict.fromkeys(self._keys.name(member) for member, _ in members))
+
+    def count(self) -> int:
+        """How many entries there are."""
+        return int(self._connection.call(lambda client: client.zcard(self._keys.schedule)))
+
+    def strays(self, cursor: str) -> tuple[str, list[str]]:
+        """One page of the entries that stand in no schedule: where the next page begins, ``"0"`` at the end, and names.
+
+        Entries that stand in another schedule, whose prefix is longer than ours, are not ours.
+        """
+        pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in self._keys.prefix) + "*"
+        terms = [cursor, pattern, self._keys.prefix, str(PAGE)]
+        cursor, keys = self._connection.run("sweep", [self._keys.schedule], terms)
+        return cursor, [self._keys.name(key) for key in keys if not self._is_anothers(key)]
+
+    def _is_anothers(self, key: str) -> bool:
+        schedules = self._keys.longer_schedules(key)
+        return any(self._score_in(schedule, key) is not None for schedule in schedules)
+
+    def _score_in(self, schedule: str, key: str) -> float | None:
+        return self._connection.call(lambda client: client.zscore(schedule, key))
+
+    def statics(self) -> set[str]:
+        """Names of the static entries, of all applications."""
+        return set(self._connection.call(lambda client: client.smembers(self._keys.statics)))
+
+    def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
+        """The origin of each entry that exists: empty for a dynamic one; None for one that does not.
+
+        Where the key holds something else, it is the type of that, which is nobody's origin.
+        """
+        return {name: origin for page in pages(names, PAGE) for name, origin in zip(page, self._origins(page))}
+
+    def _origins(self, names: Sequence[str]) -> Iterator[str | None]:
+        origins = json.loads(self._connection.run("origins", [self._keys.entry(name) for name in names]))
+        return (None if origin is False else origin for origin in origins)
+
+
+def pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """The names in parts of a size."""
+    return (names[start : start + size] for start in range(0, len(names), size))
