@@ -54,7 +54,7 @@ class Meta:
 
     def to_text(self) -> str:
         """The stored text, in RedBeat's form."""
-        last_run_at = None if self.last_run_at is None else _encode(self.last_run_at)
+        last_run_at = None if self.last_run_at is None else encode_datetime(self.last_run_at)
         return json_text.to_text({"last_run_at": last_run_at, "total_run_count": self.total_run_count, **self.extra})
 
     @property
@@ -73,13 +73,6 @@ class Meta:
 
 #: The meta of an entry that never ran.
 NEW = Meta()
-
-
-def _encode(moment: datetime) -> dict[str, Any]:
-    """Without the zone: UTC is what RedBeat reads then, and every entry that has run keeps this text."""
-    parts = encode_datetime(moment.astimezone(timezone.utc))
-    del parts["timezone"]
-    return parts
 
 
 def _decode(stored: Any) -> datetime | None:

@@ -95,7 +95,7 @@ def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
     """
     present = {name: stored[name] for name in POLICY_FIELDS if name in stored}
     if not present:
-        return {name: field.default for name, field in POLICY_FIELDS.items()}
+        return dict(_DEFAULTS)
     return checked_policies({name: POLICY_FIELDS[name].null if v is None else v for name, v in present.items()})
 
 

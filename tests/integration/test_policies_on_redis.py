@@ -16,8 +16,8 @@ from outbox import Sent, names, run_due, take
 from waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, rrule
-from redisbeater.job import task_id
 from redisbeater.context import Context
+from redisbeater.job import task_id
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
