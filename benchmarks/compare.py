@@ -1,0 +1,85 @@
+"""All benchmarks side by side with other schedulers: one command, a table of each case, its targets met or missed.
+
+    python benchmarks/compare.py --quick                       # under two minutes, wider spreads
+    python benchmarks/compare.py                               # five rounds of all; leave the machine alone meanwhile
+    python benchmarks/compare.py --list
+    python benchmarks/compare.py --only burst --only save --repeat 3
+    python benchmarks/compare.py --json figures.json --plots plots
+
+Each measurement is made in a fresh process against a fresh server on this machine; contenders take turns, so that a
+busy minute is unfair to nobody. A cell is the median of the rounds, and in brackets the least and the most. A ratio is
+the median of each round's ratio. Needs ``pip install ".[test,benchmark]"``; a contender that is not installed is left
+out, and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from suite import machine, table
+from suite.cases import CASES, case_named
+from suite.plots import draw
+from suite.results import Results
+from suite.runner import run_case
+
+#: How often each measurement is made, unless the case says less.
+REPEAT = 5
+
+
+def main() -> None:
+    options = _options()
+    if options.list:
+        print("\n".join(f"{case.name:<10} {case.title}\n{'':<10} {case.about}" for case in CASES))
+        return
+    program = machine.server_program()
+    if program is None:
+        sys.exit(machine.NO_SERVER)
+    began_at = time.monotonic()
+    print(machine.describe(program), flush=True)
+    results = _run(options, program)
+    if options.json:
+        cases = [table.to_json(case_named(name), found) for name, found in results.items()]
+        options.json.write_text(json.dumps({"machine": machine.facts(program), "cases": cases}, indent=2) + "\n")
+    if options.plots:
+        for path in draw(results, options.plots):
+            _say(f"wrote {path}")
+    _say(f"{time.monotonic() - began_at:.0f} s in all")
+
+
+def _run(options: argparse.Namespace, program: machine.Program) -> dict[str, Results]:
+    results = {}
+    for case in [case_named(name) for name in options.only] or CASES:
+        repeat = options.repeat or (case.quick_repeats if options.quick else REPEAT)
+        results[case.name] = run_case(case, program, quick=options.quick, repeat=repeat, progress=_say)
+        print("\n" + table.to_text(case, results[case.name]), flush=True)
+    return results
+
+
+def _options() -> argparse.Namespace:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="smaller sizes, shorter looks and mostly one round")
+    options.add_argument("--repeat", type=int, metavar="N", help=f"rounds of each (default: {REPEAT}; quick: few)")
+    options.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="CASE",
+        choices=[case.name for case in CASES],
+        help="this case; may be given several times (see --list)",
+    )
+    options.add_argument("--list", action="store_true", help="say which cases there are, and end")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write every sample, for other programs")
+    options.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG plots there (needs matplotlib)")
+    return options.parse_args()
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

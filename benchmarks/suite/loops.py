@@ -1,0 +1,35 @@
+"""The bare loops: what ``apply_async`` costs when nothing is scheduled at all."""
+
+from __future__ import annotations
+
+import time
+
+from suite.application import TASK, application
+from suite.job import Job, Unavailable
+
+__all__ = ("BATCHED", "PLAIN", "loop")
+
+PLAIN, BATCHED = "loop", "batched loop"
+
+
+def loop(job: Job, count: int) -> float:
+    """Seconds that so many calls of ``task.apply_async`` take on one producer, with its defaults.
+
+    The batched one runs inside kombu's ``Producer.batch()``, and its last message is on the queue, too.
+    """
+    app = application(job)
+    task = app.tasks[TASK]
+    with app.connection_for_write() as connection:
+        producer = app.amqp.Producer(connection, auto_declare=False)
+        if job.contender == BATCHED and not hasattr(producer, "batch"):
+            raise Unavailable("kombu has no Producer.batch() before 5.7")
+        task.apply_async(["warm"], producer=producer)
+        began_at = time.perf_counter()
+        if job.contender == BATCHED:
+            with producer.batch():
+                for number in range(count):
+                    task.apply_async([str(number)], producer=producer)
+        else:
+            for number in range(count):
+                task.apply_async([str(number)], producer=producer)
+        return time.perf_counter() - began_at

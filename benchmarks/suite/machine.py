@@ -1,0 +1,60 @@
+"""The machine and the versions that figures belong to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from servers import INSTALL as NO_SERVER
+from servers import Program, programs
+
+__all__ = ("NO_SERVER", "Program", "describe", "facts", "server_program")
+
+PACKAGES = ("celery", "kombu", "redis", "redisbeater", "celery-redbeat", "django-celery-beat", "apscheduler")
+
+
+def server_program() -> Program | None:
+    """The server that is run: the one that the environment names, else the first that is found."""
+    return next(iter(programs()), None)
+
+
+def facts(program: Program) -> dict[str, str]:
+    """What decides the figures, by name."""
+    return {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "server": _server_version(program),
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
+def describe(program: Program) -> str:
+    """The facts in two lines."""
+    found = facts(program)
+    machine = f"{found['processor']}, {found['cores']} cores, Python {found['python']}, {found['server']}"
+    return machine + "\n" + ", ".join(f"{name} {found[name]}" for name in PACKAGES)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _server_version(program: Program) -> str:
+    output = subprocess.run([program.path, "--version"], capture_output=True, text=True, check=True).stdout
+    return " ".join(output.split()[:3])
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,82 @@
+"""Redis memory per entry, new and after a run."""
+
+from __future__ import annotations
+
+import time
+
+import redis
+from celery.schedules import BaseSchedule, crontab, schedule
+
+from suite.case import Case, Column, Target
+from suite.copies import MARK
+from suite.job import Job, Outcome
+from suite.population import EVERY
+from suite.redis_subjects import RedisSubject
+from suite.subject import drain
+from suite.subjects import started
+
+__all__ = ("MEMORY",)
+
+
+def measure(job: Job) -> Outcome:
+    """Bytes of Redis for each entry, its share of the sorted set included."""
+    schedules = {"interval": schedule(EVERY), "crontab": crontab(minute="30", hour="7", day_of_week="mon-fri")}
+    return Outcome(figures={key: value for name, when in schedules.items() for key, value in _of(job, name, when)})
+
+
+def _of(job: Job, name: str, when: BaseSchedule) -> list[tuple[str, float]]:
+    return [
+        (name, _bytes(job, when, ran_at=None)),
+        (f"{name}_ran", _bytes(job, when, ran_at=time.time() - 10 * 86_400)),
+    ]
+
+
+def _bytes(job: Job, when: BaseSchedule, ran_at: float | None) -> float:
+    """Bytes for each entry; those with a last run are due since, and run once more."""
+    job.schedule_client().flushall()
+    subject = started(job)
+    assert isinstance(subject, RedisSubject)
+    subject.copy(job.size, f"entry-{MARK}", score=float(int(time.time()) - 1), ran_at=ran_at, when=when)
+    if ran_at is not None:
+        drain(subject, job.size)
+        job.broker_client().delete("celery")
+    return _stored(job.schedule_client(), f"{subject.prefix}:schedule", f"{subject.prefix}entry-*")
+
+
+def _stored(client: redis.Redis, schedule_key: str, pattern: str) -> float:
+    """The mean of the hashes, with their keys, and of their share of the sorted set: MEMORY USAGE of everything."""
+    keys = list(client.scan_iter(match=pattern, count=1000))
+    with client.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.memory_usage(key, samples=0)
+        hashes = sum(pipe.execute())
+    members = client.memory_usage(schedule_key, samples=0) / client.zcard(schedule_key)
+    return hashes / len(keys) + members
+
+
+COLUMNS = {
+    "interval": "interval",
+    "interval_ran": "after a run",
+    "crontab": "crontab",
+    "crontab_ran": "after a run",
+}
+
+MEMORY = Case(
+    name="memory",
+    title="bytes of Redis memory per entry",
+    about="hash, key and its share of the sorted set, by MEMORY USAGE; new, and after each entry has run once",
+    size_title="entries",
+    sizes={"redisbeater": (20_000,), "celery-redbeat": (20_000,)},
+    quick_sizes={"redisbeater": (2000,), "celery-redbeat": (2000,)},
+    most_repeats=1,
+    columns=tuple(Column(figure=figure, title=title, digits=0) for figure, title in COLUMNS.items()),
+    measure=measure,
+    targets=tuple(
+        Target(
+            text=f"{figure.replace('_', ', ')}, by celery-redbeat's",
+            bound=1,
+            measure=lambda results, figure=figure: results.ratio("redisbeater", "celery-redbeat", figure),
+        )
+        for figure in COLUMNS
+    ),
+)

@@ -1,0 +1,93 @@
+"""The two schedulers whose entries are hashes and a sorted set in Redis: redisbeater and celery-redbeat."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+from celery.schedules import BaseSchedule, schedule
+
+from suite.application import TASK
+from suite.copies import MARK, copy
+from suite.population import EVERY, Population
+from suite.subject import Subject
+
+__all__ = ("RedBeat", "RedisSubject", "Redisbeater", "entry_class")
+
+
+def entry_class(contender: str) -> Any:
+    """The class of a contender's entries."""
+    if contender == "redisbeater":
+        from redisbeater import RedisScheduleEntry
+
+        return RedisScheduleEntry
+    from redbeat import RedBeatSchedulerEntry
+
+    return RedBeatSchedulerEntry
+
+
+class RedisSubject(Subject):
+    """What the two have in common."""
+
+    prefix: str
+    scheduler: Any
+
+    def make(self, population: Population) -> None:
+        share = population.due // population.groups
+        for group in range(population.groups):
+            score = population.fire_time(group)
+            self.copy(share, f"group-{group}-{MARK}", score=score, ran_at=score - EVERY)
+        later = population.count - population.due
+        if later:
+            score = population.fire_time(population.due)
+            self.copy(later, f"later-{MARK}", score=score, ran_at=score - EVERY, step=1.0)
+
+    def copy(
+        self,
+        count: int,
+        name: str,
+        *,
+        score: float,
+        ran_at: float | None,
+        step: float = 0.0,
+        when: BaseSchedule | None = None,
+    ) -> None:
+        """Write so many entries, each ``step`` seconds after the one before, which last ran at ``ran_at``.
+
+        None: each is as its constructor makes it.
+        """
+        client = self.job.schedule_client()
+        entry = entry_class(self.job.contender)(name, TASK, when or schedule(EVERY), args=[MARK], app=self.app)
+        if ran_at is not None:
+            entry.last_run_at = datetime.fromtimestamp(ran_at, timezone.utc)
+        entry.save()
+        fields = client.hgetall(entry.key)
+        entry.delete()
+        copy(client, f"{self.prefix}:schedule", entry.key, fields, count=count, score=score, step=step)
+
+    def tick(self) -> float:
+        return self.scheduler.tick()
+
+
+class Redisbeater(RedisSubject):
+    """redisbeater."""
+
+    prefix = "redisbeater:"
+
+    def start(self) -> None:
+        from redisbeater import RedisScheduler
+
+        self.scheduler = RedisScheduler(self.app)
+
+
+class RedBeat(RedisSubject):
+    """celery-redbeat."""
+
+    prefix = "redbeat:"
+
+    def start(self) -> None:
+        from redbeat.schedulers import RedBeatScheduler, acquire_distributed_beat_lock
+
+        self.scheduler = RedBeatScheduler(self.app)
+        acquire_distributed_beat_lock(SimpleNamespace(scheduler=self.scheduler))

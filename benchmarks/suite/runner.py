@@ -1,0 +1,69 @@
+"""The runner: each job in a fresh process against a fresh server, one after the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from servers import Program, running
+
+from suite.case import Case
+from suite.job import Job, Outcome
+from suite.results import Results, Sample
+
+__all__ = ("run_case",)
+
+#: Seconds after which a job is ended: a scheduler that hangs must not hold up the rest.
+PATIENCE = 600.0
+
+BENCHMARKS = Path(__file__).parents[1]
+
+
+def run_case(case: Case, program: Program, *, quick: bool, repeat: int, progress: Callable[[str], None]) -> Results:
+    """Measure a case; what fails is noted in its line and the others go on."""
+    results = Results()
+    jobs = case.jobs(quick=quick, repeat=repeat)
+    for done, (number, contender, size) in enumerate(jobs, 1):
+        began_at = time.monotonic()
+        outcome = _run(case, contender, size, program, quick=quick)
+        seconds = time.monotonic() - began_at
+        sample = Sample(round=number, contender=contender, size=size, seconds=seconds, outcome=outcome)
+        results.samples.append(sample)
+        progress(f"{case.name} {done}/{len(jobs)}: {contender}, {size:,}: {seconds:.1f} s {outcome.unavailable}")
+    return results
+
+
+def _run(case: Case, contender: str, size: int, program: Program, *, quick: bool) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="compare-") as folder, running(program) as server:
+        job = Job(case=case.name, contender=contender, size=size, quick=quick, port=server.port, folder=folder)
+        return _in_a_process(job)
+
+
+def _in_a_process(job: Job) -> Outcome:
+    path = os.pathsep.join([str(BENCHMARKS), job.folder])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "suite.child", job.to_text()],
+        cwd=job.folder,
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        process.communicate()
+        return Outcome(unavailable=f"did not end within {PATIENCE:g} s")
+    if process.returncode:
+        return Outcome(unavailable=f"failed: {_last_line(errors)}")
+    return Outcome.from_text(_last_line(output))
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["nothing was printed"])[-1]

@@ -1,0 +1,28 @@
+"""The subject of each contender."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from suite.job import Job
+from suite.subject import Subject
+
+__all__ = ("started",)
+
+#: Contender -> module and class; imported when it is its turn, so that none carries another's modules.
+_SUBJECTS = {
+    "redisbeater": ("redis_subjects", "Redisbeater"),
+    "celery-redbeat": ("redis_subjects", "RedBeat"),
+    "celery": ("celery_subject", "CeleryFile"),
+    "django-celery-beat": ("django_subject", "DjangoDatabase"),
+    "apscheduler": ("apscheduler_subject", "APScheduler"),
+}
+
+
+def started(job: Job) -> Subject:
+    """A contender's scheduler, started and warmed up."""
+    module, name = _SUBJECTS[job.contender]
+    subject: Subject = getattr(import_module(f"suite.{module}"), name)(job)
+    subject.start()
+    subject.warm_up()
+    return subject
