@@ -20,7 +20,7 @@ exclude_patterns = ["_build", "_generated", "examples"]
 autodoc_typehints = "none"  # the signatures of the sources, as they are written, say it shorter
 autodoc_member_order = "bysource"
 # Celery's and dateutil's own documentation is not linked: a build needs no network.
-nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"datetime\..*")]
+nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"(datetime|collections\.abc)\..*")]
 
 HERE = Path(__file__).parent
 

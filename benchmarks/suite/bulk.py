@@ -117,7 +117,7 @@ BULK = Case(
     about="redisbeater in one store.bulk(), and one by one as the others do; APScheduler adds jobs to its Redis store",
     size_title="entries",
     sizes=dict.fromkeys(("redisbeater", ONE_BY_ONE, "celery-redbeat", "apscheduler"), (10000,)),
-    quick_sizes=dict.fromkeys(("redisbeater", ONE_BY_ONE, "celery-redbeat", "apscheduler"), (2000,)),
+    quick_sizes=dict.fromkeys(("redisbeater", "celery-redbeat"), (2000,)),
     columns=(Column(figure="rate", title="entries/s", digits=0),),
     measure=write,
     targets=(

@@ -10,7 +10,6 @@ from suite.job import Job, Outcome
 from suite.loops import BATCHED, PLAIN, loop
 from suite.population import Population
 from suite.redis_subjects import RedisSubject
-from suite.results import Results
 from suite.round_trips import counted
 from suite.subject import Subject, drain
 from suite.subjects import started
@@ -49,10 +48,6 @@ def _again(subject: Subject, count: int) -> dict[str, float]:
     return {"rate_again": count / seconds, "round_trips": round_trips[0] / count}
 
 
-def _first_of_ten_thousand(results: Results) -> float | None:
-    return results.median("redisbeater", "first_ms", 10_000)
-
-
 LARGE = (100, 1000, 2000, 5000, 10_000, 20_000)
 
 BURST = Case(
@@ -70,13 +65,12 @@ BURST = Case(
         BATCHED: LARGE,
     },
     quick_sizes={
-        "redisbeater": (1000, 10_000),
-        "celery-redbeat": (1000, 10_000),
+        "redisbeater": (1000, 5000),
+        "celery-redbeat": (1000, 5000),
         "celery": (1000,),
-        "django-celery-beat": (1000,),
         "apscheduler": (1000,),
         PLAIN: (1000,),
-        BATCHED: (1000, 10_000),
+        BATCHED: (1000, 5000),
     },
     once={"celery": 2000, "django-celery-beat": 2000, "apscheduler": 10_000, "celery-redbeat": 20_000},
     columns=(
@@ -100,7 +94,14 @@ BURST = Case(
             aim=1.2,
             measure=lambda results: results.ratio("redisbeater", BATCHED, "seconds"),
         ),
-        Target(text="first of 10,000", bound=20, unit="ms", measure=_first_of_ten_thousand),
+        Target(
+            text="first message of the most",
+            bound=20,
+            unit="ms",
+            measure=lambda results: (
+                results.median("redisbeater", "first_ms", 10_000) or results.median("redisbeater", "first_ms")
+            ),
+        ),
         Target(
             text="first message by celery-redbeat's (instead)",
             bound=0.05,

@@ -19,10 +19,10 @@ __all__ = ("DUE_COST",)
 DUE, GROUPS, APART = 10, 4, 1.0
 
 #: How often in the quick mode.
-QUICK_GROUPS = 2
+QUICK_GROUPS = 1
 
 #: Seconds in which a scheduler must have stored and loaded its entries: at least, and for each.
-LEAD = 1.0
+LEAD = 0.5
 LEAD_EACH = {"celery": 60e-6, "django-celery-beat": 800e-6, "apscheduler": 900e-6}
 
 

@@ -67,7 +67,7 @@ MEMORY = Case(
     about="hash, key and its share of the sorted set, by MEMORY USAGE; new, and after each entry has run once",
     size_title="entries",
     sizes={"redisbeater": (20_000,), "celery-redbeat": (20_000,)},
-    quick_sizes={"redisbeater": (2000,), "celery-redbeat": (2000,)},
+    quick_sizes={"redisbeater": (1000,), "celery-redbeat": (1000,)},
     most_repeats=1,
     columns=tuple(Column(figure=figure, title=title, digits=0) for figure, title in COLUMNS.items()),
     measure=measure,

@@ -67,7 +67,7 @@ START = Case(
     about="first: all are new; again: a new process of the same application, nothing changed",
     size_title="entries",
     sizes=dict.fromkeys(SCHEDULERS, (1, 10000)),
-    quick_sizes=dict.fromkeys(SCHEDULERS, (2000,)),
+    quick_sizes=dict.fromkeys(SCHEDULERS, (1000,)),
     columns=(
         Column(figure="first_ms", title="first ms"),
         Column(figure="again_ms", title="again ms"),

@@ -42,7 +42,7 @@ class EntryPage:
     Attributes:
         entries: the entries, in the order of their names.
         broken: those that cannot be read: name -> why. They are not among the entries.
-        cursor: what :meth:`ScheduleStore.list` goes on from; None: this was the last page.
+        cursor: what :meth:`redisbeater.ScheduleStore.list` goes on from; None: this was the last page.
     """
 
     entries: Sequence[RedisScheduleEntry]
