@@ -20,7 +20,7 @@ __all__ = ("BeatProcess", "beat")
 PATIENCE = 60.0
 
 #: Seconds after which a beat that holds its lock, or has opened its file, has finished its first pass.
-SETTLING = 1.0
+SETTLING = 0.5
 
 
 class BeatProcess:

@@ -136,7 +136,7 @@ LISTING = Case(
     about="the longest command is the server's own time, by its slow log; the others have no such call",
     size_title="entries",
     sizes={"redisbeater": (100_000,)},
-    quick_sizes={"redisbeater": (20_000,)},
+    quick_sizes={"redisbeater": (10_000,)},
     most_repeats=3,
     columns=(
         Column(figure="rate", title="entries/s", digits=0),

@@ -25,7 +25,7 @@ MONTH = 30 * 86_400.0
 PASSES, QUICK_PASSES = 2000, 400
 
 #: Seconds for which a real beat is watched, in two halves.
-LOOK, QUICK_LOOK = 40.0, 3.0
+LOOK, QUICK_LOOK = 40.0, 2.0
 
 
 def measure(job: Job) -> Outcome:

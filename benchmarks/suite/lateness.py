@@ -32,7 +32,7 @@ LEAD, QUICK_LEAD = 5, 3
 GRACE = 1
 
 #: Seconds after the last fire time in which its runs may still arrive.
-TAIL = 1.0
+TAIL = 0.5
 
 
 def same_second(job: Job) -> Outcome:

@@ -9,9 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from servers import INSTALL as NO_SERVER
-from servers import Program, programs
+from servers import Program, programs, running
 
-__all__ = ("NO_SERVER", "Program", "describe", "facts", "server_program")
+__all__ = ("NO_SERVER", "Program", "describe", "facts", "running", "server_program")
 
 PACKAGES = ("celery", "kombu", "redis", "redisbeater", "celery-redbeat", "django-celery-beat", "apscheduler")
 

@@ -67,9 +67,12 @@ def _lateness(results: Results, path: Path, title: str) -> Path:
 def _saved(drawing: Any, axes: Any, path: Path) -> Path:
     from matplotlib import pyplot
 
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,g}")
+        axis.set_minor_formatter("")
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
     drawing.tight_layout()
-    drawing.savefig(path)
+    drawing.savefig(path, metadata={"Date": None})
     pyplot.close(drawing)
     return path

@@ -73,7 +73,7 @@ def _cpu_seconds(statement: str) -> float:
 SMALL = Case(
     name="small",
     title="one entry a minute under a real beat",
-    about="processor time of the import above Celery's own, and of the start; memory a second later; then idle",
+    about="processor time of the import above Celery's own, and of the start; memory half a second later; then idle",
     size_title="entries",
     sizes=dict.fromkeys(IMPORTS, (1,)),
     quick_sizes={"redisbeater": (1,), "celery-redbeat": (1,)},

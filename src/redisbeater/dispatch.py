@@ -27,7 +27,7 @@ __all__ = ("Dispatcher",)
 logger = logging.getLogger(__name__)
 
 #: How many entries a volley gathers, and for how many seconds at most: so long a run may wait for those behind it.
-VOLLEY, GATHERING = 50, 0.01
+VOLLEY, GATHERING = 32, 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
