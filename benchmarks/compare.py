@@ -1,7 +1,7 @@
 """All benchmarks side by side with other schedulers: one command, a table of each case, its targets met or missed.
 
     python benchmarks/compare.py --quick                       # under two minutes, wider spreads
-    python benchmarks/compare.py                               # five rounds of all; leave the machine alone meanwhile
+    python benchmarks/compare.py                               # five rounds, most of an hour; leave the machine alone
     python benchmarks/compare.py --list
     python benchmarks/compare.py --only burst --only save --repeat 3
     python benchmarks/compare.py --json figures.json --plots plots

@@ -69,11 +69,14 @@ class Results:
         found = (self.spread(contender, each, figure) for each in sizes)
         return next((spread.median for spread in found if spread), None)
 
-    def ratio(self, one: str, other: str, figure: str, divisor: str = "") -> float | None:
-        """One contender's figure by another's, at the largest size that both have: the median of each round's ratio."""
-        for size in reversed(self.sizes(one)):
+    def ratio(self, one: str, other: str, figure: str, *, at: int | None = None) -> float | None:
+        """One contender's figure by another's: the median of each round's ratio.
+
+        At a given size, and where one of them has none there at the largest that both have.
+        """
+        for size in [*([] if at is None else [at]), *reversed(self.sizes(one))]:
             above = self._by_round(one, size, figure)
-            below = self._by_round(other, size, divisor or figure)
+            below = self._by_round(other, size, figure)
             ratios = [above[number] / below[number] for number in above if below.get(number)]
             if ratios:
                 return statistics.median(ratios)
