@@ -27,9 +27,9 @@ MOST_TEXT = 500_000
 class Bulk:
     """Many changes, sent to Redis a page at a time; made by :meth:`redisbeater.ScheduleStore.bulk`, for one thread.
 
-    Each change means what the method of :class:`redisbeater.ScheduleStore` by that name means. A page is sent when it is full, at
-    the latest at the end of the block. A block that ends by an error does not send its last page; the pages before it
-    stay written.
+    Each change means what the method of :class:`redisbeater.ScheduleStore` by that name means. A page is sent when it
+    is full, at the latest at the end of the block. A block that ends by an error does not send its last page; the
+    pages before it stay written.
 
     Attributes:
         created: how many entries were made so far, of the pages that were sent.
