@@ -96,7 +96,7 @@ class Dispatcher:
             refusal = self._gather(orders, batch, volley)
             error = self._flush(batch, volley)
         if error is not None:
-            self._doubt(batch, error)
+            self._doubt(batch, error, [refusal.entry] if refusal and refusal.entry else [])
         elif refusal is not None:
             self._give_back(batch, refusal)
 
@@ -179,9 +179,13 @@ class Dispatcher:
         if self._context.redis.quarantine(batch.claim, claimed, reason):
             logger.error("entry %r is broken and set aside: %s", claimed.name, reason)
 
-    def _doubt(self, batch: Batch, error: Exception) -> None:
-        """A flush failed: each of its runs may have been sent; they are sent again with the same ids, each alone."""
-        was_alone = batch.in_the_air == 1
+    def _doubt(self, batch: Batch, error: Exception, refused: list[ClaimedEntry]) -> None:
+        """A flush failed: each of its runs may have been sent; they are sent again with the same ids, each alone.
+
+        So is what was refused before the flush, for which there may be the same reason.
+        """
+        was_alone = batch.in_the_air == 1 and not refused
+        batch.unsent.extendleft(refused)
         batch.turn_back()
         batch.is_suspect = True
         self._give_back(batch, _Refusal(error=error, entry=batch.take() if was_alone else None))

@@ -72,3 +72,4 @@ def test_a_worker_ends_with_its_beat_and_leaves_the_lock_free(make_project: Call
 
     second = with_beat(project, "second")
     second.says("leading as")
+    assert "standing by" not in second.output()

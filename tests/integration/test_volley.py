@@ -147,6 +147,16 @@ def test_signals_and_a_task_of_its_own_kind_see_every_run(app: Celery, scheduler
 # One that cannot be sent
 
 
+class Huge(Task):
+    """What is stored is small, what is sent is not."""
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return super().apply_async(["x" * 2_000_000], kwargs, **options)
+
+
+def anything(*args: Any) -> None: ...
+
+
 @pytest.fixture
 def small_server(server: Server) -> Iterator[Server]:
     """A server that ends the connection of who sends it more than a megabyte at once."""
@@ -162,17 +172,7 @@ def test_a_message_that_the_broker_does_not_take_holds_no_other_back(
     make_volley_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
 ) -> None:
     app = make_volley_app()
-
-    @app.task(name="proj.huge", shared=False)
-    def huge(*args: Any) -> None: ...
-
-    class Huge(Task):
-        """What is stored is small, what is sent is not."""
-
-        def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-            return super().apply_async(["x" * 2_000_000], kwargs, **options)
-
-    app.tasks["proj.huge"].__class__ = Huge
+    app.task(name="proj.huge", base=Huge, shared=False)(anything)
     entry = save_due(app, "huge", "proj.huge", late=500)
     saved = save_many(app, 60)
 
@@ -183,6 +183,29 @@ def test_a_message_that_the_broker_does_not_take_holds_no_other_back(
     assert {stored(app, name).total_run_count for name in saved} == {1}
     assert stored(app, "huge").total_run_count == 0
     assert client.hget(entry.key, "last_error")
+
+
+@pytest.mark.usefixtures("small_server")
+def test_one_that_is_refused_before_a_flush_that_fails_waits_for_no_lease(
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler
+) -> None:
+    app = make_volley_app(redisbeater_lease_timeout=600)
+    app.task(name="proj.huge", base=Huge, shared=False)(anything)
+    refusals = [ValueError("not yet")]
+
+    class RefusingOnce(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            if refusals:
+                raise refusals.pop()
+            return super().apply_async(*args, **options)
+
+    app.task(name="proj.refusing", base=RefusingOnce, shared=False)(anything)
+    save_due(app, "huge", "proj.huge", late=2)
+    save_due(app, "refused", "proj.refusing", late=1)
+
+    sent = sent_by(app, make_scheduler(app), {"refused"})
+
+    assert names(sent) == ["refused"]
 
 
 def test_a_task_that_cannot_be_sent_holds_no_other_back(app: Celery, scheduler: RedisScheduler) -> None:
