@@ -185,12 +185,10 @@ def test_a_message_that_the_broker_does_not_take_holds_no_other_back(
     assert client.hget(entry.key, "last_error")
 
 
-@pytest.mark.usefixtures("small_server")
 def test_one_that_is_refused_before_a_flush_that_fails_waits_for_no_lease(
-    make_volley_app: MakeApp, make_scheduler: MakeScheduler
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler, proxy: Proxy
 ) -> None:
     app = make_volley_app(redisbeater_lease_timeout=600)
-    app.task(name="proj.huge", base=Huge, shared=False)(anything)
     refusals = [ValueError("not yet")]
 
     class RefusingOnce(Task):
@@ -200,12 +198,17 @@ def test_one_that_is_refused_before_a_flush_that_fails_waits_for_no_lease(
             return super().apply_async(*args, **options)
 
     app.task(name="proj.refusing", base=RefusingOnce, shared=False)(anything)
-    save_due(app, "huge", "proj.huge", late=2)
+    scheduler = make_scheduler(app)
+    save_due(app, "first")
+    sent_by(app, scheduler, {"first"})  # it is connected
+    save_due(app, "fine", late=2)
     save_due(app, "refused", "proj.refusing", late=1)
+    lost = proxy.lose_reply(b"proj.work")
 
-    sent = sent_by(app, make_scheduler(app), {"refused"})
+    sent = sent_by(app, scheduler, {"fine", "refused"})
 
-    assert names(sent) == ["refused"]
+    assert lost.is_set()
+    assert set(names(sent)) == {"fine", "refused"}
 
 
 def test_a_task_that_cannot_be_sent_holds_no_other_back(app: Celery, scheduler: RedisScheduler) -> None:
