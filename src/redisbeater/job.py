@@ -22,7 +22,6 @@ from redisbeater.score import Score
 from redisbeater.skip import add_skips
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
-from redisbeater.terms import Terms
 
 __all__ = ("Job", "task_id")
 
@@ -150,11 +149,11 @@ class Job:
         """The same runs, and the next score by the definition that holds now; without runs it has another look."""
         fire_time = self.claimed.fire_time
         try:
-            theirs = Definition.from_text(self.claimed.name, definition, self.context.codec)
+            theirs, terms = self.context.reader.read(self.claimed.name, definition)
             score = Score.planned(fire_time, enabled=theirs.enabled)
             if self.plan.handled is not None:
                 run_count = self.meta.total_run_count + len(self.plan.runs)
-                score = Terms.of(theirs, self.context.defaults).score_after(self.plan.handled, run_count)
+                score = terms.score_after(self.plan.handled, run_count)
         except Exception:  # a custom schedule is the application's code; the next claim tells what is wrong
             theirs, score = replace(self.definition, on_finish=OnFinish.KEEP), self._score_of_unreadable()
         return replace(self, definition=theirs, plan=replace(self.plan, next=score))
