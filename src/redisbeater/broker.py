@@ -16,6 +16,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.backoff import Backoff
+from redisbeater.declarations import Declarations
 
 __all__ = ("Broker",)
 
@@ -131,6 +132,7 @@ class Broker:
         if _is_amqp(connection):
             _ask_rabbitmq(connection)
         self._producer = self._make_producer(connection, auto_declare=False)
+        self._producer.maybe_declare = Declarations(self._producer)
         self._used_at = time.monotonic()
 
     def _close(self) -> None:

@@ -1,0 +1,63 @@
+"""What a producer declares, on kombu's own transport in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kombu import Connection, Exchange, Producer, Queue
+
+from redisbeater.declarations import Declarations
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    with Connection("memory://") as connection:
+        yield connection
+
+
+@pytest.fixture
+def producer(connection: Connection) -> Producer:
+    producer = Producer(connection, auto_declare=False)
+    producer.maybe_declare = Declarations(producer)
+    return producer
+
+
+def test_a_queue_is_declared_once(producer: Producer) -> None:
+    queue = Queue("reports")
+
+    assert [producer.maybe_declare(queue) for _ in range(3)] == [True, False, False]
+
+
+def test_a_queue_and_an_exchange_of_one_name_are_two(producer: Producer) -> None:
+    queue, exchange = Queue("reports"), Exchange("reports")
+
+    assert [producer.maybe_declare(entity) for entity in (queue, exchange, queue, exchange)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_queue_that_may_be_gone_is_declared_each_time(producer: Producer) -> None:
+    fleeting = Queue("replies", auto_delete=True)
+
+    assert [producer.maybe_declare(fleeting) for _ in range(2)] == [True, True]
+
+
+def test_a_publish_declares_the_queue(producer: Producer, connection: Connection) -> None:
+    producer.publish({}, routing_key="reports", declare=[Queue("reports")])
+
+    assert connection.SimpleQueue("reports").qsize() == 1
+
+
+@pytest.mark.parametrize("retry", [False, True], ids=["at-once", "with-retries"])
+def test_another_connection_declares_anew(producer: Producer, connection: Connection, retry: bool) -> None:
+    queue = Queue("reports")
+    producer.maybe_declare(queue, retry)
+    connection.collect()
+    producer.revive(connection)
+
+    assert producer.maybe_declare(queue, retry) is True
+    assert producer.maybe_declare(queue, retry) is False
