@@ -17,6 +17,7 @@ from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.job import Job
+from redisbeater.representation import Representations
 from redisbeater.skip import Reason, Skip
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.uninterrupted import uninterrupted
@@ -68,6 +69,7 @@ class Dispatcher:
         self._broker = broker
         self._send = send
         self._leads = leads
+        self._representations = Representations(app)
         self._backoff = Backoff(first=0.5, limit=30)
 
     def dispatch(self, batch: Batch) -> None:
@@ -115,7 +117,10 @@ class Dispatcher:
             job = Job.planned(claimed, claim.now, self._context)
         except InvalidEntry as exc:
             return _Order(job=None, runs=[], broken=str(exc))
-        return _Order(job=job, runs=job.runs(claim.schedule_id, self._app))
+        runs = job.runs(claim.schedule_id, self._app)
+        for run in runs:
+            self._representations.add_to(run)
+        return _Order(job=job, runs=runs)
 
     def _gather(self, orders: list[_Order], batch: Batch, volley: Volley) -> _Refusal | None:
         """Publish for a moment; what stopped it sooner."""

@@ -31,7 +31,7 @@ LAYERS = (
     ("upcoming",),
     ("entry",),
     ("mold",),
-    ("statics", "job", "bulk", "listing", "mapping"),
+    ("statics", "job", "bulk", "listing", "mapping", "representation"),
     ("batch", "schedule_store", "volley"),
     ("dispatch",),
     ("scheduler",),
