@@ -12,7 +12,7 @@ __all__ = ("Declarations",)
 
 
 class Declarations:
-    """Stands for the ``maybe_declare`` of one producer, whose answers it remembers for as long as its channel is the same."""
+    """Stands for the ``maybe_declare`` of one producer; remembers its answers while the channel is the same."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer

@@ -36,10 +36,13 @@ class Representations:
         """Give a run its texts, where its options have none and its task sends what it is called with."""
         if not self._may_change(run.task):
             amqp = self._app.amqp
-            run.options.setdefault("argsrepr", self._text(run.args or (), amqp.argsrepr_maxsize))
-            run.options.setdefault("kwargsrepr", self._text(run.kwargs, amqp.kwargsrepr_maxsize))
+            run.options = {
+                "argsrepr": self._text(run.args or (), amqp.argsrepr_maxsize),
+                "kwargsrepr": self._text(run.kwargs, amqp.kwargsrepr_maxsize),
+                **run.options,
+            }
 
-    def _may_change(self, name: str) -> bool:
+    def _may_change(self, name: str | None) -> bool:
         """Whether a task has an ``apply_async`` of its own: many of them add arguments."""
         task = self._app.tasks.get(name)
         return task is not None and getattr(task.apply_async, "__func__", None) is not Task.apply_async
