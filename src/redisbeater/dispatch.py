@@ -27,8 +27,11 @@ __all__ = ("Dispatcher",)
 
 logger = logging.getLogger(__name__)
 
-#: How many entries a volley gathers, and for how many seconds at most: so long a run may wait for those behind it.
-VOLLEY, GATHERING = 32, 0.01
+#: How many entries the first volley of a batch gathers, so that the first run leaves at once, and how many one may.
+FIRST_VOLLEY, LARGEST_VOLLEY = 8, 64
+
+#: For how many seconds a volley is gathered at most: so long a run may wait for those behind it.
+GATHERING = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +80,11 @@ class Dispatcher:
 
         What was sent is done then, and what the broker refuses released.
         """
+        size = FIRST_VOLLEY
         while batch.unsent and self._has_broker(batch) and self._may_send(batch):
             with uninterrupted():
-                self._send_volley(batch)
+                gathered = self._send_volley(batch, 1 if batch.is_suspect else size)
+            size = min(gathered + gathered // 4 + 1, LARGEST_VOLLEY)
 
     def _has_broker(self, batch: Batch) -> bool:
         if self._broker.is_ready():
@@ -91,22 +96,25 @@ class Dispatcher:
         """Whether claim and lock are still ours: nothing is sent on a lease that has run out."""
         return time.monotonic() < batch.claim.trusted_until and self._leads()
 
-    def _send_volley(self, batch: Batch) -> None:
-        orders = self._orders(batch)
+    def _send_volley(self, batch: Batch, size: int) -> int:
+        """Send the next entries; how many of them were gathered: what is planned and then is not, is planned again."""
+        orders, unsent = self._orders(batch, size), len(batch.unsent)
         with Volley(self._broker.producer) as volley, denied_join_result():
             # Beat reads no results: without the latter, backends prepare for each one, some without a deadline.
             refusal = self._gather(orders, batch, volley)
+            gathered = unsent - len(batch.unsent)
             error = self._flush(batch, volley)
         if error is not None:
             self._doubt(batch, error, [refusal.entry] if refusal and refusal.entry else [])
         elif refusal is not None:
             self._give_back(batch, refusal)
+        return gathered
 
-    def _orders(self, batch: Batch) -> list[_Order]:
+    def _orders(self, batch: Batch, size: int) -> list[_Order]:
         """Plan the next entries, for a moment; all before the first is published, because one loop each is faster."""
         until = time.monotonic() + GATHERING
         orders: list[_Order] = []
-        for claimed in batch.ahead(1 if batch.is_suspect else VOLLEY):
+        for claimed in batch.ahead(size):
             orders.append(self._order(claimed, batch.claim))
             if time.monotonic() >= until:
                 break
