@@ -74,7 +74,7 @@ class Tenants(Task):
 def test_a_task_that_may_add_arguments_gets_none() -> None:
     app = make_app()
 
-    @app.task(name="proj.work", base=Tenants)
+    @app.task(name="proj.work", base=Tenants, shared=False)
     def work(tenant: int) -> None: ...
 
     app.finalize()
