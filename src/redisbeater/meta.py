@@ -14,6 +14,7 @@ from typing import Any
 from redisbeater import json_text
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
+from redisbeater.meta_text import read_usual, usual_text
 from redisbeater.schedules.moment import decode_datetime, encode_datetime
 
 __all__ = ("NEW", "Meta")
@@ -40,7 +41,12 @@ class Meta:
         Raises:
             InvalidEntry: it is not JSON, or a field cannot be read.
         """
-        data = json_text.from_text(text, "meta") if text else {}
+        if not text:
+            return NEW
+        usual = read_usual(text)
+        if usual is not None:
+            return cls(last_run_at=usual[0], total_run_count=usual[1])
+        data = json_text.from_text(text, "meta")
         if not isinstance(data, dict):
             raise InvalidEntry("meta", f"expected an object, got {type(data).__name__}")
         count = data.get("total_run_count") or 0
@@ -54,6 +60,9 @@ class Meta:
 
     def to_text(self) -> str:
         """The stored text, in RedBeat's form."""
+        usual = None if self.extra else usual_text(self.last_run_at, self.total_run_count)
+        if usual is not None:
+            return usual
         last_run_at = None if self.last_run_at is None else encode_datetime(self.last_run_at)
         return json_text.to_text({"last_run_at": last_run_at, "total_run_count": self.total_run_count, **self.extra})
 
