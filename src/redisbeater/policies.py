@@ -64,17 +64,15 @@ def plan(
     if not terms.timetable.includes(fire_time):
         stray = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
         return Plan(next=terms.score_after(fire_time, run_count), skipped=(stray,), handled=fire_time)
-    newest = _newest_due(fire_time, now, terms)
+    following = terms.timetable.next(fire_time)  # found once: of a crontab, it costs more than all the rest
+    newest = _newest_due(fire_time, following, now, terms)
     if newest is None:
         return Plan(next=Score(fire_time=fire_time, look_at=terms.due_at(fire_time)))
     runs, skipped = _in_time(fire_time, newest, now, terms)
     runs, beyond = _allowed(runs, run_count, terms)
-    return Plan(
-        next=terms.score_after(newest, run_count + len(runs)),
-        runs=runs,
-        skipped=(*skipped, *beyond),
-        handled=newest,
-    )
+    run_count += len(runs)
+    next_score = terms.score_at(following, run_count) if newest == fire_time else terms.score_after(newest, run_count)
+    return Plan(next=next_score, runs=runs, skipped=(*skipped, *beyond), handled=newest)
 
 
 def _counted_from(ran_at: datetime | None, fire_time: datetime, terms: Terms) -> datetime | None:
@@ -85,9 +83,10 @@ def _counted_from(ran_at: datetime | None, fire_time: datetime, terms: Terms) ->
     return following and max(fire_time, following)
 
 
-def _newest_due(fire_time: datetime, now: datetime, terms: Terms) -> datetime | None:
+def _newest_due(fire_time: datetime, following: datetime | None, now: datetime, terms: Terms) -> datetime | None:
     """The newest fire time that is due, beginning at one; jitter may hold back the newest one that has come."""
-    newest = terms.timetable.newest(fire_time, now)
+    is_newest = following is None or following > now
+    newest = fire_time if is_newest else terms.timetable.newest(fire_time, now)
     if terms.due_at(newest) <= now:
         return newest
     return None if newest == fire_time else terms.timetable.newest(fire_time, newest - _MICROSECOND)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import NamedTuple
 
 from celery.schedules import crontab
 
@@ -28,8 +29,7 @@ class Defaults:
     jitter: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(NamedTuple):
     """The terms of one entry, as they are at this moment: policies are settled as late as possible."""
 
     name: str
@@ -68,7 +68,11 @@ class Terms:
         """The score of the entry when its fire times up to one are dealt with and it has had that many runs."""
         if self.is_spent(run_count):
             return FINISHED
-        return Score.planned(self.timetable.next(fire_time), enabled=self.enabled)
+        return self.score_at(self.timetable.next(fire_time), run_count)
+
+    def score_at(self, following: datetime | None, run_count: int) -> Score:
+        """The same by the next fire time, where that is known; None: there is none."""
+        return FINISHED if self.is_spent(run_count) else Score.planned(following, enabled=self.enabled)
 
     def is_spent(self, run_count: int) -> bool:
         """Whether the entry has had all the runs that it may have."""

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import date, timedelta, timezone
+from datetime import date, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -95,3 +95,16 @@ def test_two_dates_may_share_a_shift(day: str) -> None:
 
 def test_a_fixed_offset_never_shifts() -> None:
     assert not list(shifts_between(utc("2000-01-01"), utc("2030-01-01"), UTC))
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [
+        pytest.param(UTC, 0, id="utc"),
+        pytest.param(timezone(timedelta(hours=5.5)), 5.5, id="an-offset"),
+        pytest.param(ZoneInfo("UTC"), 0, id="utc-by-its-name"),
+        pytest.param(ZoneInfo("Etc/GMT+5"), -5, id="an-offset-by-its-name"),
+    ],
+)
+def test_a_zone_without_shifts_has_its_offset_on_each_date(zone: tzinfo, hours: float) -> None:
+    assert steady_offset(date(2026, 11, 1), zone, utc("2026-11-01")) == timedelta(hours=hours)

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 __all__ = (
     "Shift",
@@ -83,6 +84,8 @@ def steady_offset(day: date, zone: tzinfo, since: datetime) -> timedelta | None:
 
     That is, if a second before (which in a second pass is read as the first) and at its end the offset is the same.
     """
+    if isinstance(zone, (timezone, ZoneInfo)) and (for_ever := zone.utcoffset(None)) is not None:
+        return for_ever
     following, local = day + _DAY, since.astimezone(zone)
     start = local if local.date() == day else datetime(day.year, day.month, day.day, tzinfo=zone)
     end = datetime(following.year, following.month, following.day, tzinfo=zone, fold=1)
