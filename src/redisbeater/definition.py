@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from celery.schedules import BaseSchedule, crontab, schedule
 
@@ -37,7 +36,17 @@ _MOMENTS = ("eta", "expires")
 #: What beat passes to ``apply_async`` beside the options.
 _ARGUMENTS = ("args", "kwargs", "producer")
 
-_OURS = dict.fromkeys(("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS))
+#: RedBeat's fields: of nearly every entry these are stored and no others.
+_COMMON = frozenset(("name", "task", "args", "kwargs", "options", "schedule", "enabled"))
+
+_OURS = _COMMON.union(("timezone", *POLICY_FIELDS))
+
+_KINDS = (
+    ("args", list, "a list"),
+    ("kwargs", dict, "a dict"),
+    ("options", dict, "a dict"),
+    ("enabled", bool, "true or false"),
+)
 
 
 def check_name(name: Any) -> str:
@@ -101,19 +110,20 @@ def checked_kwargs(kwargs: Any) -> dict[str, Any]:
     return checked
 
 
-@dataclass(frozen=True, kw_only=True)
-class Definition:
+class Definition(NamedTuple):
     """What runs and when.
 
-    ``extra`` holds stored fields that this version does not know; they are kept when the entry is saved.
+    ``extra`` holds stored fields that this version does not know; they are kept when the entry is saved. A tuple: of
+    so many fields a frozen dataclass takes three times as long to make.
     """
 
     name: str
     task: str
     schedule: BaseSchedule
-    args: list[Any] = field(default_factory=list)
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+    extra: Mapping[str, Any]
     enabled: bool = True
     timezone: str | None = None
     start_at: datetime | None = None
@@ -124,7 +134,6 @@ class Definition:
     coalesce: Coalesce | Inherit = INHERIT
     jitter: float | Inherit = INHERIT
     description: str = ""
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def checked(
@@ -142,7 +151,7 @@ class Definition:
             args=_list(args),
             kwargs=_dict(kwargs),
             options=_storable_options(options),
-            **others,
+            **{"extra": {}, **others},
         )
         check_name(definition.name)
         _check(definition)
@@ -170,9 +179,7 @@ class Definition:
             kwargs=_or(data.get("kwargs"), {}),
             options=_decoded_options(_or(data.get("options"), {})),
             enabled=_or(data.get("enabled"), True),
-            timezone=data.get("timezone"),
-            **read_policies(data),
-            extra={key: value for key, value in data.items() if key not in _OURS},
+            **({"extra": {}} if _COMMON.issuperset(data) else _further_fields(data)),
         )
         _check(definition)
         return definition
@@ -202,7 +209,7 @@ class Definition:
         }
         if self.timezone is not None:
             stored["timezone"] = self.timezone
-        stored.update(stored_policies(vars(self)))
+        stored.update(stored_policies(self._asdict()))
         stored.update(self.extra)
         # The rest was checked as what it is; here a glance is enough, nearly always.
         given = [self.task, self.args, self.kwargs, stored["options"], self.description, self.extra]
@@ -286,6 +293,15 @@ def _dict(given: Any) -> Any:
     return dict(given) if isinstance(given, Mapping) else given or {}
 
 
+def _further_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields beside the common ones, by our names; those that are not stored have their defaults."""
+    return {
+        "timezone": data.get("timezone"),
+        **read_policies(data),
+        "extra": {key: value for key, value in data.items() if key not in _OURS},
+    }
+
+
 def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
@@ -300,22 +316,22 @@ def _interval(seconds: float) -> timedelta:
 def _check(definition: Definition) -> None:
     if not isinstance(definition.task, str) or not definition.task:
         raise InvalidEntry("$.task", f"expected the name of a task, got {definition.task!r}")
-    for name, kind, word in (
-        ("args", list, "a list"),
-        ("kwargs", dict, "a dict"),
-        ("options", dict, "a dict"),
-        ("enabled", bool, "true or false"),
-    ):
+    for name, kind, word in _KINDS:
         value = getattr(definition, name)
         if not isinstance(value, kind):
             raise InvalidEntry(f"$.{name}", f"expected {word}, got {value!r}")
-    for name in _ARGUMENTS:
-        if name in definition.options:
-            raise InvalidEntry(f"$.options.{name}", "is no option of a task; beat passes it itself")
-    if not isinstance(definition.options.get("headers", {}), (dict, type(None))):
-        raise InvalidEntry("$.options.headers", f"expected a dict, got {definition.options['headers']!r}")
+    if definition.options:
+        _check_options(definition.options)
     if definition.timezone is not None:
         read_zone(definition.timezone, "$.timezone")
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    for name in _ARGUMENTS:
+        if name in options:
+            raise InvalidEntry(f"$.options.{name}", "is no option of a task; beat passes it itself")
+    if not isinstance(options.get("headers"), (dict, type(None))):
+        raise InvalidEntry("$.options.headers", f"expected a dict, got {options['headers']!r}")
 
 
 def _storable_options(options: Any) -> Any:
@@ -336,7 +352,7 @@ def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decoded_options(options: Any) -> Any:
-    if not isinstance(options, dict):
+    if not isinstance(options, dict) or not options:
         return options
     return {
         key: decode_datetime(value, f"$.options.{key}") if key in _MOMENTS and isinstance(value, dict) else value

@@ -184,7 +184,7 @@ def _merged(context: Context, definition: Definition, text: str, meta: Meta, ori
     before = definition if snapshot.definition == text else _readable_definition(context, snapshot)
     after = definition
     if before is not None and before.extra:
-        after = replace(definition, extra={**before.extra, **definition.extra})
+        after = definition._replace(extra={**before.extra, **definition.extra})
         text = after.to_text(context.codec)
     stored_meta = _readable_meta(snapshot)
     kept = stored_meta or meta

@@ -133,7 +133,7 @@ class Job:
         return replace(meta, last_run_at=self.meta.last_run_at) if self.keeps_last_run else meta
 
     def _disabled(self) -> str:
-        return replace(self.definition, enabled=False).to_text(self.context.codec)
+        return self.definition._replace(enabled=False).to_text(self.context.codec)
 
     def over(self, definition: str, meta: str) -> Job:
         """The same job over texts that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
@@ -160,7 +160,7 @@ class Job:
                 run_count = self.meta.total_run_count + len(self.plan.runs)
                 score = terms.score_after(self.plan.handled, run_count)
         except Exception:  # a custom schedule is the application's code; the next claim tells what is wrong
-            theirs, score = replace(self.definition, on_finish=OnFinish.KEEP), self._score_of_unreadable()
+            theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
         return replace(self, definition=theirs, plan=replace(self.plan, next=score))
 
     def _score_of_unreadable(self) -> Score:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import marshal
 from copy import deepcopy
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -37,7 +36,7 @@ class Cast(NamedTuple):
 
     def definition(self) -> Definition:
         """What is stored of this entry."""
-        return replace(self.mold.definition, name=self.name, args=self.args, kwargs=self.kwargs)
+        return self.mold.definition._replace(name=self.name, args=self.args, kwargs=self.kwargs)
 
 
 class Mold:
@@ -46,7 +45,7 @@ class Mold:
     def __init__(self, definition: Definition, context: Context) -> None:
         # Options that the caller goes on changing are not ours to keep.
         self.definition = (
-            replace(definition, options=deepcopy(definition.options)) if definition.options else definition
+            definition._replace(options=deepcopy(definition.options)) if definition.options else definition
         )
         self._context = context
         self._data = self.definition.to_data(context.codec)

@@ -50,9 +50,14 @@ class _SharingCodec:
 
     def __init__(self, codec: ScheduleCodec) -> None:
         self._decode = codec.decode
-        self._recall = lru_cache(MOST_SCHEDULES)(lambda text: codec.decode(json_text.from_text(text, "$.schedule")))
+        # typed: true is 1 to a cache, and no number of seconds to the codec.
+        self._by_fields = lru_cache(MOST_SCHEDULES, typed=True)(lambda **fields: codec.decode(fields))
+        self._by_text = lru_cache(MOST_SCHEDULES)(lambda text: codec.decode(json_text.from_text(text, "$.schedule")))
 
     def decode(self, data: Any) -> BaseSchedule:
-        if isinstance(data, dict) and data.get("__type__") == "custom":
+        if not isinstance(data, dict) or data.get("__type__") == "custom":
             return self._decode(data)
-        return self._recall(json_text.to_text(data))
+        try:
+            return self._by_fields(**data)
+        except TypeError:  # a list among the fields cannot be looked up
+            return self._by_text(json_text.to_text(data))

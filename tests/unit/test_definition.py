@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -247,7 +246,7 @@ def test_a_field_is_changed_and_the_others_stay() -> None:
 
     after = before.changed(max_runs=6)
 
-    assert after == replace(before, max_runs=6)
+    assert after == before._replace(max_runs=6)
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_an_entry_that_has_finished_is_kept_disabled_or_deleted(
     assert done.next == following
     assert (done.definition != "") is disables
     if disables:
-        assert Definition.from_text("report", done.definition, context.codec) == replace(job.definition, enabled=False)
+        assert Definition.from_text("report", done.definition, context.codec) == job.definition._replace(enabled=False)
 
 
 @pytest.mark.parametrize("on_finish", ["keep", "disable", "delete"])

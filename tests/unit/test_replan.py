@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -163,7 +162,7 @@ def test_a_changed_schedule_counts_from_the_last_run_and_never_fires_in_the_past
 def test_a_changed_zone_moves_the_next_fire_time(context: Context) -> None:
     before = entry(cron("0 9 * * *"))
 
-    moved = edited(context, before, replace(before, timezone="Europe/Vienna"), Score(fire_time=utc("2026-06-10 13:00")))
+    moved = edited(context, before, before._replace(timezone="Europe/Vienna"), Score(fire_time=utc("2026-06-10 13:00")))
 
     assert moved == Score(fire_time=utc("2026-06-11 07:00"))
 
@@ -197,13 +196,13 @@ def test_disable_keeps_the_fire_time(context: Context) -> None:
 def test_a_disabled_entry_that_is_saved_stays_as_it_is(context: Context) -> None:
     before = entry(60, enabled=False)
 
-    assert edited(context, before, replace(before, args=[1]), dormant(NEXT)) is None
+    assert edited(context, before, before._replace(args=[1]), dormant(NEXT)) is None
 
 
 def test_disabling_a_finished_entry_leaves_it_finished(context: Context) -> None:
     once = entry(clocked(utc("2026-06-10 11:00")))
 
-    assert edited(context, once, replace(once, enabled=False), FINISHED) is None
+    assert edited(context, once, once._replace(enabled=False), FINISHED) is None
 
 
 @pytest.mark.parametrize(
@@ -221,25 +220,25 @@ def test_enable_goes_on_after_now_on_the_old_grid(
 ) -> None:
     off = entry(schedule_, enabled=False)
 
-    assert edited(context, off, replace(off, enabled=True), dormant(stood)) == Score(fire_time=expected)
+    assert edited(context, off, off._replace(enabled=True), dormant(stood)) == Score(fire_time=expected)
 
 
 def test_a_one_off_that_passed_while_it_was_disabled_is_finished(context: Context) -> None:
     off = entry(clocked(utc("2026-06-10 11:00")), enabled=False)
 
-    assert edited(context, off, replace(off, enabled=True), dormant(utc("2026-06-10 11:00"))) == FINISHED
+    assert edited(context, off, off._replace(enabled=True), dormant(utc("2026-06-10 11:00"))) == FINISHED
 
 
 def test_an_entry_disabled_by_redbeat_is_enabled_from_its_last_run(context: Context) -> None:
     off = entry(60, enabled=False)
 
-    assert edited(context, off, replace(off, enabled=True), FINISHED) == Score(fire_time=NEXT)
+    assert edited(context, off, off._replace(enabled=True), FINISHED) == Score(fire_time=NEXT)
 
 
 def test_a_finished_one_off_stays_finished_when_it_is_disabled_and_enabled(context: Context) -> None:
     off = entry(clocked(utc("2026-06-10 11:00")), enabled=False)
 
-    revived = edited(context, off, replace(off, enabled=True), FINISHED, last_run_at=utc("2026-06-10 11:00"))
+    revived = edited(context, off, off._replace(enabled=True), FINISHED, last_run_at=utc("2026-06-10 11:00"))
 
     assert revived == FINISHED
 
@@ -247,7 +246,7 @@ def test_a_finished_one_off_stays_finished_when_it_is_disabled_and_enabled(conte
 def test_enabling_an_entry_that_other_writers_left_active_keeps_its_fire_time(context: Context) -> None:
     off = entry(60, enabled=False)
 
-    assert edited(context, off, replace(off, enabled=True), Score(fire_time=NEXT)) == Score(fire_time=NEXT)
+    assert edited(context, off, off._replace(enabled=True), Score(fire_time=NEXT)) == Score(fire_time=NEXT)
 
 
 def test_saving_an_entry_that_was_set_aside_revives_it(context: Context) -> None:
@@ -349,7 +348,7 @@ def test_a_finished_interval_that_never_ran_goes_on_upon_the_grid_of_its_start(c
 def test_a_missed_one_off_stays_finished_when_it_is_disabled_and_enabled(context: Context) -> None:
     off = entry(clocked(utc("2026-06-10 11:00")), misfire_grace_time=60, enabled=False)
 
-    assert edited(context, off, replace(off, enabled=True), FINISHED, last_run_at=None) == FINISHED
+    assert edited(context, off, off._replace(enabled=True), FINISHED, last_run_at=None) == FINISHED
 
 
 @pytest.mark.parametrize(

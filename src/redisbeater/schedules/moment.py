@@ -60,17 +60,18 @@ def decode_datetime(data: Any, path: str, default_zone: tzinfo | None = timezone
     """
     if not isinstance(data, dict) or data.get("__type__") != "datetime":
         raise InvalidEntry(path, f"expected an object with __type__ 'datetime', got {data!r}")
-    parts = {key: value for key, value in data.items() if key not in ("__type__", "timezone")}
+    parts = dict(data)
+    del parts["__type__"]
+    zone = parts.pop("timezone", None)
     try:
-        return datetime(**parts, tzinfo=_zone(data, path, default_zone))
+        return datetime(**parts, tzinfo=_zone(zone, path, default_zone))
     except InvalidEntry:
         raise
     except (TypeError, ValueError, OverflowError) as exc:
         raise InvalidEntry(path, str(exc)) from exc
 
 
-def _zone(data: dict[str, Any], path: str, default: tzinfo | None) -> tzinfo | None:
-    zone = data.get("timezone")
+def _zone(zone: Any, path: str, default: tzinfo | None) -> tzinfo | None:
     if zone is None:
         return default
     if isinstance(zone, (int, float)):

@@ -1,0 +1,52 @@
+"""What the reader of stored definitions shares, and what it must not mix up."""
+
+from __future__ import annotations
+
+import json
+from datetime import timezone
+from typing import Any
+
+import pytest
+from celery.schedules import BaseSchedule
+
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.reader import Reader
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.terms import Defaults
+
+HOURLY = {"__type__": "interval", "every": 3600.0, "relative": False}
+
+
+@pytest.fixture
+def reader() -> Reader:
+    return Reader(ScheduleCodec(), Defaults(zone=timezone.utc))
+
+
+def schedule_of(reader: Reader, name: str, schedule: Any) -> BaseSchedule:
+    definition, _ = reader.read(name, json.dumps({"task": "proj.report", "schedule": schedule}))
+    return definition.schedule
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param(HOURLY, id="interval"),
+        pytest.param({"__type__": "crontab", "minute": "*/5"}, id="crontab"),
+        pytest.param({"__type__": "crontab", "minute": [0, 30]}, id="crontab-with-a-list"),
+    ],
+)
+def test_entries_of_one_schedule_share_it(reader: Reader, schedule: dict[str, Any]) -> None:
+    assert schedule_of(reader, "first", schedule) is schedule_of(reader, "second", schedule)
+
+
+def test_a_schedule_that_only_looks_like_one_that_was_read_is_refused(reader: Reader) -> None:
+    schedule_of(reader, "first", {**HOURLY, "every": 1})
+
+    with pytest.raises(InvalidEntry, match=r"^\$\.schedule\.every: expected seconds, got True"):
+        schedule_of(reader, "second", {**HOURLY, "every": True})
+
+
+@pytest.mark.parametrize("schedule", [None, 60, "hourly", [], {}], ids=["null", "number", "text", "list", "no-type"])
+def test_what_is_no_schedule_is_refused(reader: Reader, schedule: Any) -> None:
+    with pytest.raises(InvalidEntry, match=r"^\$\.schedule"):
+        schedule_of(reader, "report", schedule)
