@@ -70,7 +70,7 @@ class Job:
                 claimed.fire_time,
                 now,
                 run_count=meta.total_run_count,
-                ran_at=meta.executed_since(claimed.anchor),
+                ran_at=None if claimed.is_now else meta.executed_at,
             )
         except InvalidEntry:
             raise
@@ -115,22 +115,26 @@ class Job:
         return Commitment(
             entry=self.claimed,
             next=None if ending is OnFinish.DELETE else plan.next,
-            meta=meta.to_text() if plan.runs else "",
+            meta="" if meta is self.meta else meta.to_text(),
             definition=self._disabled() if ending is OnFinish.DISABLE else "",
-            anchor=meta.anchor if self._counts_from_last_run else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
         )
+
+    def _meta_after(self) -> Meta:
+        """The meta to be stored; the one that is, when there is nothing new."""
+        if not self.plan.runs:
+            return self.meta.counted() if self._counts_from_last_run else self.meta
+        meta = self.meta
+        for fire_time in self.plan.runs:
+            meta = meta.after_run(fire_time)
+        if self.keeps_last_run:
+            return replace(self.meta, total_run_count=meta.total_run_count)
+        return meta
 
     @property
     def _counts_from_last_run(self) -> bool:
         is_moved = self.plan.handled is not None or self.plan.next.fire_time != self.claimed.fire_time
         return is_moved and self.definition.is_interval and not self.keeps_last_run
-
-    def _meta_after(self) -> Meta:
-        meta = self.meta
-        for fire_time in self.plan.runs:
-            meta = meta.after_run(fire_time)
-        return replace(meta, last_run_at=self.meta.last_run_at) if self.keeps_last_run else meta
 
     def _disabled(self) -> str:
         return self.definition._replace(enabled=False).to_text(self.context.codec)

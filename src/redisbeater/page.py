@@ -130,11 +130,13 @@ def _write(context: Context, made: Mapping[str, tuple[Snapshot, Edit]], page: Pa
 
 
 def _change(snapshot: Snapshot, edit: Edit) -> Change:
+    meta = edit.meta.counted()
+    # Of an interval, the score that is set counts from a last run that another program wrote, too.
+    writes_meta = edit.writes_meta or (edit.score and edit.after.is_interval and meta is not edit.meta)
     return Change.of(
         snapshot,
         edit.text,
         score=edit.score,
-        meta=edit.meta.to_text() if edit.writes_meta else "",
-        anchor=edit.meta.anchor if edit.after.is_interval and (edit.writes_meta or edit.score) else "",
+        meta=meta.to_text() if writes_meta else "",
         origin=edit.origin,
     )

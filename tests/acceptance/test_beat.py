@@ -12,6 +12,7 @@ from datetime import datetime
 import pytest
 import redis
 from celery.schedules import crontab
+from claims import is_claimed
 from project import Process, Project
 from servers import Server, running
 from waiting import wait_until
@@ -171,7 +172,7 @@ def test_sigterm_ends_beat_at_once_and_releases_the_lock(project: Project, clien
 
     assert "Traceback" not in beat.output()
     assert client.get(f"{prefix}:lock") is None
-    assert not client.hexists(f"{prefix}hello", "claim_id"), "a claim was left behind"
+    assert not is_claimed(client, f"{prefix}hello"), "a claim was left behind"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 from arrivals import AWAY, BACK, Arrivals, says
+from claims import is_claimed
 from project import BROKER_DB, Project
 from proxy import LOOPBACK, Proxy
 from servers import Server, programs
@@ -113,4 +114,4 @@ def test_sigterm_ends_a_beat_whose_broker_is_away(
 
     assert "Traceback" not in beat.output()
     assert client.get(f"{prefix}:lock") is None
-    assert not client.hexists(f"{prefix}hello", "claim_id")
+    assert not is_claimed(client, f"{prefix}hello")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
+from claims import is_claimed
 from project import Process, Project
 from servers import Server, programs, running
 from waiting import wait_until
@@ -80,7 +81,7 @@ def test_in_the_middle_of_a_batch(project: Project, client: redis.Redis, prefix:
     assert ends_well(beat)
 
     assert client.get(f"{prefix}:lock") is None
-    assert not [name for name in saved if client.hexists(f"{prefix}{name}", "claim_id")]
+    assert not [name for name in saved if is_claimed(client, f"{prefix}{name}")]
     project.beat()
     wait_until(lambda: len(project.queued()) >= MANY, "the rest")
     assert names_of(project.queued()) == dict.fromkeys(saved, 1)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from claims import is_claimed
 from due import save_due, stored
 from outbox import names, run_due
 from proxy import LOOPBACK, Proxy
@@ -85,7 +86,7 @@ def test_a_script_whose_answer_is_lost_was_executed_once(
     with frozen(server, seconds=0.8), pytest.raises(StoreUnavailable):
         store.claim(token="", limit=1)
 
-    wait_until(lambda: client.hexists(entry.key, "claim_id"), "the claim to be executed")
+    wait_until(lambda: is_claimed(client, entry.key), "the claim to be executed")
     assert scripts_run(client) == before + 1
 
 
@@ -101,7 +102,7 @@ def test_a_claim_whose_answer_is_lost_costs_no_run(
     entry = save_due(app, "report")
     with frozen(server), pytest.raises(StoreUnavailable):
         Context.of(app).redis.claim(token="", limit=1)
-    wait_until(lambda: client.hexists(entry.key, "claim_id"), "the claim to be executed")
+    wait_until(lambda: is_claimed(client, entry.key), "the claim to be executed")
     scheduler = make_scheduler(app)
 
     [run] = wait_until(lambda: run_due(scheduler), "the run")

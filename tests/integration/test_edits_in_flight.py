@@ -13,6 +13,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from celery.signals import after_task_publish, before_task_publish
+from claims import is_claimed
 from due import ago, now, save_due, stored
 from flight import take_off
 from outbox import names, run_due
@@ -296,7 +297,7 @@ def test_a_schedule_without_a_next_fire_time_that_is_written_meanwhile_stops_no_
     moment.edit(lambda _: client.hset(entry.key, "definition", json.dumps(definition)))
 
     assert json.loads(client.hget(entry.key, "meta"))["total_run_count"] == 1
-    assert client.hget(entry.key, "claim_id") is None
+    assert not is_claimed(client, entry.key)
 
 
 # An entry that is only looked at

@@ -141,6 +141,35 @@ def test_an_execution_is_counted_from_once(
     assert names(run_due(scheduler)) == ["report"]
 
 
+def test_a_last_run_is_marked_as_counted_from_until_another_program_writes_the_meta(
+    app: Celery, scheduler: RedisScheduler, write_meta: WriteMeta, client: redis.Redis
+) -> None:
+    entry = save_due(app, "report")
+    texts = [client.hget(entry.key, "meta")]
+    run_due(scheduler)
+    texts.append(client.hget(entry.key, "meta"))
+    write_meta(entry, now())
+    texts.append(client.hget(entry.key, "meta"))
+    entry.executed()
+    texts.append(client.hget(entry.key, "meta"))
+
+    assert [text.endswith("} ") for text in texts] == [True, True, False, True]
+
+
+def test_meta_that_another_program_writes_after_a_run_is_counted_from(
+    app: Celery, scheduler: RedisScheduler, write_meta: WriteMeta, client: redis.Redis, prefix: str
+) -> None:
+    entry = save_due(app, "report")
+    run_due(scheduler)
+    executed_at = now()
+    write_meta(entry, executed_at)
+
+    client.zadd(f"{prefix}:schedule", {entry.key: now().timestamp()})
+
+    assert run_due(scheduler) == []
+    assert stored(app, "report").due_at == executed_at + MINUTE
+
+
 def test_an_entry_of_another_program_that_never_ran_here_counts_from_its_meta(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
@@ -159,11 +188,11 @@ def test_fields_that_another_program_adds_to_meta_stay_when_an_entry_is_moved(
 ) -> None:
     entry = save_due(app, "report")
     write_meta(entry, ago(seconds=10), host="a1")
-    before = client.hget(entry.key, "meta")
+    before = json.loads(client.hget(entry.key, "meta"))
 
     run_due(scheduler)
 
-    assert client.hget(entry.key, "meta") == before
+    assert json.loads(client.hget(entry.key, "meta")) == before
 
 
 @pytest.mark.parametrize(
@@ -227,6 +256,21 @@ def test_a_score_of_now_runs_now_although_the_last_run_is_recent(
     assert run.fire_time.timestamp() == pytest.approx(score, abs=1e-5)
     assert stored(app, "report").due_at == run.fire_time + MINUTE
     assert stored(app, "report").total_run_count == 2
+
+
+def test_an_earlier_score_stands_although_the_definition_was_written_too(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
+) -> None:
+    entry = save_due(app, "report")
+    run_due(scheduler)
+    score = now().timestamp()
+    definition = json.loads(client.hget(entry.key, "definition"))
+
+    client.hset(entry.key, "definition", json.dumps({**definition, "args": ["new"]}))
+    client.zadd(f"{prefix}:schedule", {entry.key: score})
+    [run] = run_due(scheduler)
+
+    assert (run.args, run.fire_time.timestamp()) == (["new"], pytest.approx(score, abs=1e-5))
 
 
 def test_a_score_of_zero_runs_now_whatever_the_meta_says(

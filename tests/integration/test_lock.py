@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery, Task
+from claims import is_claimed
 from due import save_due, stored
 from outbox import names, run_due, take
 from servers import Program, Server, running
@@ -325,7 +326,7 @@ def test_a_deposed_leader_claims_nothing(
     scheduler.tick()
 
     assert take(app) == []
-    assert not client.hexists(entry.key, "claim_id")
+    assert not is_claimed(client, entry.key)
     assert stored(app, "report").due_at == entry.due_at
 
 
@@ -381,7 +382,7 @@ def test_a_beat_without_the_lock_may_not_claim(app: Celery, client: redis.Redis)
     with pytest.raises(LockNotOwnedError):
         Context.of(app).redis.claim(token="a token that is not in the lock", limit=10)
 
-    assert not client.hexists(entry.key, "claim_id")
+    assert not is_claimed(client, entry.key)
 
 
 # Without a lock

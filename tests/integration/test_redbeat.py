@@ -176,9 +176,10 @@ def test_redbeat_reads_a_rule_that_we_stored(app: Celery) -> None:
     assert (theirs.freq, theirs.dtstart, theirs.interval, theirs.count) == (2, start, 2, 9)
 
 
-def test_redbeat_reads_what_we_stored_and_ran(app: Celery, scheduler: RedisScheduler) -> None:
-    save_due(app, "job", "proj.job", args=[1], kwargs={"a": 2}, options={"queue": "celery"})
+def test_redbeat_reads_what_we_stored_and_ran(app: Celery, scheduler: RedisScheduler, client: redis.Redis) -> None:
+    entry = save_due(app, "job", "proj.job", args=[1], kwargs={"a": 2}, options={"queue": "celery"})
     [run] = run_due(scheduler)
+    assert client.hget(entry.key, "meta").endswith("} "), "that is our mark"
 
     theirs = read_by_redbeat(app, "job")
 
@@ -195,13 +196,14 @@ def test_redbeat_would_run_a_due_entry_of_ours(app: Celery) -> None:
     assert entry.is_due()[0]
 
 
-def test_redbeat_goes_on_counting_where_we_stopped(app: Celery, scheduler: RedisScheduler) -> None:
-    save_due(app, "job")
+def test_redbeat_goes_on_counting_where_we_stopped(app: Celery, scheduler: RedisScheduler, client: redis.Redis) -> None:
+    entry = save_due(app, "job")
     run_due(scheduler)
 
     next(read_by_redbeat(app, "job"))
 
     assert stored(app, "job").total_run_count == 2
+    assert client.hget(entry.key, "meta").endswith("}"), "our mark is gone"
 
 
 def test_redbeat_does_not_look_at_an_entry_that_we_disabled(app: Celery) -> None:
@@ -252,3 +254,30 @@ def test_redbeat_refuses_further_fields_in_meta(app: Celery, client: redis.Redis
 
     with pytest.raises(TypeError, match="last_error"):
         read_by_redbeat(app, "job")
+
+
+# How much of Redis an entry takes
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [timedelta(minutes=1), crontab(minute="30", hour="7", day_of_week="mon-fri")],
+    ids=["interval", "crontab"],
+)
+@pytest.mark.parametrize("fields", [{}, {"args": [1], "kwargs": {"a": 2}}], ids=["bare", "arguments"])
+def test_an_entry_that_we_ran_takes_no_more_memory_than_one_that_redbeat_ran(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str, schedule: Any, fields: dict[str, Any]
+) -> None:
+    def memory() -> int:
+        return int(client.memory_usage(f"{prefix}job", samples=0))
+
+    next(redbeat_entry(app, schedule=schedule, **fields).save())
+    theirs = memory()
+    client.delete(f"{prefix}job")
+    RedisScheduleEntry("job", "proj.job", schedule, app=app, **fields).save()
+    assert memory() <= theirs, "before its first run"
+    client.zadd(f"{prefix}:schedule", {f"{prefix}job": ago(seconds=1).timestamp()})
+
+    assert names(run_due(scheduler)) == ["job"]
+
+    assert memory() <= theirs

@@ -276,7 +276,7 @@ def test_a_committed_entry_keeps_nothing_of_its_claim(
 
     run_due(scheduler)
 
-    assert set(client.hkeys(entry.key)) == {"definition", "meta", "anchor"}
+    assert set(client.hkeys(entry.key)) == {"definition", "meta"}
 
 
 def test_every_entry_is_a_member_of_the_schedule(

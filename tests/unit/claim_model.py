@@ -351,7 +351,7 @@ class Model:
         for job in beat.unsent:
             entry = redis.entries[job.entry]
             if entry is not None and (entry.claim == beat.claim or not self._has(Guard.RELEASE_ASKS_FOR_THE_CLAIM)):
-                at = {"score": world.now, "look_at": world.now} if entry.is_put_off else {}
+                at = {"score": world.now, "look_at": world.now} if entry.is_put_off else {"look_at": None}
                 redis = _put(redis, job.entry, entry._replace(claim=0, **at))
         return redis
 

@@ -14,12 +14,14 @@ from moments import cron, utc
 from redisbeater.context import Context
 from redisbeater.definition import Definition
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import to_unix
 from redisbeater.job import Job, task_id
 from redisbeater.meta import Meta
 from redisbeater.policies import Plan
 from redisbeater.score import FINISHED, Score
 from redisbeater.skip import Reason, Skip, Skipped, add_skips, read_skipped
 from redisbeater.store import ClaimedEntry
+from redisbeater.store.commitment import as_json
 
 FIRE_TIME = utc("2026-06-10 12:00")
 LAST = utc("2026-06-10 11:59")
@@ -52,13 +54,27 @@ def written(last_run_at: Any = LAST, count: int = 2, **extra: Any) -> str:
 def test_fields_that_others_wrote_stay(job: Job) -> None:
     merged = committed(over(job, written(owner="data")))
 
-    assert merged == Meta(last_run_at=FIRE_TIME, total_run_count=3, extra={"owner": "data"})
+    assert merged == Meta(last_run_at=FIRE_TIME, total_run_count=3, is_counted=True, extra={"owner": "data"})
 
 
 def test_a_last_run_that_others_set_stays_and_the_run_is_counted(job: Job) -> None:
     merged = committed(over(job, written(SET)))
 
     assert (merged.last_run_at, merged.total_run_count) == (SET, 3)
+
+
+def test_the_next_score_does_not_count_from_a_last_run_that_others_set(job: Job) -> None:
+    assert committed(over(job, written(SET))).executed_at == SET
+
+
+def test_the_score_of_an_edit_that_set_the_last_run_goes_on_counting_from_it(job: Job) -> None:
+    edited = Meta(last_run_at=SET, total_run_count=2).counted()
+
+    assert committed(over(job, edited.to_text())) == replace(edited, total_run_count=3)
+
+
+def test_the_next_score_counts_from_the_run_although_others_wrote_the_meta_meanwhile(job: Job) -> None:
+    assert committed(over(job, written(owner="data"))).executed_at is None
 
 
 def test_a_last_run_that_others_set_stays_when_they_write_once_more(job: Job) -> None:
@@ -100,7 +116,7 @@ def claimed(
     *,
     fire_time: datetime = NOON,
     meta: Meta | None = None,
-    anchor: str = "",
+    is_now: bool = False,
     skipped: str = "",
     **fields: Any,
 ) -> ClaimedEntry:
@@ -111,7 +127,7 @@ def claimed(
         definition=definition.to_text(context.codec),
         meta=meta.to_text() if meta else "",
         fire_time=fire_time,
-        anchor=anchor,
+        is_now=is_now,
         skipped=skipped,
     )
 
@@ -145,13 +161,13 @@ def test_the_identity_of_a_run_has_no_jitter_in_it(context: Context) -> None:
 def test_each_run_that_was_sent_is_counted(context: Context) -> None:
     job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5))
 
-    assert committed(job) == Meta(last_run_at=NOON + 3 * HOUR, total_run_count=9)
+    assert committed(job) == Meta(last_run_at=NOON + 3 * HOUR, total_run_count=9, is_counted=True)
 
 
 def test_only_the_runs_that_were_sent_are_counted(context: Context) -> None:
     job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5)).cut(2)
 
-    assert committed(job) == Meta(last_run_at=NOON + HOUR, total_run_count=7)
+    assert committed(job) == Meta(last_run_at=NOON + HOUR, total_run_count=7, is_counted=True)
     assert job.commitment().next == Score(fire_time=NOON + 2 * HOUR)
 
 
@@ -242,17 +258,24 @@ def test_an_entry_whose_last_runs_were_not_all_sent_is_not_ended(context: Contex
 # -- executed meanwhile
 
 RAN = NOON + timedelta(minutes=20)
+EXECUTED = Meta(last_run_at=RAN, total_run_count=7, extra={"owner": "data"})
 
 
 def test_an_interval_that_was_executed_meanwhile_is_moved_without_a_run(context: Context) -> None:
-    job = planned(context, NOON + HOUR / 2, meta=Meta(last_run_at=RAN, total_run_count=7), anchor="1781092000.000000")
+    job = planned(context, NOON + HOUR / 2, meta=EXECUTED)
 
     assert (job.plan.runs, job.commitment().next) == ((), Score(fire_time=RAN + HOUR))
-    assert (job.commitment().meta, job.commitment().anchor) == ("", Meta(last_run_at=RAN).anchor)
+    assert committed(job) == replace(EXECUTED, is_counted=True)
+
+
+def test_a_score_that_counts_from_the_last_run_is_not_moved(context: Context) -> None:
+    job = planned(context, NOON + HOUR / 2, meta=replace(EXECUTED, is_counted=True))
+
+    assert job.plan.runs == (NOON,)
 
 
 def test_a_score_of_zero_runs_now_whatever_the_meta_says(context: Context) -> None:
-    job = planned(context, NOON + HOUR / 2, meta=Meta(last_run_at=RAN), anchor="*")
+    job = planned(context, NOON + HOUR / 2, meta=Meta(last_run_at=RAN), is_now=True)
 
     assert job.plan.runs == (NOON,)
 
@@ -260,11 +283,61 @@ def test_a_score_of_zero_runs_now_whatever_the_meta_says(context: Context) -> No
 def test_an_execution_moves_no_crontab(context: Context) -> None:
     job = planned(context, NOON + HOUR / 2, cron("0 * * * *"), meta=Meta(last_run_at=RAN))
 
-    assert (job.plan.runs, job.commitment().anchor) == ((NOON,), "")
+    assert job.plan.runs == (NOON,)
 
 
-def test_a_run_is_the_anchor_of_the_next_score(context: Context) -> None:
-    assert planned(context, NOON).commitment().anchor == Meta(last_run_at=NOON).anchor
+def test_a_missed_fire_time_of_a_crontab_leaves_the_meta_of_others_alone(context: Context) -> None:
+    job = planned(
+        context, NOON + HOUR / 2, cron("0 * * * *"), misfire_grace_time=60, meta=Meta(last_run_at=NOON - HOUR)
+    )
+
+    assert (job.plan.handled, job.commitment().meta) == (NOON, "")
+
+
+def test_the_score_after_a_missed_fire_time_counts_from_the_last_run_whoever_set_it(context: Context) -> None:
+    meta = Meta(last_run_at=NOON - HOUR, total_run_count=7)
+
+    missed = planned(context, NOON + HOUR / 2, misfire_grace_time=60, meta=meta)
+
+    assert (missed.plan.runs, committed(missed)) == ((), replace(meta, is_counted=True))
+
+
+def test_a_meta_that_is_marked_already_is_not_written_for_that(context: Context) -> None:
+    meta = Meta(last_run_at=NOON - HOUR, is_counted=True)
+
+    assert planned(context, NOON + HOUR / 2, misfire_grace_time=60, meta=meta).commitment().meta == ""
+
+
+def test_the_next_score_counts_from_a_run(context: Context) -> None:
+    assert committed(planned(context, NOON)) == Meta(last_run_at=NOON, total_run_count=1, is_counted=True)
+
+
+def beside(job: Job) -> str:
+    """The fire time that is committed beside the score."""
+    [outcome] = json.loads(as_json([job.commitment()]))
+    return str(outcome[5])
+
+
+def test_no_fire_time_stands_beside_a_score_that_is_one(context: Context) -> None:
+    assert beside(planned(context, NOON)) == ""
+    assert beside(planned(context, NOON, is_now=True)) == ""
+
+
+@pytest.mark.parametrize(("is_now", "star"), [(False, ""), (True, "*")], ids=["planned", "now"])
+def test_a_fire_time_that_was_now_is_so_until_it_is_run(context: Context, is_now: bool, star: str) -> None:
+    deferred = planned(context, NOON, jitter=1800, is_now=is_now)
+
+    assert beside(deferred) == to_unix(NOON) + star
+
+
+def test_a_fire_time_that_was_now_is_so_when_the_definition_was_changed_meanwhile(context: Context) -> None:
+    deferred = planned(context, NOON, jitter=1800, is_now=True)
+
+    assert beside(over_changed(context, deferred, jitter=0)) == to_unix(NOON) + "*"
+
+
+def test_a_fire_time_that_was_now_is_forgotten_when_the_entry_is_disabled(context: Context) -> None:
+    assert beside(planned(context, NOON, enabled=False, is_now=True)) == ""
 
 
 def again(context: Context, job: Job, now: datetime) -> Job:
@@ -275,7 +348,6 @@ def again(context: Context, job: Job, now: datetime) -> Job:
     kept = replace(
         job.claimed,
         meta=done.meta or job.claimed.meta,
-        anchor=done.anchor or job.claimed.anchor,
         fire_time=done.next.fire_time,
     )
     return Job.planned(kept, now, context)
@@ -293,7 +365,7 @@ def test_an_interval_that_is_moved_stays_so_when_its_definition_is_changed_meanw
     context: Context, changes: dict[str, Any]
 ) -> None:
     now = NOON + HOUR / 2
-    moved = planned(context, now, meta=Meta(last_run_at=RAN), anchor="1781092000.000000")
+    moved = planned(context, now, meta=Meta(last_run_at=RAN))
 
     changed = moved.over(moved.definition.changed(**changes).to_text(context.codec), moved.claimed.meta)
 
@@ -303,7 +375,7 @@ def test_an_interval_that_is_moved_stays_so_when_its_definition_is_changed_meanw
 
 def test_an_interval_that_is_moved_is_moved_further_when_it_was_executed_once_more(context: Context) -> None:
     now, later = NOON + HOUR / 2, RAN + timedelta(minutes=5)
-    moved = planned(context, now, meta=Meta(last_run_at=RAN), anchor="1781092000.000000")
+    moved = planned(context, now, meta=Meta(last_run_at=RAN))
 
     changed = moved.over(moved.claimed.definition, Meta(last_run_at=later).to_text())
 

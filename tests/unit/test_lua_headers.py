@@ -131,3 +131,11 @@ def test_a_walk_through_the_keys_is_bounded(script: Script) -> None:
     walks = [line for line in script.body if "'SCAN'" in line]
 
     assert all("'COUNT'" in line for line in walks)
+
+
+def test_the_fire_time_beside_a_score_is_read_the_same_way_everywhere() -> None:
+    readers = [line for path in SCRIPTS for line in path.read_text().splitlines() if "string.match(" in line]
+    named = [path for path in SCRIPTS if "'fire_time'" in path.read_text()]
+
+    assert len(readers) == len(named)
+    assert len(set(readers)) == 1

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from moments import utc
 from redbeat.decoder import RedBeatJSONDecoder, RedBeatJSONEncoder
 
+from redisbeater import json_text
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.meta import Meta
 
@@ -23,9 +27,10 @@ def read(**stored: Any) -> Meta:
 @given(
     last_run_at=st.none() | st.datetimes(datetime(1970, 1, 1), timezones=st.just(timezone.utc)),
     count=st.integers(0, 10**12),
+    is_counted=st.booleans(),
 )
-def test_meta_comes_back_as_it_was(last_run_at: datetime | None, count: int) -> None:
-    meta = Meta(last_run_at=last_run_at, total_run_count=count)
+def test_meta_comes_back_as_it_was(last_run_at: datetime | None, count: int, is_counted: bool) -> None:
+    meta = Meta(last_run_at=last_run_at, total_run_count=count, is_counted=is_counted)
 
     assert Meta.from_text(meta.to_text()) == meta
 
@@ -43,10 +48,12 @@ def test_meta_is_stored_as_redbeat_stores_it() -> None:
     }
 
 
-def test_redbeat_reads_our_meta() -> None:
+@pytest.mark.parametrize("is_counted", [True, False], ids=["marked", "unmarked"])
+def test_redbeat_reads_our_meta(is_counted: bool) -> None:
     last_run_at = utc("2026-01-02 03:04:05.000006")
+    ours = Meta(last_run_at=last_run_at, is_counted=is_counted).to_text()
 
-    theirs = json.loads(Meta(last_run_at=last_run_at).to_text(), cls=RedBeatJSONDecoder)
+    theirs = json.loads(ours, cls=RedBeatJSONDecoder)
 
     assert theirs == {"last_run_at": last_run_at, "total_run_count": 0}
 
@@ -117,36 +124,82 @@ def test_meta_that_cannot_be_read_names_the_field(text: str, message: str) -> No
 # -- the run that a score counts from
 
 LAST = utc("2026-06-10 12:00:00.000001")
+WRITTEN = json.dumps({"last_run_at": {**TAGGED, "timezone": "UTC"}, "total_run_count": 7})
+
+
+def test_a_blank_behind_the_text_says_that_the_score_counts_from_its_last_run() -> None:
+    meta = Meta(last_run_at=LAST, total_run_count=7)
+
+    assert replace(meta, is_counted=True).to_text() == meta.to_text() + " "
+    assert not meta.to_text().endswith(" ")
 
 
 @pytest.mark.parametrize(
-    ("last_run_at", "anchor"),
-    [pytest.param(LAST, "1781092800.000001", id="ran"), pytest.param(None, "", id="never-ran")],
-)
-def test_the_anchor_is_the_last_run_to_the_microsecond(last_run_at: datetime | None, anchor: str) -> None:
-    assert Meta(last_run_at=last_run_at).anchor == anchor
-
-
-@pytest.mark.parametrize(
-    ("last_run_at", "anchor", "executed"),
+    ("text", "is_counted"),
     [
-        pytest.param(LAST, "1781092800.000001", None, id="the-run-that-the-score-counts-from"),
-        pytest.param(LAST, "1781092800.000000", LAST, id="another"),
-        pytest.param(LAST, "1781096400.000000", LAST, id="an-earlier-one"),
-        pytest.param(LAST, "", LAST, id="unknown"),
-        pytest.param(LAST, "*", None, id="whichever"),
-        pytest.param(None, "", None, id="never-ran"),
-        pytest.param(None, "1781092800.000001", None, id="taken-away"),
+        pytest.param(WRITTEN + " ", True, id="the-mark"),
+        pytest.param(WRITTEN, False, id="none"),
+        pytest.param(WRITTEN + "\n", False, id="a-line-break"),
+        pytest.param(WRITTEN + " \n", False, id="the-mark-and-a-line-break"),
+        pytest.param(WRITTEN + "\n ", False, id="a-line-break-and-a-blank"),
+        pytest.param(WRITTEN + "  ", False, id="two-blanks"),
+        pytest.param(" " + WRITTEN, False, id="a-blank-before"),
+        pytest.param(WRITTEN[:-1] + " }", False, id="a-blank-within"),
+    ],
+)
+def test_only_one_blank_right_behind_the_brace_is_the_mark(text: str, is_counted: bool) -> None:
+    meta = Meta.from_text(text)
+
+    assert (meta.is_counted, meta.total_run_count) == (is_counted, 7)
+
+
+@pytest.mark.parametrize(
+    "dump", [json.dumps, partial(json.dumps, indent=2), json_text.to_text], ids=["plain", "indented", "dense"]
+)
+def test_whoever_else_writes_the_meta_loses_the_mark(dump: Callable[[Any], str]) -> None:
+    ours = Meta().after_run(LAST).to_text()
+
+    theirs = Meta.from_text(dump(json.loads(ours)))
+
+    assert theirs == replace(Meta.from_text(ours), is_counted=False)
+
+
+@pytest.mark.parametrize(
+    ("last_run_at", "is_counted", "executed_at"),
+    [
+        pytest.param(LAST, True, None, id="the-run-that-the-score-counts-from"),
+        pytest.param(LAST, False, LAST, id="another"),
+        pytest.param(None, False, None, id="never-ran"),
+        pytest.param(None, True, None, id="never-ran-and-marked"),
     ],
 )
 def test_a_last_run_that_the_score_does_not_count_from_was_set_by_the_application(
-    last_run_at: datetime | None, anchor: str, executed: datetime | None
+    last_run_at: datetime | None, is_counted: bool, executed_at: datetime | None
 ) -> None:
-    assert Meta(last_run_at=last_run_at).executed_since(anchor) == executed
+    assert Meta(last_run_at=last_run_at, is_counted=is_counted).executed_at == executed_at
+
+
+def test_the_next_score_counts_from_a_run() -> None:
+    assert read(last_run_at=TAGGED).after_run(LAST).is_counted
+
+
+def test_a_meta_beside_a_score_that_counts_from_its_last_run_says_so() -> None:
+    meta = Meta(last_run_at=LAST, total_run_count=7, extra={"owner": "data"})
+
+    counted = meta.counted()
+
+    assert counted == replace(meta, is_counted=True)
+    assert counted.counted() is counted
+
+
+def test_a_meta_without_a_last_run_has_none_to_count_from() -> None:
+    meta = Meta(total_run_count=7)
+
+    assert meta.counted() is meta
 
 
 @given(last_run_at=st.datetimes(datetime(1970, 1, 2), datetime(9000, 1, 1), timezones=st.just(timezone.utc)))
-def test_a_last_run_is_its_own_anchor_once_it_was_stored(last_run_at: datetime) -> None:
-    meta = Meta(last_run_at=last_run_at)
+def test_a_last_run_that_was_counted_from_when_it_was_stored_still_is(last_run_at: datetime) -> None:
+    meta = Meta(last_run_at=last_run_at).counted()
 
-    assert Meta.from_text(meta.to_text()).executed_since(meta.anchor) is None
+    assert Meta.from_text(meta.to_text()).executed_at is None

@@ -70,7 +70,6 @@ class Stored:
     definition: str
     score: str
     meta: str = ""
-    anchor: str = ""
     skipped: str = ""
     fire_time: str = ""
     look_at: str = ""
@@ -86,14 +85,13 @@ class Stored:
             definition=self.definition,
             meta=self.meta,
             fire_time=from_unix(fire_time),
-            anchor=self.anchor,
             skipped=self.skipped,
         )
 
     def commit(self, done: Commitment) -> None:
         """Record what became of it, as ``commit.lua`` does."""
-        self.meta, self.anchor = done.meta or self.meta, done.anchor or self.anchor
-        self.skipped, self.definition = done.skipped or self.skipped, done.definition or self.definition
+        self.meta, self.definition = done.meta or self.meta, done.definition or self.definition
+        self.skipped = done.skipped or self.skipped
         self.score = "" if done.next is None else done.next.to_text()
         self.fire_time = self.look_at = ""
         if done.next and done.next.look_at and done.next.fire_time:

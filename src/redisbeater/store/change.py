@@ -22,8 +22,6 @@ class Change(NamedTuple):
     definition: str
     score: str = ""
     meta: str = ""
-    #: The last run that the score counts from.
-    anchor: str = ""
     #: Makes it a static entry.
     origin: str = ""
     #: The digest of what was read; empty when there was nothing, and so are the next two.
@@ -39,7 +37,6 @@ class Change(NamedTuple):
         *,
         score: Score | None = None,
         meta: str = "",
-        anchor: str = "",
         origin: str = "",
     ) -> Change:
         """The change of an entry that was read; no score: it keeps the one that it has."""
@@ -48,7 +45,6 @@ class Change(NamedTuple):
             definition=definition,
             score=score.to_text() if score else "",
             meta=meta,
-            anchor=anchor,
             origin=origin,
             seen=digest(snapshot.definition, snapshot.meta),
             planned=snapshot.planned,

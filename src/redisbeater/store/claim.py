@@ -17,8 +17,8 @@ class ClaimedEntry:
     definition: str
     meta: str
     fire_time: datetime
-    #: The last run that the fire time counts from, in UNIX seconds; empty: unknown, ``*``: whichever.
-    anchor: str = ""
+    #: Whether its score was 0, which means now, whatever the meta says.
+    is_now: bool = False
     skipped: str = ""
 
 

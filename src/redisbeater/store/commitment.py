@@ -25,7 +25,6 @@ class Commitment:
     next: Score | None
     meta: str = ""
     definition: str = ""
-    anchor: str = ""
     skipped: str = ""
 
 
@@ -50,14 +49,21 @@ def as_json(commitments: Sequence[Commitment]) -> str:
 
 def _outcome(item: Commitment) -> list[str]:
     entry, score = item.entry, item.next
-    fire_time = to_unix(score.fire_time) if score and score.fire_time and score.look_at else ""
     return [
         entry.name,
         digest(entry.definition, entry.meta),
         item.meta,
         item.definition,
         score.to_text() if score else "",
-        fire_time,
-        item.anchor,
+        _fire_time_beside(score, entry) if score else "",
         item.skipped,
     ]
+
+
+def _fire_time_beside(score: Score, entry: ClaimedEntry) -> str:
+    """The fire time where the score is a later look, or does not say that it is now whatever the meta says."""
+    if score.fire_time is None or score.dormant:
+        return ""
+    if entry.is_now and score.fire_time == entry.fire_time:
+        return to_unix(score.fire_time) + "*"
+    return to_unix(score.fire_time) if score.look_at else ""

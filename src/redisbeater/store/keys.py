@@ -4,8 +4,8 @@
 key                type         members                                                               TTL
 =================  ===========  ====================================================================  ======
 ``P:schedule``     sorted set   entry key -> UNIX seconds, negative: dormant                          none
-``P<name>``        hash         ``definition``, ``meta``; ours: ``fire_time`` and ``look_at`` where   none
-                                the score is a later look, ``anchor``, ``claim_id``, ``origin``,
+``P<name>``        hash         ``definition``, ``meta``; ours: ``fire_time`` with the score and the   none
+                                claim id behind it, where the score is a later look, ``origin``,
                                 ``skipped``, ``last_error``
 ``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes

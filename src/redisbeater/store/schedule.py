@@ -127,14 +127,14 @@ class RedisSchedule:
                 if self._connection.run("discard", [self.keys.schedule, *keys], [member]) == "DISCARDED":
                     yield member
 
-    def _claimed(self, key: str, definition: str, meta: str, fire_time: str, anchor: str, skipped: str) -> ClaimedEntry:
+    def _claimed(self, key: str, definition: str, meta: str, fire_time: str, skipped: str) -> ClaimedEntry:
         return ClaimedEntry(
             key=key,
             name=self.keys.name(key),
             definition=definition,
             meta=meta,
-            fire_time=from_unix(fire_time),
-            anchor=anchor,
+            fire_time=from_unix(fire_time.rstrip("*")),
+            is_now=fire_time.endswith("*"),
             skipped=skipped,
         )
 

@@ -12,13 +12,15 @@
 -- ARGV[1] claim_id   text: the claim that is confirmed
 -- ARGV[2] outcomes   JSON, for each entry [its name, SHA-1 of what was read: definition, newline, meta; the new meta, the
 --                    new definition, its next score (text; '': the entry has finished and is deleted), the fire time
---                    when the score is a later look, the anchor, the skipped ones; each of these '' keeps what is stored]
+--                    that stands beside the score, if any, the skipped ones; each of these '' keeps what is stored]
 -- Returns JSON of the entries of which nothing was written, by their place, the first being 0: {'0': {}}, the claim is not
 --      ours any more; {'0': [definition, meta]}, they are others by now
 local schedule, broken, statics, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claim_id, outcomes = ARGV[1], ARGV[2]
 
 local any_broken = redis.call('TYPE', broken).ok ~= 'none'
+
+local function words_of(text) return string.match(text or '', '^([^ *]+)(%*?) ([^ ]+) ?(.*)$') end
 
 local function set(key, fields)
   local given = {}
@@ -28,13 +30,14 @@ local function set(key, fields)
   if given[1] then redis.call('HSET', key, unpack(given)) end
 end
 
-local function commit(key, name, seen, meta, definition, score, fire_time, anchor, skipped)
-  local stored = redis.pcall('HMGET', key, 'claim_id', 'look_at', 'definition', 'meta')
-  if stored.err or stored[1] ~= claim_id then return {} end
-  local texts = {stored[3] or '', stored[4] or ''}
+local function commit(key, name, seen, meta, definition, score, fire_time, skipped)
+  local stored = redis.pcall('HMGET', key, 'fire_time', 'definition', 'meta')
+  local _, _, look_at, claim = words_of(stored[1])
+  if claim ~= claim_id then return {} end
+  local texts = {stored[2] or '', stored[3] or ''}
   if redis.sha1hex(texts[1] .. '\n' .. texts[2]) ~= seen then return texts end
   local current = redis.call('ZSCORE', schedule, key)
-  local is_ours = current and stored[2] and tonumber(current) == tonumber(stored[2])
+  local is_ours = current and tonumber(current) == tonumber(look_at)
   if any_broken then redis.call('HDEL', broken, name) end
   if is_ours and score == '' then
     redis.call('DEL', key)
@@ -42,11 +45,11 @@ local function commit(key, name, seen, meta, definition, score, fire_time, ancho
     redis.call('SREM', statics, name)
     return nil
   end
-  redis.call('HDEL', key, 'claim_id', 'fire_time', 'look_at', 'last_error')
-  set(key, {'meta', meta, 'anchor', anchor, 'skipped', skipped})
+  redis.call('HDEL', key, 'fire_time', 'last_error')
+  set(key, {'meta', meta, 'skipped', skipped})
   if is_ours then
     redis.call('ZADD', schedule, score, key)
-    set(key, {'definition', definition, 'fire_time', fire_time, 'look_at', fire_time ~= '' and score or ''})
+    set(key, {'definition', definition, 'fire_time', fire_time ~= '' and fire_time .. ' ' .. score or ''})
   end
 end
 

@@ -13,13 +13,16 @@
 local schedule, broken = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 
+local function words_of(text) return string.match(text or '', '^([^ *]+)(%*?) ([^ ]+) ?(.*)$') end
+
 local function load(entry)
   if redis.call('TYPE', entry).ok ~= 'hash' then return false end
   local score = redis.call('ZSCORE', schedule, entry)
-  local fields = redis.call('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time', 'look_at', 'claim_id')
-  if score and fields[6] and tonumber(fields[7]) == tonumber(score) then score = fields[6] end
+  local fields = redis.call('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time')
+  local fire_time, _, look_at, claim_id = words_of(fields[6])
+  if score and tonumber(look_at) == tonumber(score) then score = fire_time end
   local listed = redis.call('HEXISTS', broken, string.sub(entry, #prefix + 1))
-  return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or '', fields[5] or '', fields[8] or '', listed}
+  return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or '', fields[5] or '', claim_id or '', listed}
 end
 
 local time = redis.call('TIME')

@@ -14,15 +14,19 @@
 local schedule, broken, entry = KEYS[1], KEYS[2], KEYS[3]
 local claim_id, name, definition, report = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local fields = redis.pcall('HMGET', entry, 'claim_id', 'fire_time', 'look_at', 'definition')
-if fields.err or fields[1] ~= claim_id then return 'FENCED' end
+local function words_of(text) return string.match(text or '', '^([^ *]+)(%*?) ([^ ]+) ?(.*)$') end
+
+local fields = redis.pcall('HMGET', entry, 'fire_time', 'definition')
+local fire_time, star, look_at, claim = words_of(fields[1])
+if claim ~= claim_id then return 'FENCED' end
 local current = redis.call('ZSCORE', schedule, entry)
-local is_ours = current and fields[3] and tonumber(current) == tonumber(fields[3])
-redis.call('HDEL', entry, 'claim_id', 'fire_time', 'look_at')
-if redis.sha1hex(fields[4] or '') ~= definition then
-  if is_ours then redis.call('ZADD', schedule, fields[2], entry) end
+local is_ours = current and tonumber(current) == tonumber(look_at)
+redis.call('HDEL', entry, 'fire_time')
+if redis.sha1hex(fields[2] or '') ~= definition then
+  if is_ours then redis.call('ZADD', schedule, fire_time, entry) end
+  if is_ours and star ~= '' then redis.call('HSET', entry, 'fire_time', fire_time .. '* ' .. fire_time) end
   return 'EDITED'
 end
-redis.call('ZADD', schedule, '-' .. (fields[2] or '1'), entry)
+redis.call('ZADD', schedule, tonumber(fire_time) and '-' .. fire_time or '-1', entry)
 redis.call('HSET', broken, name, report)
 return 'QUARANTINED'

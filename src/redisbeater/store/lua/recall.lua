@@ -9,14 +9,17 @@
 local schedule, receipt = KEYS[1], KEYS[2]
 local claim_id = ARGV[1]
 
+local function words_of(text) return string.match(text or '', '^([^ *]+)(%*?) ([^ ]+) ?(.*)$') end
+
 local lease_end = redis.call('GET', receipt)
 if not lease_end then return 0 end
 local recalled = 0
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', schedule, lease_end, lease_end)) do
-  local claim = redis.pcall('HMGET', key, 'claim_id', 'fire_time')
-  if claim[1] == claim_id then
-    redis.call('ZADD', schedule, claim[2], key)
-    redis.call('HDEL', key, 'claim_id', 'fire_time', 'look_at')
+  local fire_time, star, look_at, claim = words_of(redis.pcall('HMGET', key, 'fire_time')[1])
+  if claim == claim_id and tonumber(look_at) == tonumber(lease_end) then
+    redis.call('ZADD', schedule, fire_time, key)
+    redis.call('HDEL', key, 'fire_time')
+    if star ~= '' then redis.call('HSET', key, 'fire_time', fire_time .. '* ' .. fire_time) end
     recalled = recalled + 1
   end
 end
