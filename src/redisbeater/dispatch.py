@@ -134,7 +134,7 @@ class Dispatcher:
         """Publish for a moment; what stopped it sooner."""
         until = time.monotonic() + GATHERING
         for order in orders:
-            if not self._may_send(batch):
+            if not volley.is_deferred and not self._may_send(batch):
                 return None
             refusal = self._publish(batch.take(), order, batch)
             if not volley.is_deferred:

@@ -24,6 +24,7 @@ from redisbeater.eviction import check_eviction
 from redisbeater.exceptions import LockNotOwnedError, StoreError
 from redisbeater.leadership import Leadership
 from redisbeater.mapping import ScheduleMapping
+from redisbeater.message_settings import bring_forward
 from redisbeater.outage import Outage
 from redisbeater.statics import CLEANUP, reconcile
 from redisbeater.store import Claim
@@ -109,6 +110,7 @@ class RedisScheduler(Scheduler):
 
     def _begin_to_lead(self) -> None:
         self._look_at = 0.0
+        bring_forward(self.app.conf)
         check_eviction(self._redis, self._context.config.key_expiry_check)
         self.setup_schedule()
         self._sweep.begin()

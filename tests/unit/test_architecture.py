@@ -15,7 +15,16 @@ ROOT = Path(redisbeater.__file__).parent
 
 #: From the bottom up: a module imports from its own layer and from those before it, never from one after it.
 LAYERS = (
-    ("exceptions", "backoff", "uninterrupted", "coalesce", "declarations", "eviction_check", "redis_url"),
+    (
+        "exceptions",
+        "backoff",
+        "uninterrupted",
+        "coalesce",
+        "declarations",
+        "eviction_check",
+        "message_settings",
+        "redis_url",
+    ),
     ("instant", "json_text", "meta_text"),
     ("config",),
     ("score", "schedules", "skip"),

@@ -1,0 +1,62 @@
+"""Settings that Celery reads for each message: the same, and found at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from redisbeater.message_settings import NAMES, bring_forward
+
+
+def make_app(**settings: Any) -> Celery:
+    app = Celery("proj", set_as_current=False)
+    app.conf.update(settings)
+    return app
+
+
+def values(app: Celery) -> list[Any]:
+    return [app.conf[name] for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="defaults"),
+        pytest.param({"task_default_queue": "reports", "task_send_sent_event": True}, id="own"),
+        pytest.param({"CELERY_DEFAULT_QUEUE": "reports", "CELERY_SEND_TASK_SENT_EVENT": True}, id="old-names"),
+    ],
+)
+def test_they_say_what_they_said(settings: dict[str, Any]) -> None:
+    app = make_app(**settings)
+
+    bring_forward(app.conf)
+
+    assert values(app) == values(make_app(**settings))
+
+
+def test_django_settings_say_what_they_said() -> None:
+    app = Celery("proj", set_as_current=False)
+    app.config_from_object({"CELERY_TASK_DEFAULT_QUEUE": "reports"}, namespace="CELERY")
+
+    bring_forward(app.conf)
+
+    assert app.conf.task_default_queue == "reports"
+
+
+def test_a_later_change_is_heard() -> None:
+    app = make_app()
+    bring_forward(app.conf)
+
+    app.conf.task_default_queue = "reports"
+
+    assert app.conf.task_default_queue == "reports"
+
+
+def test_they_stand_first() -> None:
+    app = make_app()
+
+    bring_forward(app.conf)
+
+    assert set(NAMES) <= set(app.conf.maps[0])
