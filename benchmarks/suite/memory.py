@@ -44,14 +44,17 @@ def _bytes(job: Job, when: BaseSchedule, ran_at: float | None) -> float:
 
 
 def _stored(client: redis.Redis, schedule_key: str, pattern: str) -> float:
-    """The mean of the hashes, with their keys, and of their share of the sorted set: MEMORY USAGE of everything."""
+    """The mean of the hashes, with their keys, and of their share of the sorted set: MEMORY USAGE of everything.
+
+    In whole bytes: the levels of a sorted set are drawn at random, and make a tenth of one.
+    """
     keys = list(client.scan_iter(match=pattern, count=1000))
     with client.pipeline(transaction=False) as pipe:
         for key in keys:
             pipe.memory_usage(key, samples=0)
         hashes = sum(pipe.execute())
     members = client.memory_usage(schedule_key, samples=0) / client.zcard(schedule_key)
-    return hashes / len(keys) + members
+    return round(hashes / len(keys) + members)
 
 
 COLUMNS = {

@@ -99,9 +99,11 @@ def test_a_claim_whose_answer_is_lost_costs_no_run(
         redisbeater_retry_period=0,
         redisbeater_redis_options={"socket_timeout": 0.5},
     )
+    schedule = Context.of(app).redis
+    schedule.claim(token="", limit=1)  # from now on the server knows the script
     entry = save_due(app, "report")
     with frozen(server), pytest.raises(StoreUnavailable):
-        Context.of(app).redis.claim(token="", limit=1)
+        schedule.claim(token="", limit=1)
     wait_until(lambda: is_claimed(client, entry.key), "the claim to be executed")
     scheduler = make_scheduler(app)
 
