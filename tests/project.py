@@ -94,14 +94,18 @@ class Project:
             "redisbeater_key_prefix": prefix,
             **settings,
         }
-        source = SOURCE.format(broker=server.url(BROKER_DB), settings=self.settings)
-        (folder / "proj.py").write_text(source)
+        self._module = folder / "proj.py"
+        self._module.write_text(SOURCE.format(broker=server.url(BROKER_DB), settings=self.settings))
 
     def __enter__(self) -> Project:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
+
+    def add_source(self, source: str) -> None:
+        """Add to the module; processes that are started from now on have it."""
+        self._module.write_text(self._module.read_text() + source)
 
     def app(self) -> Celery:
         """The same app, for the test's own process."""

@@ -5,6 +5,7 @@ A tick is one pass: lead, claim, plan, dispatch, commit, wait. A beat that does 
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -274,6 +275,17 @@ def _serve(sender: Service, **_: Any) -> None:
     if isinstance(sender.scheduler, RedisScheduler):
         sender.scheduler.is_served = True
         sender.scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
+        if not sender.scheduler.is_embedded:
+            _spare_from_collection()
+
+
+def _spare_from_collection() -> None:
+    """Let the collector pass by the modules of the application, which stay anyway.
+
+    Looking through them took it 30 to 70 ms every few thousand runs, for which those that were due had to wait.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @beat_embedded_init.connect(weak=False)
