@@ -47,15 +47,15 @@ class Representations:
         task = self._app.tasks.get(name)
         return task is not None and getattr(task.apply_async, "__func__", None) is not Task.apply_async
 
-    def _text(self, value: Any, most: int) -> str:
+    def _text(self, value: Any, most: int | None) -> str:
         shown = repr(value)
-        if len(shown) > min(LONGEST, most):
+        if len(shown) > min(LONGEST, most or LONGEST):
             return saferepr(value, most, maxlevels=self._levels)
         if self._levels and _is_shown_as_in_python(value, shown):
             return shown
         return self._remembered(shown, value, most)
 
-    def _remembered(self, key: str, value: Any, most: int) -> str:
+    def _remembered(self, key: str, value: Any, most: int | None) -> str:
         if len(self._texts) > MOST_TEXTS:
             self._texts.clear()
         if key not in self._texts:

@@ -53,11 +53,11 @@ def test_arguments_are_shown_as_celery_shows_them(levels: int, args: Any, kwargs
     assert ours(app, (args, kwargs), (args, kwargs)) == expected
 
 
-@pytest.mark.parametrize("most", [1, 10, 30])
-def test_a_shorter_limit_holds(most: int) -> None:
+@pytest.mark.parametrize("most", [1, 10, 30, None])
+def test_a_limit_of_the_application_holds(most: int | None) -> None:
     app = make_app()
     app.amqp.argsrepr_maxsize = app.amqp.kwargsrepr_maxsize = most
-    args, kwargs = ["abcdefgh", 12345678], {"name": "abcdefgh", "more": [1, 2, 3]}
+    args, kwargs = ["abcdefgh", 12345678], {"name": "abcdefgh" * 200, "more": [1, 2, 3]}
 
     assert ours(app, (args, kwargs)) == celerys(app, args, kwargs)
 
