@@ -49,7 +49,7 @@ class Representations:
 
     def _text(self, value: Any, most: int | None) -> str:
         shown = repr(value)
-        if len(shown) > min(LONGEST, most or LONGEST):
+        if len(shown) > (LONGEST if most is None else min(LONGEST, most)):
             return saferepr(value, most, maxlevels=self._levels)
         if self._levels and _is_shown_as_in_python(value, shown):
             return shown

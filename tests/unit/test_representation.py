@@ -53,7 +53,7 @@ def test_arguments_are_shown_as_celery_shows_them(levels: int, args: Any, kwargs
     assert ours(app, (args, kwargs), (args, kwargs)) == expected
 
 
-@pytest.mark.parametrize("most", [1, 10, 30, None])
+@pytest.mark.parametrize("most", [0, 1, 10, 30, None])
 def test_a_limit_of_the_application_holds(most: int | None) -> None:
     app = make_app()
     app.amqp.argsrepr_maxsize = app.amqp.kwargsrepr_maxsize = most
