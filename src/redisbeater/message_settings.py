@@ -10,11 +10,12 @@ from typing import Any
 
 __all__ = ("bring_forward",)
 
-#: Which they are.
+#: Which they are; some are not there before Celery 5.7.
 NAMES = ("task_always_eager", "task_default_queue", "task_send_sent_event", "broker_pool_acquire_timeout")
 
 
 def bring_forward(conf: Any) -> None:
     """Set these settings of an app to what they are."""
     for name in NAMES:
-        conf[name] = conf[name]
+        if name in conf:
+            conf[name] = conf[name]
