@@ -54,11 +54,15 @@ class Job:
 
     def schedule_client(self) -> redis.Redis:
         """A client of the schedule's database, for looking."""
-        return redis.Redis.from_url(self.schedule_url, decode_responses=True)
+        return _client(self.schedule_url)
 
     def broker_client(self) -> redis.Redis:
         """A client of the broker's database, for looking."""
-        return redis.Redis.from_url(self.broker_url, decode_responses=True)
+        return _client(self.broker_url)
+
+
+def _client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)  # some wait long, by BRPOP
 
 
 @dataclass(frozen=True, kw_only=True)
