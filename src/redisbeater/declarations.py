@@ -24,8 +24,10 @@ class Declarations:
         """Declare a queue or an exchange, unless that was done; the arguments are kombu's.
 
         Returns:
-            Whether it was declared.
+            Whether it was declared; None without one, as kombu says.
         """
+        if not entity:
+            return None
         channel = self._producer.channel
         if channel is not self._channel:
             self._channel, self._declared = channel, {}

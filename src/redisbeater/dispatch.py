@@ -123,9 +123,9 @@ class Dispatcher:
     def _order(self, claimed: ClaimedEntry, claim: Claim) -> _Order:
         try:
             job = Job.planned(claimed, claim.now, self._context)
+            runs = job.runs(claim.schedule_id, self._app)
         except InvalidEntry as exc:
             return _Order(job=None, runs=[], broken=str(exc))
-        runs = job.runs(claim.schedule_id, self._app)
         for run in runs:
             self._representations.add_to(run)
         return _Order(job=job, runs=runs)

@@ -80,8 +80,15 @@ class Job:
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
     def runs(self, schedule_id: str, app: Celery) -> list[RedisScheduleEntry]:
-        """An entry for each run, with values of its own: Celery, instruments around it and tasks write into them."""
-        return [self._run(fire_time, schedule_id, app) for fire_time in self.plan.runs]
+        """An entry for each run, with values of its own: Celery, instruments around it and tasks write into them.
+
+        Raises:
+            InvalidEntry: its values are nested too deeply to be sent.
+        """
+        try:
+            return [self._run(fire_time, schedule_id, app) for fire_time in self.plan.runs]
+        except RecursionError as exc:
+            raise InvalidEntry("$", "args, kwargs or options are nested too deeply") from exc
 
     def _run(self, fire_time: datetime, schedule_id: str, app: Celery) -> RedisScheduleEntry:
         definition = self.definition

@@ -1,7 +1,8 @@
 """Celery's settings that are read for each message, put where Celery finds them at once.
 
 It goes through its configuration layer by layer, each by several names: 3 us for a setting that nobody has changed, a
-twentieth of all that a message costs for these. They say what they said, and whoever changes them later is heard.
+twentieth of all that a message costs for these. For a process of beat's own: who sets ``app.conf`` later is heard, but
+a change of what it was read from, say Django's settings, is not.
 """
 
 from __future__ import annotations

@@ -131,8 +131,7 @@ def _write(context: Context, made: Mapping[str, tuple[Snapshot, Edit]], page: Pa
 
 def _change(snapshot: Snapshot, edit: Edit) -> Change:
     meta = edit.meta.counted()
-    # Of an interval, the score that is set counts from a last run that another program wrote, too.
-    writes_meta = edit.writes_meta or (edit.score and edit.after.is_interval and meta is not edit.meta)
+    writes_meta = edit.writes_meta or (meta is not edit.meta and _counts_from_last_run(snapshot, edit))
     return Change.of(
         snapshot,
         edit.text,
@@ -140,3 +139,10 @@ def _change(snapshot: Snapshot, edit: Edit) -> Change:
         meta=meta.to_text() if writes_meta else "",
         origin=edit.origin,
     )
+
+
+def _counts_from_last_run(snapshot: Snapshot, edit: Edit) -> bool:
+    """Whether the score that an edit sets takes a last run into account, which another program may have written."""
+    if edit.score is None or edit.score.dormant or not edit.after.is_interval:
+        return False
+    return snapshot.score is None or edit.score.fire_time != snapshot.score.fire_time

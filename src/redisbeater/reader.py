@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -57,7 +58,6 @@ class _SharingCodec:
     def decode(self, data: Any) -> BaseSchedule:
         if not isinstance(data, dict) or data.get("__type__") == "custom":
             return self._decode(data)
-        try:
+        with suppress(TypeError):  # a list among the fields cannot be looked up; other errors come up again
             return self._by_fields(**data)
-        except TypeError:  # a list among the fields cannot be looked up
-            return self._by_text(json_text.to_text(data))
+        return self._by_text(json_text.to_text(data))

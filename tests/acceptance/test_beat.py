@@ -76,24 +76,26 @@ def test_twenty_entries_saved_while_beat_sleeps_are_each_on_the_queue_at_once(pr
     assert sorted(latencies)[10] < 1.0, latencies
 
 
-COUNTING = """
+TELLING = """
 import gc
 from celery.signals import before_task_publish
 
 @before_task_publish.connect
-def count(headers, **_):
+def tell(headers, **_):
     headers["frozen"] = gc.get_freeze_count()
+    headers["first"] = sorted(app.conf.maps[0])
 """
 
 
-def test_the_garbage_collector_passes_by_the_application(project: Project) -> None:
-    project.add_source(COUNTING)
+def test_a_process_of_beats_own_is_made_one_for_beat(project: Project) -> None:
+    project.add_source(TELLING)
     project.beat()
     RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
 
     message = json.loads(wait_until(project.queued, "a message")[0])
 
     assert message["headers"]["frozen"] > 10_000
+    assert "task_default_queue" in message["headers"]["first"]
 
 
 def test_two_hundred_entries_of_one_second_run_each_second(project: Project) -> None:

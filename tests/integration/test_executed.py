@@ -195,6 +195,19 @@ def test_fields_that_another_program_adds_to_meta_stay_when_an_entry_is_moved(
     assert json.loads(client.hget(entry.key, "meta")) == before
 
 
+@pytest.mark.parametrize("change", [{"jitter": 1.0}, {"description": "edited"}], ids=["jitter", "description"])
+def test_an_edit_that_moves_nothing_does_not_hide_an_execution(
+    app: Celery, scheduler: RedisScheduler, write_meta: WriteMeta, change: dict[str, Any]
+) -> None:
+    entry = save_due(app, "report")
+    executed_at = now()
+    write_meta(entry, executed_at)
+    ScheduleStore(app).update("report", **change)
+
+    assert run_due(scheduler) == []
+    assert due(stored(app, "report")) >= executed_at + MINUTE
+
+
 @pytest.mark.parametrize(
     "schedule_",
     [crontab(), clocked(datetime(2026, 1, 1, tzinfo=UTC))],

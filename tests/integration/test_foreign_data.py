@@ -77,6 +77,18 @@ def test_a_member_of_the_schedule_whose_key_holds_a_text_does_not_stop_the_other
     assert names(run_due(scheduler)) == ["good"]
 
 
+def test_an_entry_whose_arguments_are_nested_too_deeply_is_set_aside(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    deep = save_due(app, "deep", late=2.0)
+    save_due(app, "good")
+    definition = json.dumps({"task": "proj.report", "schedule": {"__type__": "interval", "every": 60}})
+    client.hset(deep.key, "definition", f'{definition[:-1]}, "args": {"[" * 700}{"]" * 700}}}')
+
+    assert names(run_due(make_scheduler(app))) == ["good"]
+    assert "nested too deeply" in Context.of(app).redis.broken.reports()["deep"]["reason"]
+
+
 def test_a_claimed_entry_whose_key_was_overwritten_is_fenced_and_the_others_are_committed(
     shared_app: Celery, spoil: Spoil
 ) -> None:

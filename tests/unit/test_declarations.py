@@ -46,6 +46,10 @@ def test_a_queue_that_may_be_gone_is_declared_each_time(producer: Producer) -> N
     assert [producer.maybe_declare(fleeting) for _ in range(2)] == [True, True]
 
 
+def test_no_queue_is_none_to_declare(producer: Producer) -> None:
+    assert producer.maybe_declare(None) is None
+
+
 def test_a_publish_declares_the_queue(producer: Producer, connection: Connection) -> None:
     producer.publish({}, routing_key="reports", declare=[Queue("reports")])
 

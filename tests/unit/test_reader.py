@@ -50,3 +50,10 @@ def test_a_schedule_that_only_looks_like_one_that_was_read_is_refused(reader: Re
 def test_what_is_no_schedule_is_refused(reader: Reader, schedule: Any) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule"):
         schedule_of(reader, "report", schedule)
+
+
+def test_a_date_with_a_part_too_many_is_refused_by_its_place(reader: Reader) -> None:
+    moment = {"__type__": "datetime", "year": 2026, "month": 1, "day": 1, "timezone": "UTC", "tzinfo": 1}
+
+    with pytest.raises(InvalidEntry, match=r"^\$\.schedule\.at"):
+        schedule_of(reader, "report", {"__type__": "clocked", "at": moment})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pytest
 from celery import Celery, Task
+from celery.app.amqp import AMQP
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,13 +35,20 @@ def celerys(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
     return headers["argsrepr"], headers["kwargsrepr"]
 
 
-def ours(app: Celery, *runs: tuple[Any, Any], **options: Any) -> tuple[str, str]:
-    """What the last of several runs is given."""
+def given_to(app: Celery, *runs: tuple[Any, Any], **options: Any) -> dict[str, Any]:
+    """The options of the last of several runs."""
     representations = Representations(app)
     for args, kwargs in runs:
-        run = RedisScheduleEntry("report", "proj.work", 60, args, kwargs, options=dict(options), app=app)
+        run = RedisScheduleEntry("report", "proj.work", 60, args, kwargs, options=options, app=app)
         representations.add_to(run)
-    return run.options["argsrepr"], run.options["kwargsrepr"]
+    return dict(run.options)
+
+
+def ours(app: Celery, *runs: tuple[Any, Any]) -> tuple[str, str]:
+    """What is shown of the last of several runs; what it is not given Celery makes."""
+    options = given_to(app, *runs)
+    headers = app.amqp.as_task_v2("id", "proj.work", *runs[-1], **options).headers
+    return headers["argsrepr"], headers["kwargsrepr"]
 
 
 @LEVELS
@@ -65,8 +75,15 @@ def test_a_limit_of_the_application_holds(most: int | None) -> None:
     assert ours(app, (args, kwargs)) == celerys(app, args, kwargs)
 
 
+def test_short_texts_are_given_and_long_ones_left_to_celery() -> None:
+    assert given_to(make_app(), ([1], {"a": "x" * 100})) == {"argsrepr": "[1]"}
+
+
 def test_what_the_entry_says_of_its_arguments_stands() -> None:
-    assert ours(make_app(), (["secret"], {}), argsrepr="<hidden>") == ("<hidden>", "{}")
+    assert given_to(make_app(), (["secret"], {}), argsrepr="<hidden>") == {"argsrepr": "<hidden>", "kwargsrepr": "{}"}
+
+
+# Where somebody may want another text, none is given
 
 
 class Tenants(Task):
@@ -74,15 +91,65 @@ class Tenants(Task):
         return super().apply_async(args, {**(kwargs or {}), "tenant": 1}, **options)
 
 
-def test_a_task_that_may_add_arguments_gets_none() -> None:
+class Hiding(Celery):
+    def send_task(self, name: str, *args: Any, **options: Any) -> Any:
+        return super().send_task(name, *args, **{"argsrepr": "<hidden>", **options})
+
+
+class HidingMessages(AMQP):
+    def as_task_v2(self, *args: Any, **options: Any) -> Any:
+        return super().as_task_v2(*args, **{"argsrepr": "<hidden>", **options})
+
+
+def app_whose_task_adds_arguments() -> Celery:
     app = make_app()
 
     @app.task(name="proj.work", base=Tenants, shared=False)
     def work(tenant: int) -> None: ...
 
     app.finalize()
-    run = RedisScheduleEntry("report", "proj.work", 60, app=app)
+    return app
 
-    Representations(app).add_to(run)
 
-    assert not run.options
+def app_with_a_patched_task(monkeypatch: pytest.MonkeyPatch) -> Celery:
+    original = Task.apply_async
+
+    @wraps(original)
+    def hiding(*args: Any, **options: Any) -> Any:
+        return original(*args, **{"argsrepr": "<hidden>", **options})
+
+    monkeypatch.setattr(Task, "apply_async", hiding)
+    app = make_app()
+    app.task(name="proj.work", shared=False)(print_nothing)
+    app.finalize()
+    return app
+
+
+def app_with_its_own_texts(monkeypatch: pytest.MonkeyPatch) -> Celery:
+    monkeypatch.setattr("celery.app.amqp.saferepr", lambda *_, **__: "<hidden>")
+    return make_app()
+
+
+def print_nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda _: app_whose_task_adds_arguments(), id="a-task-of-its-own-kind"),
+        pytest.param(app_with_a_patched_task, id="an-instrument-around-tasks"),
+        pytest.param(lambda _: Hiding("proj", set_as_current=False), id="a-celery-of-its-own"),
+        pytest.param(lambda _: Celery("proj", amqp=HidingMessages, set_as_current=False), id="messages-of-its-own"),
+        pytest.param(app_with_its_own_texts, id="texts-of-its-own"),
+        pytest.param(lambda _: Celery("proj", task_protocol=1, set_as_current=False), id="a-protocol-without"),
+    ],
+)
+def test_none_is_given_by(make: Callable[[Any], Celery], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert given_to(make(monkeypatch), (["secret"], {})) == {}
+
+
+def test_a_setting_that_makes_no_sense_stops_nothing_here() -> None:
+    app = make_app()
+    app.conf.task_repr_maxlevels = "3"
+
+    assert given_to(app, ([[1]], {})) == {}

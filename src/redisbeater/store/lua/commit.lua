@@ -12,7 +12,7 @@
 -- ARGV[1] claim_id   text: the claim that is confirmed
 -- ARGV[2] outcomes   JSON, for each entry [its name, SHA-1 of what was read: definition, newline, meta; the new meta, the
 --                    new definition, its next score (text; '': the entry has finished and is deleted), the fire time
---                    that stands beside the score, if any, the skipped ones; each of these '' keeps what is stored]
+--                    that stands beside the score, if any, with its '*'; the skipped ones; each of these '' keeps what is stored]
 -- Returns JSON of the entries of which nothing was written, by their place, the first being 0: {'0': {}}, the claim is not
 --      ours any more; {'0': [definition, meta]}, they are others by now
 local schedule, broken, statics, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]

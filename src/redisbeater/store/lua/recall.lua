@@ -15,7 +15,8 @@ local lease_end = redis.call('GET', receipt)
 if not lease_end then return 0 end
 local recalled = 0
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', schedule, lease_end, lease_end)) do
-  local fire_time, star, look_at, claim = words_of(redis.pcall('HMGET', key, 'fire_time')[1])
+  local stored = redis.call('TYPE', key).ok == 'hash' and redis.call('HGET', key, 'fire_time')
+  local fire_time, star, look_at, claim = words_of(stored)
   if claim == claim_id and tonumber(look_at) == tonumber(lease_end) then
     redis.call('ZADD', schedule, fire_time, key)
     redis.call('HDEL', key, 'fire_time')
