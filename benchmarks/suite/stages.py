@@ -10,12 +10,14 @@ from typing import Any
 
 __all__ = ("LOOP_STAGES", "STAGES", "Stages")
 
-#: What both do: stage -> ``module:qualified name``.
-LOOP_STAGES = {
-    "apply_async: make the message": "celery.app.task:Task.apply_async",
+_MESSAGE = "apply_async: make the message"
+_PUBLISHING = {
     "publish: serialise and route": "kombu.messaging:Producer.publish",
     "flush: to the broker": "kombu.transport.redis:PublishBatch.flush",
 }
+
+#: What both do: stage -> ``module:qualified name``.
+LOOP_STAGES = {_MESSAGE: "celery.app.task:Task.apply_async", **_PUBLISHING}
 
 #: What a dispatch adds to it.
 STAGES = {
@@ -23,7 +25,8 @@ STAGES = {
     "decode and plan": "redisbeater.job:Job.planned",
     "an entry for each run": "redisbeater.job:Job.runs",
     "Celery's apply_entry": "redisbeater.scheduler:RedisScheduler.apply_entry",
-    **LOOP_STAGES,
+    _MESSAGE: "celery.beat:Scheduler.apply_async",  # around a task's own, it is told no texts of arguments
+    **_PUBLISHING,
     "what to commit": "redisbeater.job:Job.commitment",
     "commit: Redis": "redisbeater.store.schedule:RedisSchedule.commit",
 }
