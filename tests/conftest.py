@@ -8,11 +8,16 @@ import pytest
 import rabbitmq
 import redis
 from celery import Celery
+from hypothesis import HealthCheck, settings
 from servers import INSTALL, Program, Server, programs, running
 from topologies import Cluster, Sentinels, running_cluster, running_sentinels
 
 #: Databases of the test server: the schedule's, the broker's.
 SCHEDULE_DB, BROKER_DB = 0, 1
+
+# How long an example takes on a shared machine says nothing about it.
+settings.register_profile("shared-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared-machine")
 
 
 def _name(program: Program | None) -> str:

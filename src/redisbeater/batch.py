@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 
 from redisbeater.job import Job
@@ -39,6 +40,10 @@ class Batch:
     def ahead(self, count: int) -> list[ClaimedEntry]:
         """The oldest unsent entries, so many of them."""
         return list(islice(self.unsent, count))
+
+    def put_last(self, is_slow: Callable[[ClaimedEntry], bool]) -> None:
+        """Let some of the entries go after the others."""
+        self.unsent = deque(sorted(self.unsent, key=is_slow))
 
     def take(self) -> ClaimedEntry:
         """The oldest unsent entry. If beat ends now it waits for the end of its lease: it may be what ended beat."""

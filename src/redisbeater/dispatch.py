@@ -19,6 +19,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.job import Job
 from redisbeater.representation import Representations
 from redisbeater.skip import Reason, Skip
+from redisbeater.slow_tasks import SlowTasks
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.uninterrupted import uninterrupted
 from redisbeater.volley import Volley
@@ -41,6 +42,10 @@ class _Order:
     job: Job | None
     runs: list[RedisScheduleEntry]
     broken: str = ""
+
+    @property
+    def task(self) -> str:
+        return self.job.definition.task if self.job else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +79,27 @@ class Dispatcher:
         self._leads = leads
         self._representations = Representations(app)
         self._backoff = Backoff(first=0.5, limit=30)
+        self._slow_tasks = SlowTasks()
 
     def dispatch(self, batch: Batch) -> None:
         """Send what is in a batch, until there is no more of it, no broker, no lock or hardly any lease.
 
         What was sent is done then, and what the broker refuses released.
         """
+        if self._slow_tasks:
+            batch.put_last(self._is_slow)
         size = FIRST_VOLLEY
         while batch.unsent and self._has_broker(batch) and self._may_send(batch):
             with uninterrupted():
                 gathered = self._send_volley(batch, 1 if batch.is_suspect else size)
             size = min(gathered + gathered // 4 + 1, LARGEST_VOLLEY)
+
+    def _is_slow(self, claimed: ClaimedEntry) -> bool:
+        try:
+            definition, _ = self._context.reader.read(claimed.name, claimed.definition)
+        except Exception:  # it is set aside when its turn comes
+            return False
+        return definition.task in self._slow_tasks
 
     def _has_broker(self, batch: Batch) -> bool:
         if self._broker.is_ready():
@@ -134,14 +149,27 @@ class Dispatcher:
         """Publish for a moment; what stopped it sooner."""
         until = time.monotonic() + GATHERING
         for order in orders:
-            if not volley.is_deferred and not self._may_send(batch):
+            if self._must_wait(order, batch, volley):
                 return None
-            refusal = self._publish(batch.take(), order, batch)
+            refusal = self._publish_timed(batch.take(), order, batch)
             if not volley.is_deferred:
                 self._land(batch)
             if refusal is not None or time.monotonic() >= until:
                 return refusal
         return None
+
+    def _must_wait(self, order: _Order, batch: Batch, volley: Volley) -> bool:
+        """Whether an entry is not to be sent now: what is slow to send holds up nothing that has been gathered."""
+        if not volley.is_deferred:
+            return not self._may_send(batch)
+        return bool(batch.in_the_air and order.task in self._slow_tasks)
+
+    def _publish_timed(self, claimed: ClaimedEntry, order: _Order, batch: Batch) -> _Refusal | None:
+        began_at = time.monotonic()
+        refusal = self._publish(claimed, order, batch)
+        if order.runs:
+            self._slow_tasks.note(order.task, time.monotonic() - began_at)
+        return refusal
 
     def _publish(self, claimed: ClaimedEntry, order: _Order, batch: Batch) -> _Refusal | None:
         """Publish what is due of one entry."""
@@ -170,6 +198,7 @@ class Dispatcher:
         if not batch.in_the_air:
             return None
         if not self._may_send(batch):
+            logger.warning("lock or lease ran out before a flush; not sent, to come up again: %d", batch.in_the_air)
             batch.turn_back()
             return None
         try:

@@ -484,7 +484,6 @@ def test_whatever_is_edited_at_whatever_moment_nothing_is_lost(make_edits: MakeE
     run_state_machine_as_test(
         make_edits,
         settings=settings(
-            deadline=None,
             derandomize=examples is None,
             max_examples=int(examples or EXAMPLES),
             stateful_step_count=STEPS,

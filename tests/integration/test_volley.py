@@ -18,7 +18,8 @@ from proxy import LOOPBACK, Proxy
 from servers import Server, programs
 from waiting import wait_until
 
-from redisbeater import RedisScheduler
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.slow_tasks import SLOW
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -102,8 +103,11 @@ def test_all_that_is_due_arrives_oldest_first(
 
 
 @pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can hold them")
-def test_a_batch_takes_few_round_trips(app: Celery, scheduler: RedisScheduler, server: Server) -> None:
+def test_a_batch_takes_few_round_trips(
+    app: Celery, scheduler: RedisScheduler, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Commands, claims, commits and what this test asks included."""
+    monkeypatch.setattr("redisbeater.dispatch.GATHERING", 60)  # volleys are full on a slow machine, too
     save_due(app, "first")
     sent_by(app, scheduler, {"first"})  # it is connected
     save_many(app, 400)
@@ -248,7 +252,7 @@ def test_a_volley_whose_reply_is_lost_is_sent_again_with_the_same_ids(
 
 @pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can hold them")
 def test_what_waits_for_the_flush_when_the_lease_runs_out_is_not_sent(
-    make_volley_app: MakeApp, make_scheduler: MakeScheduler
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = make_volley_app(redisbeater_lease_timeout=1, redisbeater_publish_timeout=0.2)
     waits = [True]
@@ -271,9 +275,63 @@ def test_what_waits_for_the_flush_when_the_lease_runs_out_is_not_sent(
     scheduler.tick()
     assert take(app, app.conf.task_default_queue) == []
     assert stored(app, "slow").total_run_count == 0
+    assert "lock or lease ran out before a flush; not sent, to come up again: 1" in caplog.text
     sent = sent_by(app, scheduler, {"slow"})
 
     assert names(sent) == ["slow"]
+
+
+# What is slow to send
+
+
+@pytest.fixture
+def slow_app(make_volley_app: MakeApp, server: Server) -> Celery:
+    """An app with a task that waits before it sends, and notes how many messages were on the queue before that."""
+    app = make_volley_app()
+    app.on_queue = []
+
+    class Slow(Task):
+        def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            app.on_queue.append(server.client(BROKER_DB).llen(app.conf.task_default_queue))
+            time.sleep(kwargs["seconds"])
+            return super().apply_async(args, kwargs, **options)
+
+    @app.task(name="proj.slow", base=Slow, shared=False)
+    def slow(seconds: float) -> None: ...
+
+    return app
+
+
+def save_slow(app: Celery, seconds: float) -> str:
+    """One more entry that is slow to send, and the oldest of all."""
+    name = f"slow-{len(app.on_queue)}"
+    return save_due(app, name, "proj.slow", late=100, kwargs={"seconds": seconds}).name
+
+
+def test_a_task_that_is_slow_to_send_holds_up_its_batch_once(slow_app: Celery, make_scheduler: MakeScheduler) -> None:
+    scheduler = make_scheduler(slow_app)
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+
+    slow_last = [*save_many(slow_app, 70), save_slow(slow_app, SLOW)]
+    scheduler.tick()
+
+    assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
+    assert slow_app.on_queue == [0, 70]
+
+
+def test_an_entry_that_is_broken_is_set_aside_beside_a_slow_one(
+    slow_app: Celery, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    scheduler = make_scheduler(slow_app)
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+    broken = save_due(slow_app, "broken")
+    client.hset(broken.key, "definition", "{")
+
+    slow_last = [*save_many(slow_app, 3), save_slow(slow_app, SLOW)]
+    scheduler.tick()
+
+    assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
+    assert list(ScheduleStore(slow_app).broken()) == ["broken"]
 
 
 def test_a_beat_that_is_ended_while_a_volley_gathers_leaves_it_to_the_next(

@@ -382,7 +382,7 @@ stored_schedules = st.sampled_from(sorted(fields)).flatmap(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(stored=stored_schedules)
 def test_whatever_is_stored_is_read_or_refused(stored: dict[str, Any]) -> None:
     codec = ScheduleCodec()

@@ -21,7 +21,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 @shifts
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(expression=around_shifts, data=st.data())
 def test_counting_by_days_equals_counting_one_by_one(zone: str, day: str, expression: str, data: st.DataObject) -> None:
     info = ZoneInfo(zone)
@@ -160,7 +160,7 @@ def test_the_local_times_of_a_fire_time_elsewhere(
 
 
 @shifts
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(expression=around_shifts, data=st.data())
 def test_only_a_fire_time_stands_for_local_times(zone: str, day: str, expression: str, data: st.DataObject) -> None:
     info, (start, end) = ZoneInfo(zone), span(day)

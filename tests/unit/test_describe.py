@@ -523,7 +523,7 @@ rules = st.tuples(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(drawn=rules)
 def test_every_recurrence_rule_can_be_told(drawn: tuple[str, dict[str, Any]]) -> None:
     freq, parts = drawn

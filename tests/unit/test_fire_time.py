@@ -271,7 +271,7 @@ rules = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(parts=rules, minutes=st.integers(0, 400 * 24 * 60))
 def test_a_rule_has_the_occurrences_that_dateutil_finds_from_its_start(parts: dict[str, Any], minutes: int) -> None:
     if "bysetpos" in parts and "byhour" not in parts:

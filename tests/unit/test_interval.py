@@ -209,7 +209,7 @@ def around(day: str, seconds: int, microseconds: int) -> datetime:
 
 
 @pytest.mark.parametrize(("zone", "day"), DAYS.values(), ids=list(DAYS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(period=periods, seconds=seconds_around, microseconds=st.sampled_from([0, 1, 500_000]), relative=st.booleans())
 def test_the_next_fire_time_is_always_later(
     zone: str, day: str, period: timedelta, seconds: int, microseconds: int, relative: bool
@@ -229,7 +229,7 @@ def celery_app() -> Celery:
 
 
 @pytest.mark.parametrize(("zone", "day"), ORACLE_DAYS.values(), ids=list(ORACLE_DAYS))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(period=whole_periods, seconds=seconds_around, microseconds=st.sampled_from([0, 1, 500_000]))
 def test_a_relative_interval_fires_when_celery_would(
     celery_app: Celery, zone: str, day: str, period: timedelta, seconds: int, microseconds: int

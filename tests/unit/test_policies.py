@@ -583,7 +583,7 @@ def situations(draw: st.DrawFn, choices: Iterable[Coalesce] = Coalesce) -> tuple
     return made, coming, now, draw(st.integers(0, 5))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(situation=situations())
 def test_each_fire_time_is_run_or_skipped_for_the_reason_that_stepping_finds(
     situation: tuple[Terms, list[datetime], datetime, int],
@@ -599,7 +599,7 @@ def test_each_fire_time_is_run_or_skipped_for_the_reason_that_stepping_finds(
     assert got.handled == (expected.due[-1] if expected.due else None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(situation=situations())
 def test_a_plan_leads_beyond_now_and_runs_in_order(situation: tuple[Terms, list[datetime], datetime, int]) -> None:
     made, coming, now, run_count = situation
@@ -618,7 +618,7 @@ def _is_due(fire_time: datetime, now: datetime, made: Terms) -> bool:
     return fire_time <= now and made.due_at(fire_time) <= now
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(situation=situations([Coalesce.ALL]), data=st.data())
 def test_runs_that_are_sent_in_parts_are_those_that_are_sent_at_once(
     situation: tuple[Terms, list[datetime], datetime, int], data: st.DataObject

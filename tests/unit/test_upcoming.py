@@ -255,7 +255,7 @@ def test_a_run_with_jitter_tells_when_it_is_due() -> None:
 # -- properties
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     schedule_=st.integers(1, 10**6).map(schedule) | st.sampled_from(["*/7 * * * *", "30 2 * * *"]).map(cron),
     zone=st.sampled_from(["America/New_York", "Antarctica/Troll", "Asia/Kathmandu"]),
