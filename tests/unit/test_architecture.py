@@ -24,6 +24,7 @@ LAYERS = (
         "eviction_check",
         "message_settings",
         "redis_url",
+        "slow_tasks",
     ),
     ("instant", "json_text", "meta_text"),
     ("config",),
