@@ -25,3 +25,7 @@ class Backoff:
     def succeeded(self, thing: str = "") -> bool:
         """Note a success; whether there were failures before it."""
         return self._failures.pop(thing, 0) > 0
+
+    def is_failing(self, thing: str = "") -> bool:
+        """Whether it failed when it was last tried."""
+        return thing in self._failures

@@ -25,7 +25,7 @@ class Batch:
         self.done: list[Job] = []
         #: Whether a flush of several failed, so that each is sent alone: then the one that cannot be is told.
         self.is_suspect = False
-        self._in_the_air: list[Job] = []
+        self._in_the_air: list[tuple[Job, range]] = []
 
     @property
     def was_busy(self) -> bool:
@@ -49,17 +49,23 @@ class Batch:
         """The oldest unsent entry. If beat ends now it waits for the end of its lease: it may be what ended beat."""
         return self.unsent.popleft()
 
-    def take_off(self, job: Job) -> None:
-        """What was taken is in the air, as this job."""
-        self._in_the_air.append(job)
+    def take_off(self, job: Job, messages: range) -> None:
+        """What was taken is in the air, as this job, with the messages of these numbers."""
+        self._in_the_air.append((job, messages))
 
-    def land(self) -> list[Job]:
-        """All that was in the air is done; those jobs."""
-        landed, self._in_the_air = self._in_the_air, []
+    def land(self, has_arrived: Callable[[range], bool]) -> list[Job]:
+        """What was in the air is done if its messages have arrived; those jobs."""
+        in_the_air, self._in_the_air = self._in_the_air, []
+        landed = []
+        for job, messages in in_the_air:
+            if has_arrived(messages):
+                landed.append(job)
+            else:
+                self._in_the_air.append((job, messages))
         self.done += landed
         return landed
 
     def turn_back(self) -> None:
         """Nothing that was in the air is known to have been sent."""
-        self.unsent.extendleft(job.claimed for job in reversed(self._in_the_air))
+        self.unsent.extendleft(job.claimed for job, _ in reversed(self._in_the_air))
         self._in_the_air.clear()

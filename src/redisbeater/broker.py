@@ -16,7 +16,9 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.backoff import Backoff
+from redisbeater.confirms import Confirms
 from redisbeater.declarations import Declarations
+from redisbeater.volley import Volley, volley_of
 
 __all__ = ("Broker",)
 
@@ -53,6 +55,7 @@ class Broker:
         self._idle_limit = idle_limit
         self._connection: Any = None
         self._producer: Any = None
+        self._confirms: Confirms | None = None
         self._used_at = 0.0
         self._backoff = Backoff(first=FIRST_RETRY, limit=LONGEST_RETRY)
         self._away_since: float | None = None
@@ -73,6 +76,10 @@ class Broker:
             self._connect()
         self._used_at = time.monotonic()
         return self._producer
+
+    def volley(self) -> Volley:
+        """What is published while it lasts is accepted together."""
+        return volley_of(self.producer, self._confirms)
 
     def is_ready(self) -> bool:
         """Whether a run may be sent now; connects if need be, and while the broker is away only when it is time."""
@@ -131,8 +138,10 @@ class Broker:
         connection.ensure_connection(max_retries=_hosts(connection) - 1)
         if _is_amqp(connection):
             _ask_rabbitmq(connection)
-        self._producer = self._make_producer(connection, auto_declare=False)
-        self._producer.maybe_declare = Declarations(self._producer)
+        producer = self._make_producer(connection, auto_declare=False)
+        producer.maybe_declare = Declarations(producer)
+        self._confirms = Confirms(producer.channel, self._timeout) if _is_confirming(connection) else None
+        self._producer = producer
         self._used_at = time.monotonic()
 
     def _close(self) -> None:
@@ -209,6 +218,10 @@ def _limit_waits(connection: Any, seconds: float) -> None:
 
 def _is_amqp(connection: Any) -> bool:
     return bool(connection.transport.driver_name == "py-amqp")
+
+
+def _is_confirming(connection: Any) -> bool:
+    return _is_amqp(connection) and bool(connection.connection.confirm_publish)
 
 
 def _is_sentinel(connection: Any) -> bool:

@@ -114,7 +114,7 @@ class Dispatcher:
     def _send_volley(self, batch: Batch, size: int) -> int:
         """Send the next entries; how many of them were gathered: what is planned and then is not, is planned again."""
         orders, unsent = self._orders(batch, size), len(batch.unsent)
-        with Volley(self._broker.producer) as volley, denied_join_result():
+        with self._broker.volley() as volley, denied_join_result():
             # Beat reads no results: without the latter, backends prepare for each one, some without a deadline.
             refusal = self._gather(orders, batch, volley)
             gathered = unsent - len(batch.unsent)
@@ -149,36 +149,38 @@ class Dispatcher:
         """Publish for a moment; what stopped it sooner."""
         until = time.monotonic() + GATHERING
         for order in orders:
-            if self._must_wait(order, batch, volley):
+            goes_alone = self._goes_alone(order)
+            if (goes_alone and batch.in_the_air) or not (volley.is_held or self._may_send(batch)):
                 return None
-            refusal = self._publish_timed(batch.take(), order, batch)
-            if not volley.is_deferred:
-                self._land(batch)
-            if refusal is not None or time.monotonic() >= until:
+            refusal = self._publish_timed(batch.take(), order, batch, volley)
+            if not volley.needs_flush:
+                self._land(batch, volley)
+            if refusal is not None or goes_alone or time.monotonic() >= until:
                 return refusal
         return None
 
-    def _must_wait(self, order: _Order, batch: Batch, volley: Volley) -> bool:
-        """Whether an entry is not to be sent now: what is slow to send holds up nothing that has been gathered."""
-        if not volley.is_deferred:
-            return not self._may_send(batch)
-        return bool(batch.in_the_air and order.task in self._slow_tasks)
+    def _goes_alone(self, order: _Order) -> bool:
+        """Whether an entry must not share a volley: one that is slow to send, or that failed when it was last tried."""
+        if order.job is None:
+            return False
+        return order.task in self._slow_tasks or self._backoff.is_failing(order.job.claimed.name)
 
-    def _publish_timed(self, claimed: ClaimedEntry, order: _Order, batch: Batch) -> _Refusal | None:
+    def _publish_timed(self, claimed: ClaimedEntry, order: _Order, batch: Batch, volley: Volley) -> _Refusal | None:
         began_at = time.monotonic()
-        refusal = self._publish(claimed, order, batch)
+        refusal = self._publish(claimed, order, batch, volley)
         if order.runs:
             self._slow_tasks.note(order.task, time.monotonic() - began_at)
         return refusal
 
-    def _publish(self, claimed: ClaimedEntry, order: _Order, batch: Batch) -> _Refusal | None:
+    def _publish(self, claimed: ClaimedEntry, order: _Order, batch: Batch, volley: Volley) -> _Refusal | None:
         """Publish what is due of one entry."""
         if order.job is None:
             self._quarantine(claimed, order.broken, batch)
             return None
+        last = volley.published
         published, error = self._publish_runs(order.runs, batch)
         if published or not order.runs:
-            batch.take_off(order.job.cut(published))
+            batch.take_off(order.job.cut(published), range(last + 1, volley.published + 1))
         if error is None:
             return None
         return _Refusal(error=error, entry=None if published else claimed)
@@ -194,22 +196,23 @@ class Dispatcher:
         return len(runs), None
 
     def _flush(self, batch: Batch, volley: Volley) -> Exception | None:
-        """Let go what was gathered, unless it must not be sent any more: then it turns back."""
+        """See that what was gathered is accepted; what must not be sent any more turns back."""
         if not batch.in_the_air:
             return None
-        if not self._may_send(batch):
+        if volley.is_held and not self._may_send(batch):
             logger.warning("lock or lease ran out before a flush; not sent, to come up again: %d", batch.in_the_air)
             batch.turn_back()
             return None
+        error = None
         try:
             volley.flush()
         except Exception as exc:
-            return exc
-        self._land(batch)
-        return None
+            error = exc
+        self._land(batch, volley)
+        return error
 
-    def _land(self, batch: Batch) -> None:
-        for job in batch.land():
+    def _land(self, batch: Batch, volley: Volley) -> None:
+        for job in batch.land(volley.has_accepted):
             for skip in job.plan.skipped:
                 _report_skip(job.claimed.name, skip)
             if job.plan.runs:

@@ -1,40 +1,100 @@
-"""A volley: messages that leave together, in one flush of the broker client, where it can do that.
+"""A volley: messages whose acceptance is waited for together, where the broker client can do that.
 
-Kombu 5.7 can on Redis, unless its options ask for retries, which might send a message twice. Elsewhere each message
-leaves when it is published.
+Kombu 5.7 holds messages back on Redis, and sends them in one flush. To RabbitMQ each leaves when it is published, and
+the flush waits for what confirms them. Elsewhere each has been accepted when it is published.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Collection
 from typing import Any
 
-__all__ = ("Volley",)
+from redisbeater.confirms import Confirms
+
+__all__ = ("Volley", "volley_of")
 
 #: Messages that kombu holds before it flushes by itself: more than there ever are, so that each flush is ours.
 NO_LIMIT = 1_000_000
+
+
+class Volley:
+    """Messages that are published within; here, each has been accepted then."""
+
+    #: Whether messages leave with the flush; those that have not when the volley ends never do.
+    is_held = False
+    #: Whether only the flush tells that they were accepted.
+    needs_flush = False
+
+    @property
+    def published(self) -> int:
+        """The number of the last message that was published; 0 where nobody counts."""
+        return 0
+
+    def flush(self) -> None:
+        """See that all that was published is accepted; any error means that some of it may have been, or not."""
+
+    def has_accepted(self, messages: Collection[int]) -> bool:
+        """Whether these messages, by their numbers, are known to have been accepted."""
+        return True
+
+    def __enter__(self) -> Volley:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class HeldVolley(Volley):
+    """Messages that kombu holds back; when a flush fails, it does not tell which of them were accepted."""
+
+    is_held = needs_flush = True
+
+    def __init__(self, producer: Any) -> None:
+        self._buffer: Any = producer.batch(max_size=NO_LIMIT)
+        self._is_flushed = False
+
+    def flush(self) -> None:
+        self._buffer.flush()
+        self._is_flushed = True
+
+    def has_accepted(self, messages: Collection[int]) -> bool:
+        return self._is_flushed
+
+    def __enter__(self) -> Volley:
+        self._buffer.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._buffer.__exit__(_Discarded, _Discarded(), None)
 
 
 class _Discarded(Exception):
     """Tells kombu to forget what it holds."""
 
 
-class Volley:
-    """Messages that are published within leave with :meth:`flush`; those that have not when it ends never do."""
+class ConfirmedVolley(Volley):
+    """Messages that RabbitMQ confirms."""
 
-    def __init__(self, producer: Any) -> None:
-        #: Whether messages wait for the flush; else they leave at once.
-        self.is_deferred = bool(getattr(producer, "supports_batch_publish", False))
-        self._buffer: Any = producer.batch(max_size=NO_LIMIT) if self.is_deferred else nullcontext()
+    needs_flush = True
 
-    def __enter__(self) -> Volley:
-        self._buffer.__enter__()
-        return self
+    def __init__(self, confirms: Confirms) -> None:
+        self._confirms = confirms
+
+    @property
+    def published(self) -> int:
+        return self._confirms.published
 
     def flush(self) -> None:
-        """Send what waits; any error means that each message of it may have been sent, or not."""
-        if self.is_deferred:
-            self._buffer.flush()
+        self._confirms.wait()
 
-    def __exit__(self, *_: object) -> None:
-        self._buffer.__exit__(_Discarded, _Discarded(), None)
+    def has_accepted(self, messages: Collection[int]) -> bool:
+        return self._confirms.has(messages)
+
+
+def volley_of(producer: Any, confirms: Confirms | None) -> Volley:
+    """A volley of what a producer publishes.
+
+    On Redis, options that ask kombu for retries, which might send a message twice, make it a plain one.
+    """
+    if confirms is not None:
+        return ConfirmedVolley(confirms)
+    return HeldVolley(producer) if getattr(producer, "supports_batch_publish", False) else Volley()

@@ -6,12 +6,12 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
+from broker_site import Site, counts
 from celery import Celery, Task
 from claims import is_claimed
 from due import now, save_due, stored
@@ -40,30 +40,6 @@ AWAY, BACK = "the broker takes no runs", "the broker takes runs again"
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
-
-
-@dataclass(frozen=True)
-class Site:
-    """An app that sends through a proxy, and whose messages are read past it."""
-
-    proxy: Proxy
-    app: Celery
-    queue: str
-
-    def take(self) -> list[Sent]:
-        return take(self.app, self.queue)
-
-    def until_sent(self, scheduler: RedisScheduler, number: int) -> list[Sent]:
-        """Tick until so many more runs have arrived; all of them."""
-        sent: list[Sent] = []
-
-        def tick() -> bool:
-            scheduler.tick()
-            sent.extend(self.take())
-            return len(sent) >= number
-
-        wait_until(tick, f"{number} runs")
-        return sent
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
@@ -96,10 +72,6 @@ def scheduler(site: Site, make_scheduler: MakeScheduler) -> RedisScheduler:
     save_due(site.app, "first")
     assert names(site.until_sent(scheduler, 1)) == ["first"]
     return scheduler
-
-
-def counts(app: Celery, *saved: str) -> list[int]:
-    return [stored(app, name).total_run_count for name in saved]
 
 
 FAULTS = [
