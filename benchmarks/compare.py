@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from suite import machine, table
+from suite.case import Case
 from suite.cases import CASES, case_named
 from suite.plots import draw
 from suite.results import Results
@@ -52,11 +53,19 @@ def main() -> None:
 
 def _run(options: argparse.Namespace, program: machine.Program) -> dict[str, Results]:
     results = {}
-    for case in [case_named(name) for name in options.only] or CASES:
+    for case in _cases(options):
         repeat = options.repeat or (case.quick_repeats if options.quick else REPEAT)
         results[case.name] = run_case(case, program, quick=options.quick, repeat=repeat, progress=_say)
         print("\n" + table.to_text(case, results[case.name]), flush=True)
     return results
+
+
+def _cases(options: argparse.Namespace) -> list[Case]:
+    chosen = [case_named(name) for name in options.only] or CASES
+    left_out = [case for case in chosen if options.quick and not case.quick_sizes]
+    if left_out:
+        _say(f"not in the quick mode: {', '.join(case.name for case in left_out)}")
+    return [case for case in chosen if case not in left_out]
 
 
 def _options() -> argparse.Namespace:

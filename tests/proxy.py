@@ -58,7 +58,7 @@ class Proxy:
         self._swallows, self._delay = False, 0.0
         self._losing = self._cutting = _Trap(b"", 0)
         for link in self._open_links():
-            if link.lost_data:
+            if link.lost_data or link.loses_replies:
                 link.end()
         if self._listener is None:
             self._listen()
@@ -135,7 +135,9 @@ class Proxy:
         if self._delay:
             self._ended.wait(self._delay)
         is_request = sink is link.server
-        if self._swallows or link.lost_data or (link.loses_replies and not is_request):
+        if link.loses_replies and not is_request:
+            return
+        if self._swallows or link.lost_data:
             link.lost_data = True
             return
         losing, cutting = self._losing, self._cutting

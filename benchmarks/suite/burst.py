@@ -44,7 +44,7 @@ def _first(subject: Subject, count: int) -> dict[str, float]:
 
 
 def _again(subject: Subject, count: int) -> dict[str, float]:
-    subject.job.broker_client().delete("celery")
+    subject.queue.clear()
     subject.make(Population.due_now(count))
     with counted() as round_trips:
         seconds = drain(subject, count)

@@ -9,6 +9,7 @@ from suite.due_cost import DUE_COST
 from suite.idle import IDLE
 from suite.lateness import SAME_SECOND, SPREAD
 from suite.memory import MEMORY
+from suite.rabbitmq_burst import RABBITMQ
 from suite.save import SAVE
 from suite.several import SEVERAL
 from suite.small import SMALL
@@ -18,6 +19,7 @@ __all__ = ("CASES", "case_named")
 
 CASES: tuple[Case, ...] = (
     BURST,
+    RABBITMQ,
     SAVE,
     SAME_SECOND,
     SPREAD,

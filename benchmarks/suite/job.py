@@ -27,6 +27,8 @@ class Job:
     quick: bool
     port: int
     folder: str
+    #: A RabbitMQ to use instead of that database, if any.
+    amqp_url: str = ""
 
     @classmethod
     def from_text(cls, text: str) -> Job:
@@ -45,7 +47,7 @@ class Job:
     @property
     def broker_url(self) -> str:
         """Where the queue is."""
-        return f"redis://127.0.0.1:{self.port}/1"
+        return self.amqp_url or f"redis://127.0.0.1:{self.port}/1"
 
     @property
     def path(self) -> Path:

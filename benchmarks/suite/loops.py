@@ -7,19 +7,21 @@ import time
 from suite.application import TASK, application
 from suite.job import Job, Unavailable
 
-__all__ = ("BATCHED", "PLAIN", "loop")
+__all__ = ("BATCHED", "CONFIRMED", "PLAIN", "loop")
 
-PLAIN, BATCHED = "loop", "batched loop"
+PLAIN, BATCHED, CONFIRMED = "loop", "batched loop", "confirmed loop"
 
 
 def loop(job: Job, count: int) -> float:
     """Seconds that so many calls of ``task.apply_async`` take on one producer, with its defaults.
 
-    The batched one runs inside kombu's ``Producer.batch()``, and its last message is on the queue, too.
+    The batched one runs inside kombu's ``Producer.batch()``, and its last message is on the queue, too. The confirmed
+    one is for RabbitMQ, which confirms each message before the next is sent.
     """
     app = application(job)
     task = app.tasks[TASK]
-    with app.connection_for_write() as connection:
+    options = {"confirm_publish": True} if job.contender == CONFIRMED else {}
+    with app.connection_for_write(transport_options=options) as connection:
         producer = app.amqp.Producer(connection, auto_declare=False)
         if job.contender == BATCHED and not hasattr(producer, "batch"):
             raise Unavailable("kombu has no Producer.batch() before 5.7")

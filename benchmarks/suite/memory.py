@@ -39,7 +39,7 @@ def _bytes(job: Job, when: BaseSchedule, ran_at: float | None) -> float:
     subject.copy(job.size, f"entry-{MARK}", score=float(int(time.time()) - 1), ran_at=ran_at, when=when)
     if ran_at is not None:
         drain(subject, job.size)
-        job.broker_client().delete("celery")
+        subject.queue.clear()
     return _stored(job.schedule_client(), f"{subject.prefix}:schedule", f"{subject.prefix}entry-*")
 
 

@@ -9,6 +9,7 @@ from celery import Celery
 
 from suite.application import application
 from suite.job import Job
+from suite.message_queue import queue_of
 from suite.population import Population
 
 __all__ = ("Subject", "drain")
@@ -23,6 +24,7 @@ class Subject(ABC):
     def __init__(self, job: Job) -> None:
         self.job = job
         self.app: Celery = application(job)
+        self.queue = queue_of(job)
 
     @abstractmethod
     def start(self) -> None:
@@ -40,19 +42,17 @@ class Subject(ABC):
         """Send one run, so that everything is imported and connected before the clock starts."""
         self.make(Population.due_now(1))
         drain(self, 1)
-        self.job.broker_client().delete("celery")
+        self.queue.clear()
 
 
 def drain(subject: Subject, count: int) -> float:
     """Call passes until so many messages are on the queue; seconds from the first pass to the last message."""
-    queue = subject.job.broker_client()
-    queue.ping()
     began_at = progress_at = time.perf_counter()
     found = 0
     while True:
         delay = subject.tick()
         if delay and delay > 0:
-            length = queue.llen("celery")
+            length = subject.queue.length()
             now = time.perf_counter()
             if length >= count:
                 return now - began_at

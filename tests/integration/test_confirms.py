@@ -69,9 +69,9 @@ def misdirected(site: Site) -> dict[str, Any]:
     return {"exchange": f"{site.queue}-nowhere", "routing_key": site.queue}
 
 
-def save_round(app: Celery, number: int) -> list[str]:
-    """As many entries as there are in the first volley of a batch; but for the first."""
-    return [save_due(app, f"round-{number}-{index}").name for index in range(FIRST_VOLLEY - 1)]
+def save_round(app: Celery, number: int, *, late: float = 1.0) -> list[str]:
+    """As many entries as there are in the first volley of a batch; but for one."""
+    return [save_due(app, f"round-{number}-{index}", late=late).name for index in range(FIRST_VOLLEY - 1)]
 
 
 def until_failed(scheduler: RedisScheduler, client: redis.Redis, entry: RedisScheduleEntry) -> None:
@@ -113,7 +113,7 @@ def test_what_failed_once_goes_alone(
     scheduler = make_scheduler(site.app)
     until_failed(scheduler, client, odd)
 
-    saved = save_round(site.app, 2)
+    saved = save_round(site.app, 2, late=20.0)
     odd.reschedule(ago(seconds=69))
     until_failed(scheduler, client, odd)
     wait_until(lambda: scheduler.tick() is not None and counts(site.app, *saved) == [1] * len(saved), "the others")

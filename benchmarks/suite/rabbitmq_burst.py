@@ -1,0 +1,47 @@
+"""Many entries due at once, with RabbitMQ as the broker: how fast they leave, confirmed or not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import rabbitmq
+
+from suite.case import Case, Column
+from suite.job import Job, Outcome, Unavailable
+from suite.loops import CONFIRMED, PLAIN, loop
+from suite.population import Population
+from suite.subject import drain
+from suite.subjects import started
+
+__all__ = ("RABBITMQ",)
+
+
+def measure(job: Job) -> Outcome:
+    """Messages a second, over a node of its own."""
+    if rabbitmq.program() is None:
+        raise Unavailable(rabbitmq.INSTALL)
+    with rabbitmq.running() as node:
+        seconds = _seconds(replace(job, amqp_url=node.url()))
+    return Outcome(figures={"rate": job.size / seconds})
+
+
+def _seconds(job: Job) -> float:
+    if job.contender in (PLAIN, CONFIRMED):
+        return loop(job, job.size)
+    subject = started(job)
+    subject.make(Population.due_now(job.size))
+    return drain(subject, job.size)
+
+
+CONTENDERS = ("redisbeater", "celery-redbeat", PLAIN, CONFIRMED)
+
+RABBITMQ = Case(
+    name="rabbitmq",
+    title="entries due at once, dispatched to RabbitMQ",
+    about="redisbeater and the confirmed loop have each message confirmed, when it is on disk; the others have none",
+    size_title="due",
+    sizes=dict.fromkeys(CONTENDERS, (5000,)),
+    quick_sizes={},  # its nodes take five seconds each to start
+    columns=(Column(figure="rate", title="runs/s", digits=0),),
+    measure=measure,
+)
