@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from itertools import islice
+from itertools import islice, takewhile
 
 from redisbeater.job import Job
 from redisbeater.store import Claim, ClaimedEntry
@@ -25,7 +25,7 @@ class Batch:
         self.done: list[Job] = []
         #: Whether a flush of several failed, so that each is sent alone: then the one that cannot be is told.
         self.is_suspect = False
-        self._in_the_air: list[tuple[Job, range]] = []
+        self._in_the_air: list[tuple[Job, list[range]]] = []
 
     @property
     def was_busy(self) -> bool:
@@ -49,17 +49,18 @@ class Batch:
         """The oldest unsent entry. If beat ends now it waits for the end of its lease: it may be what ended beat."""
         return self.unsent.popleft()
 
-    def take_off(self, job: Job, messages: range) -> None:
-        """What was taken is in the air, as this job, with the messages of these numbers."""
+    def take_off(self, job: Job, messages: list[range]) -> None:
+        """What was taken is in the air, as this job; of each of its runs the numbers of its messages."""
         self._in_the_air.append((job, messages))
 
     def land(self, has_arrived: Callable[[range], bool]) -> list[Job]:
-        """What was in the air is done if its messages have arrived; those jobs."""
+        """What was in the air is done as far as its messages have arrived; those jobs."""
         in_the_air, self._in_the_air = self._in_the_air, []
         landed = []
         for job, messages in in_the_air:
-            if has_arrived(messages):
-                landed.append(job)
+            runs = sum(1 for _ in takewhile(has_arrived, messages))
+            if runs or not messages:
+                landed.append(job.cut(runs))
             else:
                 self._in_the_air.append((job, messages))
         self.done += landed

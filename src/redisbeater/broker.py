@@ -31,6 +31,10 @@ IDLE_LIMIT = 30.0
 #: Seconds between two tries while the broker is away: the first, and the most.
 FIRST_RETRY, LONGEST_RETRY = 0.5, 5.0
 
+#: Seconds for which each run is confirmed before the next one leaves, when RabbitMQ has closed the channel of several:
+#: some applications cause that with every run, by events that they may not send.
+CAUTION = 3600.0
+
 #: Seconds that each half of a polite farewell may take.
 FAREWELL = 0.5
 
@@ -56,6 +60,7 @@ class Broker:
         self._connection: Any = None
         self._producer: Any = None
         self._confirms: Confirms | None = None
+        self._careful_until = 0.0
         self._used_at = 0.0
         self._backoff = Backoff(first=FIRST_RETRY, limit=LONGEST_RETRY)
         self._away_since: float | None = None
@@ -77,9 +82,21 @@ class Broker:
         self._used_at = time.monotonic()
         return self._producer
 
-    def volley(self) -> Volley:
-        """What is published while it lasts is accepted together."""
-        return volley_of(self.producer, self._confirms)
+    def volley(self, *, is_suspect: bool = False) -> Volley:
+        """A volley of what is published while it lasts.
+
+        Arguments:
+            is_suspect: something goes wrong with one of several messages; so each is confirmed before the next.
+        """
+        producer = self.producer
+        if self._confirms is None:
+            return volley_of(producer)
+        self._confirms.is_one_by_one = is_suspect or time.monotonic() < self._careful_until
+        return Volley() if self._confirms.is_one_by_one else self._confirms
+
+    def _be_careful(self) -> None:
+        logger.warning("RabbitMQ closed the channel, and confirms were lost: for an hour runs are confirmed one by one")
+        self._careful_until = time.monotonic() + CAUTION
 
     def is_ready(self) -> bool:
         """Whether a run may be sent now; connects if need be, and while the broker is away only when it is time."""
@@ -139,8 +156,12 @@ class Broker:
         if _is_amqp(connection):
             _ask_rabbitmq(connection)
         producer = self._make_producer(connection, auto_declare=False)
-        producer.maybe_declare = Declarations(producer)
-        self._confirms = Confirms(producer.channel, self._timeout) if _is_confirming(connection) else None
+        if _is_confirming(connection):
+            self._confirms = Confirms(producer.channel, self._timeout, self._be_careful)
+            producer.maybe_declare = Declarations(producer, self._confirms.settle)
+        else:
+            self._confirms = None
+            producer.maybe_declare = Declarations(producer)
         self._producer = producer
         self._used_at = time.monotonic()
 

@@ -6,16 +6,22 @@ it takes to publish one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ("Declarations",)
 
 
 class Declarations:
-    """Stands for the ``maybe_declare`` of one producer; remembers its answers while the channel is the same."""
+    """Stands for the ``maybe_declare`` of one producer; remembers its answers while the channel is the same.
 
-    def __init__(self, producer: Any) -> None:
+    Arguments:
+        settle: called before anything is declared: a broker that refuses it closes the channel.
+    """
+
+    def __init__(self, producer: Any, settle: Callable[[], None] = lambda: None) -> None:
         self._producer = producer
+        self._settle = settle
         self._maybe_declare = producer.maybe_declare
         self._channel: Any = None
         self._declared: dict[tuple[type, str], Any] = {}
@@ -34,6 +40,7 @@ class Declarations:
         key = type(entity), entity.name
         if self._declared.get(key) is entity:
             return False
+        self._settle()
         is_declared = self._maybe_declare(entity, retry, **retry_policy)
         if entity.can_cache_declaration and self._producer.channel is channel:
             self._declared[key] = entity

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from celery import Celery
@@ -86,10 +87,11 @@ class Dispatcher:
 
         What was sent is done then, and what the broker refuses released.
         """
-        if self._slow_tasks:
-            batch.put_last(self._is_slow)
-        size = FIRST_VOLLEY
+        size, found = FIRST_VOLLEY, -1
         while batch.unsent and self._has_broker(batch) and self._may_send(batch):
+            if self._slow_tasks and found != self._slow_tasks.found:
+                batch.put_last(self._is_slow)
+                found = self._slow_tasks.found
             with uninterrupted():
                 gathered = self._send_volley(batch, 1 if batch.is_suspect else size)
             size = min(gathered + gathered // 4 + 1, LARGEST_VOLLEY)
@@ -114,9 +116,13 @@ class Dispatcher:
     def _send_volley(self, batch: Batch, size: int) -> int:
         """Send the next entries; how many of them were gathered: what is planned and then is not, is planned again."""
         orders, unsent = self._orders(batch, size), len(batch.unsent)
-        with self._broker.volley() as volley, denied_join_result():
+        with self._broker.volley(is_suspect=batch.is_suspect) as volley, denied_join_result():
             # Beat reads no results: without the latter, backends prepare for each one, some without a deadline.
-            refusal = self._gather(orders, batch, volley)
+            try:
+                refusal = self._gather(orders, batch, volley)
+            except BaseException:
+                self._rescue(batch, volley)
+                raise
             gathered = unsent - len(batch.unsent)
             error = self._flush(batch, volley)
         if error is not None:
@@ -169,7 +175,7 @@ class Dispatcher:
         began_at = time.monotonic()
         refusal = self._publish(claimed, order, batch, volley)
         if order.runs:
-            self._slow_tasks.note(order.task, time.monotonic() - began_at)
+            self._slow_tasks.note(order.task, (time.monotonic() - began_at) / len(order.runs))
         return refusal
 
     def _publish(self, claimed: ClaimedEntry, order: _Order, batch: Batch, volley: Volley) -> _Refusal | None:
@@ -177,23 +183,34 @@ class Dispatcher:
         if order.job is None:
             self._quarantine(claimed, order.broken, batch)
             return None
-        last = volley.published
-        published, error = self._publish_runs(order.runs, batch)
-        if published or not order.runs:
-            batch.take_off(order.job.cut(published), range(last + 1, volley.published + 1))
+        messages, error = self._publish_runs(order.runs, batch, volley)
+        if messages or not order.runs:
+            batch.take_off(order.job.cut(len(messages)), messages)
         if error is None:
             return None
-        return _Refusal(error=error, entry=None if published else claimed)
+        return _Refusal(error=error, entry=None if messages else claimed)
 
-    def _publish_runs(self, runs: list[RedisScheduleEntry], batch: Batch) -> tuple[int, Exception | None]:
-        """How many runs of an entry were published, and what stopped the next one."""
-        for published, run in enumerate(runs):
-            if published and not self._may_send(batch):
-                return published, None
+    def _publish_runs(
+        self, runs: list[RedisScheduleEntry], batch: Batch, volley: Volley
+    ) -> tuple[list[range], Exception | None]:
+        """The numbers of the messages of each run of an entry that was published, and what stopped the next one."""
+        messages: list[range] = []
+        for run in runs:
+            if messages and not self._may_send(batch):
+                break
+            last = volley.published
             error = self._send(run)
             if error is not None:
-                return published, error
-        return len(runs), None
+                return messages, error
+            messages.append(range(last + 1, volley.published + 1))
+        return messages, None
+
+    def _rescue(self, batch: Batch, volley: Volley) -> None:
+        """Something ended a volley in the middle: what had left by then is done, as far as that is known."""
+        if not volley.is_held:
+            with suppress(Exception):
+                volley.flush()
+            self._land(batch, volley)
 
     def _flush(self, batch: Batch, volley: Volley) -> Exception | None:
         """See that what was gathered is accepted; what must not be sent any more turns back."""
@@ -201,7 +218,10 @@ class Dispatcher:
             return None
         if volley.is_held and not self._may_send(batch):
             logger.warning("lock or lease ran out before a flush; not sent, to come up again: %d", batch.in_the_air)
+            was_alone = batch.in_the_air == 1
             batch.turn_back()
+            if was_alone:
+                self._put_off(batch, batch.take(), "sending it takes longer than the lease allows")
             return None
         error = None
         try:
@@ -231,9 +251,15 @@ class Dispatcher:
         """
         was_alone = batch.in_the_air == 1 and not refused
         batch.unsent.extendleft(refused)
+        in_doubt = batch.in_the_air
         batch.turn_back()
-        batch.is_suspect = True
-        self._give_back(batch, _Refusal(error=error, entry=batch.take() if was_alone else None))
+        batch.is_suspect |= not was_alone
+        entry = batch.take() if was_alone else None
+        if entry is None:
+            logger.warning("the broker may not have taken runs, sending again one by one: %d (%s)", in_doubt, error)
+        else:
+            logger.error("the broker did not confirm entry %r, which waits now: %s", entry.name, error)
+        self._give_back(batch, _Refusal(error=error, entry=entry))
 
     def _give_back(self, batch: Batch, refusal: _Refusal) -> None:
         """Release what cannot be sent now; an entry that a broker refuses that takes others waits alone."""
@@ -245,8 +271,11 @@ class Dispatcher:
             self._release_unsent(batch)
             return
         for claimed in entries:
-            delay = self._backoff.failed(claimed.name)
-            self._context.redis.release(batch.claim, [claimed], delay=delay, reason=str(refusal.error))
+            self._put_off(batch, claimed, str(refusal.error))
+
+    def _put_off(self, batch: Batch, claimed: ClaimedEntry, reason: str) -> None:
+        delay = self._backoff.failed(claimed.name)
+        self._context.redis.release(batch.claim, [claimed], delay=delay, reason=reason)
 
     def _release_unsent(self, batch: Batch) -> None:
         """Release what waits for the broker: due at once, for whoever has one that takes runs."""

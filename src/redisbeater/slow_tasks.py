@@ -11,17 +11,29 @@ __all__ = ("SlowTasks",)
 
 logger = logging.getLogger(__name__)
 
-#: Seconds from which sending an entry is slow: a hundred times what it takes to publish to a broker nearby.
+#: Seconds from which sending a run is slow: a hundred times what it takes to publish to a broker nearby.
 SLOW = 0.1
 
+#: How many runs in a row must be quick, until their task is: it may depend on the entry.
+PROBATION = 10
 
-class SlowTasks(set[str]):
-    """The names of the tasks whose last entry was slow to send."""
+
+class SlowTasks(dict[str, int]):
+    """The names of the tasks that are slow to send, and how many quick runs they are from being quick."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: How often one was found that was not known.
+        self.found = 0
 
     def note(self, task: str, seconds: float) -> None:
-        """Note how long it took to send an entry of a task."""
-        if seconds < SLOW:
-            self.discard(task)
-        elif task not in self:
-            logger.info("task %r took %.1f s to send: from now on its entries go after the others", task, seconds)
-            self.add(task)
+        """Note how long it took to send a run of a task."""
+        if seconds >= SLOW:
+            if task not in self:
+                self.found += 1
+                logger.info("task %r took %.1f s to send: from now on its entries go after the others", task, seconds)
+            self[task] = PROBATION
+        elif task in self:
+            self[task] -= 1
+            if not self[task]:
+                del self[task]

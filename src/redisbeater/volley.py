@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from redisbeater.confirms import Confirms
-
 __all__ = ("Volley", "volley_of")
 
 #: Messages that kombu holds before it flushes by itself: more than there ever are, so that each flush is ours.
@@ -25,13 +23,11 @@ class Volley:
     #: Whether only the flush tells that they were accepted.
     needs_flush = False
 
-    @property
-    def published(self) -> int:
-        """The number of the last message that was published; 0 where nobody counts."""
-        return 0
+    #: The number of the last message that was published; where nobody counts it stays 0.
+    published = 0
 
     def flush(self) -> None:
-        """See that all that was published is accepted; any error means that some of it may have been, or not."""
+        """See that all that was published is accepted; after an error, ask for each message."""
 
     def has_accepted(self, messages: Collection[int]) -> bool:
         """Whether these messages, by their numbers, are known to have been accepted."""
@@ -71,30 +67,9 @@ class _Discarded(Exception):
     """Tells kombu to forget what it holds."""
 
 
-class ConfirmedVolley(Volley):
-    """Messages that RabbitMQ confirms."""
-
-    needs_flush = True
-
-    def __init__(self, confirms: Confirms) -> None:
-        self._confirms = confirms
-
-    @property
-    def published(self) -> int:
-        return self._confirms.published
-
-    def flush(self) -> None:
-        self._confirms.wait()
-
-    def has_accepted(self, messages: Collection[int]) -> bool:
-        return self._confirms.has(messages)
-
-
-def volley_of(producer: Any, confirms: Confirms | None) -> Volley:
-    """A volley of what a producer publishes.
+def volley_of(producer: Any) -> Volley:
+    """A volley of what a producer publishes, but for RabbitMQ.
 
     On Redis, options that ask kombu for retries, which might send a message twice, make it a plain one.
     """
-    if confirms is not None:
-        return ConfirmedVolley(confirms)
     return HeldVolley(producer) if getattr(producer, "supports_batch_publish", False) else Volley()
