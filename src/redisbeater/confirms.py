@@ -92,6 +92,7 @@ class Confirms(Volley):
         finally:  # whoever published it has the error
             self._awaited.pop(number, None)
             self._refused.discard(number)
+            self._error = None
 
     def _receive(self, timeout: float) -> None:
         connection = self._channel.connection
