@@ -104,6 +104,7 @@ class Confirms(Volley):
 
     def _select(self) -> None:
         self._channel.confirm_select()
+        #: How many messages were published before those that RabbitMQ counts now.
         self._before = self.published
 
     def _reopen(self) -> Any:

@@ -221,7 +221,7 @@ class Dispatcher:
             was_alone = batch.in_the_air == 1
             batch.turn_back()
             if was_alone:
-                self._put_off(batch, batch.take(), "sending it takes longer than the lease allows")
+                self._put_off(batch, batch.take(), "lock or lease ran out before it was sent")
             return None
         error = None
         try:
