@@ -80,6 +80,7 @@ def test_a_failover_costs_neither_the_lock_nor_a_run(
     save_due(app, "before")
     assert wait_until(lambda: ticked(scheduler), "a run") == ["before"]
     token = sentinels.master.ask("GET", LOCK)
+    wait_until(lambda: {node.ask("GET", LOCK) for node in sentinels.servers} == {token}, "the replica to have the lock")
 
     sentinels.fail_over()
 
