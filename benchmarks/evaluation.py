@@ -30,8 +30,8 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule
 from cronsim import CronSim
 
-from redisbeater.schedules import crontab as crontab_engine
 from redisbeater.schedules import interval as interval_engine
+from redisbeater.schedules.crontab import engine as crontab_engine
 
 ZONE = ZoneInfo("America/New_York")
 APP = Celery("evaluation", set_as_current=False)

@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation; the settings page is written from ``redisbeater.config.Config``."""
+"""How Sphinx builds the documentation; the settings page is written from ``redisbeater.config.settings.Config``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import redisbeater
-from redisbeater.config import PREFIX, Config
+from redisbeater.config.settings import PREFIX, Config
 
 project = "redisbeater"
 author = "the redisbeater authors"

@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 from enum import Enum
 from itertools import chain, islice
 
-from redisbeater.coalesce import Coalesce
-from redisbeater.definition import Definition
-from redisbeater.json_text import from_text
+from redisbeater.model.definition import Definition
+from redisbeater.model.json_text import from_text
+from redisbeater.model.policies import Coalesce
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.skip import Reason
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.skip import Reason
-from redisbeater.terms import Defaults, Terms
 
 __all__ = ("Account", "Fault", "Finding", "Message", "Problem", "Stretch", "audit", "due_at", "expected")
 
@@ -143,12 +143,12 @@ def audit(account: Account, messages: Sequence[Message]) -> Finding:
     )
 
 
-def _terms(definition: str) -> Terms:
+def _terms(definition: str) -> ResolvedPolicy:
     name = from_text(definition, "$")["name"]
-    return Terms.of(Definition.from_text(name, definition, ScheduleCodec()), DEFAULTS)
+    return ResolvedPolicy.of(Definition.from_text(name, definition, ScheduleCodec()), DEFAULTS)
 
 
-def _fire_times(terms: Terms, first: datetime, until: datetime | None) -> Iterator[datetime]:
+def _fire_times(terms: ResolvedPolicy, first: datetime, until: datetime | None) -> Iterator[datetime]:
     fire_time: datetime | None = first
     while fire_time is not None and (until is None or fire_time < until):
         yield fire_time

@@ -1,5 +1,6 @@
 """A Celery beat scheduler whose schedule lives in Redis."""
 
+from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import (
     EditConflict,
@@ -12,12 +13,11 @@ from redisbeater.exceptions import (
     StoreError,
     StoreUnavailable,
 )
-from redisbeater.listing import EntryPage
-from redisbeater.policy_fields import INHERIT
-from redisbeater.schedule_store import ScheduleStore
+from redisbeater.management.listing import EntryPage
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.policies import INHERIT
 from redisbeater.scheduler import RedisScheduler
 from redisbeater.schedules import clocked, cron, describe, rrule
-from redisbeater.upcoming import UpcomingRun
 
 __all__ = (
     "INHERIT",

@@ -10,11 +10,11 @@ from celery import Celery
 from celery.app import app_or_default
 from celery.local import Proxy
 
-from redisbeater.config import Config, cron_starting_deadline
-from redisbeater.reader import Reader
+from redisbeater.config.settings import Config, cron_starting_deadline
+from redisbeater.model.reader import Reader
+from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import RedisSchedule
-from redisbeater.terms import Defaults
 
 __all__ = ("Context",)
 

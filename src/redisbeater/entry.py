@@ -11,16 +11,17 @@ from celery.app import app_or_default
 from celery.beat import ScheduleEntry
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater import edit
 from redisbeater.context import Context
-from redisbeater.definition import Definition, as_schedule, check_name
+from redisbeater.editing import edit
+from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
-from redisbeater.meta import NEW, Meta
-from redisbeater.policy_fields import INHERIT, POLICY_FIELDS, Inherit, OnFinish
+from redisbeater.model.definition import Definition, as_schedule, check_name
+from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.policies import INHERIT, Inherit, OnFinish
+from redisbeater.model.policy_fields import POLICY_FIELDS
+from redisbeater.model.skip import Skipped
 from redisbeater.schedules.local_time import in_zone
-from redisbeater.skip import Skipped
-from redisbeater.upcoming import UpcomingRun, upcoming_runs
 
 __all__ = ("RedisScheduleEntry",)
 

@@ -16,21 +16,21 @@ from celery.beat import ScheduleEntry, Scheduler, SchedulingError, Service
 from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
 
-from redisbeater.batch import Batch
-from redisbeater.broker import Broker
+from redisbeater.beat.eviction import check_eviction
+from redisbeater.beat.leadership import Leadership
+from redisbeater.beat.mapping import ScheduleMapping
+from redisbeater.beat.outage import Outage
+from redisbeater.beat.process import bring_forward
+from redisbeater.beat.repair import Repair
+from redisbeater.beat.statics import CLEANUP, reconcile
+from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
-from redisbeater.dispatch import Dispatcher
+from redisbeater.deferred_signals import deferred_signals
+from redisbeater.dispatch.batch import Batch
+from redisbeater.dispatch.dispatcher import Dispatcher
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.eviction import check_eviction
 from redisbeater.exceptions import LockNotOwnedError, StoreError
-from redisbeater.leadership import Leadership
-from redisbeater.mapping import ScheduleMapping
-from redisbeater.message_settings import bring_forward
-from redisbeater.outage import Outage
-from redisbeater.statics import CLEANUP, reconcile
 from redisbeater.store import Claim
-from redisbeater.sweep import Sweep
-from redisbeater.uninterrupted import uninterrupted
 
 __all__ = ("RedisScheduler",)
 
@@ -62,7 +62,7 @@ class RedisScheduler(Scheduler):
         self._leadership = Leadership(lock, begin=self._begin_to_lead)
         self._notifier = self._redis.notifier()
         self._slice = min(WAIT_SLICE, config.lock_timeout / 3)
-        self._sweep = Sweep(self._context)
+        self._sweep = Repair(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._slice)
         self._broker = Broker(app, config.publish_timeout, self.Producer)
@@ -145,7 +145,7 @@ class RedisScheduler(Scheduler):
             self._look_at = self._broker.try_at
             return
         try:
-            with uninterrupted():
+            with deferred_signals():
                 self._batch = batch = self._claim()
         except LockNotOwnedError:
             self._leadership.doubt()
@@ -192,7 +192,7 @@ class RedisScheduler(Scheduler):
     def _settle(self) -> None:
         """Commit what was done and release what was not; what an error leaves over is settled by the next pass."""
         if self._batch is not None:
-            with uninterrupted():
+            with deferred_signals():
                 self._batch.turn_back()
                 self._commit(self._batch)
                 self._redis.release(self._batch.claim, list(self._batch.unsent))

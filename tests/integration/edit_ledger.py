@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import redis
 
-from redisbeater.definition import Definition
+from redisbeater.dispatch.job import Job
 from redisbeater.instant import EPOCH
-from redisbeater.job import Job
-from redisbeater.score import Score
+from redisbeater.model.definition import Definition
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.score import Score
 from redisbeater.store import Claim, ClaimedEntry, connection, script
 from redisbeater.store.snapshot import sha1
-from redisbeater.terms import Defaults, Terms
 
 LEASE = timedelta(seconds=100)
 
@@ -70,7 +70,7 @@ class Fields:
     @classmethod
     def of(cls, definition: Definition, defaults: Defaults) -> Fields:
         """The same of a definition that is stored."""
-        terms = Terms.of(definition, defaults)
+        terms = ResolvedPolicy.of(definition, defaults)
         return cls(
             number=definition.args[0],
             every=round(definition.schedule.run_every.total_seconds()),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.job import Job
+from redisbeater.dispatch.job import Job
 from redisbeater.store import Claim
 
 

@@ -23,7 +23,7 @@ from servers import Server, programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduler
-from redisbeater.broker import Broker
+from redisbeater.broker.broker import Broker
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])

@@ -35,8 +35,8 @@ from redisbeater import (
     cron,
     rrule,
 )
-from redisbeater.bulk import Bulk
 from redisbeater.context import Context
+from redisbeater.management.bulk import Bulk
 from redisbeater.store import SAVE_PAGE, connection
 
 MINUTE = timedelta(minutes=1)

@@ -23,7 +23,7 @@ from waiting import wait_until
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context
 from redisbeater.store import connection
-from redisbeater.store.client import make_client
+from redisbeater.store.connection.client import make_client
 
 PREFIX = "{redisbeater}:"
 SCHEDULE = f"{PREFIX}:schedule"

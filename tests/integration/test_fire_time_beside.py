@@ -19,8 +19,8 @@ from waiting import wait_until
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.instant import from_unix
-from redisbeater.meta import Meta
-from redisbeater.score import Score
+from redisbeater.model.meta import Meta
+from redisbeater.model.score import Score
 from redisbeater.store import Change
 
 MakeApp = Callable[..., Celery]

@@ -14,7 +14,7 @@ from outbox import names, run_due
 from redisbeater import EntryNotFound, RedisScheduler
 from redisbeater.cli.listing import rows
 from redisbeater.context import Context
-from redisbeater.job import Job
+from redisbeater.dispatch.job import Job
 
 MakeScheduler = Callable[..., RedisScheduler]
 

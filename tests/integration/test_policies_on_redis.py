@@ -18,7 +18,7 @@ from waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, rrule
 from redisbeater.context import Context
-from redisbeater.job import task_id
+from redisbeater.sending.run import task_id
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

@@ -17,8 +17,8 @@ from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context
-from redisbeater.job import Job
-from redisbeater.schedules.moment import encode_datetime
+from redisbeater.dispatch.job import Job
+from redisbeater.schedules.datetime_codec import encode_datetime
 from redisbeater.store import Change
 
 MakeScheduler = Callable[..., RedisScheduler]

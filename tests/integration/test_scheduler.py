@@ -18,7 +18,8 @@ from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, clocked
 from redisbeater.context import Context
-from redisbeater.job import Job, task_id
+from redisbeater.dispatch.job import Job
+from redisbeater.sending.run import task_id
 from redisbeater.store import Claim
 
 MINUTE = timedelta(minutes=1)

@@ -32,13 +32,13 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from redisbeater import EntryExists, EntryNotFound, InvalidEntry, RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.definition import Definition
+from redisbeater.dispatch.job import Job
 from redisbeater.instant import EPOCH, to_unix
-from redisbeater.job import Job
-from redisbeater.meta import Meta
-from redisbeater.schedules.moment import encode_datetime
-from redisbeater.score import Score
-from redisbeater.skip import read_skipped
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Meta
+from redisbeater.model.score import Score
+from redisbeater.model.skip import read_skipped
+from redisbeater.schedules.datetime_codec import encode_datetime
 from redisbeater.store import ClaimedEntry, Snapshot
 
 #: How much is tried, unless the environment says otherwise.

@@ -23,7 +23,7 @@ from redisbeater import (
     clocked,
     rrule,
 )
-from redisbeater.upcoming import UpcomingRun
+from redisbeater.editing.upcoming import UpcomingRun
 
 MakeApp = Callable[..., Celery]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from redisbeater.coalesce import Coalesce
-from redisbeater.skip import Reason, Skip
+from redisbeater.model.policies import Coalesce
+from redisbeater.model.skip import Reason, Skip
 
 MOST = 100
 

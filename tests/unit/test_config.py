@@ -10,11 +10,11 @@ from celery import Celery
 from celery.exceptions import ImproperlyConfigured as CeleryImproperlyConfigured
 from celery.schedules import BaseSchedule
 
-from redisbeater.coalesce import Coalesce
-from redisbeater.config import PREFIX, RESERVED_OPTIONS, Config
+from redisbeater.config.settings import PREFIX, RESERVED_OPTIONS, Config
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured, RedisBeaterError
-from redisbeater.terms import Defaults
+from redisbeater.model.policies import Coalesce
+from redisbeater.model.resolved_policy import Defaults
 
 URL = "redis://cache:6379/0"
 

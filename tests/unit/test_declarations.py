@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kombu import Connection, Exchange, Producer, Queue
 
-from redisbeater.declarations import Declarations
+from redisbeater.broker.declarations import Declarations
 
 
 @pytest.fixture

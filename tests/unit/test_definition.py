@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from moments import utc
 from redbeat.decoder import RedBeatJSONDecoder
 
-from redisbeater.definition import MAX_NAME_BYTES, Definition, check_name
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.definition import MAX_NAME_BYTES, Definition, check_name
 from redisbeater.schedules import ScheduleCodec
 
 CODEC = ScheduleCodec()

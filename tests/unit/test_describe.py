@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from moments import utc
 
 from redisbeater.schedules.clocked import clocked
-from redisbeater.schedules.cron_text import cron
-from redisbeater.schedules.crontab import is_repeating
-from redisbeater.schedules.describe import describe
-from redisbeater.schedules.rrule import rrule
+from redisbeater.schedules.crontab.engine import is_repeating
+from redisbeater.schedules.crontab.text import cron
+from redisbeater.schedules.description.describe import describe
+from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import listed, ordinal, zone_text
 
 VIENNA = ZoneInfo("Europe/Vienna")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from redisbeater.config import PREFIX, Config
+from redisbeater.config.settings import PREFIX, Config
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

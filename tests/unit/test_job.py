@@ -12,14 +12,15 @@ from celery import Celery
 from moments import cron, utc
 
 from redisbeater.context import Context
-from redisbeater.definition import Definition
+from redisbeater.dispatch.job import Job
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
-from redisbeater.job import Job, task_id
-from redisbeater.meta import Meta
-from redisbeater.policies import Plan
-from redisbeater.score import FINISHED, Score
-from redisbeater.skip import Reason, Skip, Skipped, add_skips, read_skipped
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Meta
+from redisbeater.model.plan import Plan
+from redisbeater.model.score import FINISHED, Score
+from redisbeater.model.skip import Reason, Skip, Skipped, add_skips, read_skipped
+from redisbeater.sending.run import task_id
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import as_json
 

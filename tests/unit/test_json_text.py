@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.json_text import check_value, from_text, to_text
+from redisbeater.model.json_text import check_value, from_text, to_text
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from redisbeater.message_settings import NAMES, bring_forward
+from redisbeater.beat.process import NAMES, bring_forward
 
 
 def make_app(**settings: Any) -> Celery:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from moments import utc
 from redbeat.decoder import RedBeatJSONDecoder, RedBeatJSONEncoder
 
-from redisbeater import json_text
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.meta import Meta
+from redisbeater.model import json_text
+from redisbeater.model.meta import Meta
 
 TAGGED = {"__type__": "datetime", "year": 2026, "month": 1, "day": 2, "hour": 3, "minute": 4, "second": 5}
 

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from moments import utc
 
-from redisbeater import json_text
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.meta import Meta
-from redisbeater.meta_text import read_usual, usual_text
-from redisbeater.schedules.moment import encode_datetime
+from redisbeater.model import json_text
+from redisbeater.model.meta import Meta
+from redisbeater.model.meta_text import read_usual, usual_text
+from redisbeater.schedules.datetime_codec import encode_datetime
 
 INSTANTS = st.datetimes(timezones=st.just(timezone.utc)).map(lambda at: at.replace(fold=0))
 

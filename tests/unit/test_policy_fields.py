@@ -14,16 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
-from redisbeater.coalesce import Coalesce
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.policy_fields import (
-    INHERIT,
-    POLICY_FIELDS,
-    OnFinish,
-    checked_policies,
-    read_policies,
-    stored_policies,
-)
+from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
+from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 
 DEFAULTS: dict[str, Any] = {
     "start_at": None,

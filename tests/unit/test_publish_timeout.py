@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from redisbeater.config import Config
+from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured
 
 

@@ -10,9 +10,9 @@ import pytest
 from celery.schedules import BaseSchedule
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.reader import Reader
+from redisbeater.model.reader import Reader
+from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.terms import Defaults
 
 HOURLY = {"__type__": "interval", "every": 3600.0, "relative": False}
 

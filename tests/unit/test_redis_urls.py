@@ -14,11 +14,11 @@ from redis.credentials import CredentialProvider, UsernamePasswordCredentialProv
 from redis.sentinel import SentinelManagedSSLConnection
 
 from redisbeater import RedisScheduler
-from redisbeater.config import PREFIX, Config
+from redisbeater.config.redis_url import RedisUrl, Topology
+from redisbeater.config.settings import PREFIX, Config
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.redis_url import RedisUrl, Topology
-from redisbeater.store.client import make_client
+from redisbeater.store.connection.client import make_client
 
 SECRET = "hunter2"
 SERVICE = {"service_name": "mymaster"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from moments import utc
 
 from redisbeater.instant import EPOCH, FAR_FUTURE
-from redisbeater.score import FINISHED, Score
+from redisbeater.model.score import FINISHED, Score
 
 instants = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
 

@@ -23,16 +23,16 @@ from moments import cron
 from stepped import by_reason, stepped
 
 from redisbeater.context import Context
-from redisbeater.definition import Definition
+from redisbeater.dispatch.job import Job
 from redisbeater.instant import from_unix, to_unix
-from redisbeater.job import Job
-from redisbeater.meta import Meta
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Meta
+from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.score import Score
+from redisbeater.model.skip import Reason, read_skipped
 from redisbeater.schedules import rrule
-from redisbeater.score import Score
-from redisbeater.skip import Reason, read_skipped
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
-from redisbeater.terms import Terms
 
 UTC = timezone.utc
 MINUTES = timedelta(minutes=1)
@@ -158,7 +158,7 @@ class Beat:
 
     def _check_plan(self, job: Job, coming: list[datetime], now: datetime) -> None:
         """Each plan is the one that stepping finds."""
-        terms = Terms.of(job.definition, self.context.defaults)
+        terms = ResolvedPolicy.of(job.definition, self.context.defaults)
         left = None if terms.max_runs is None else max(terms.max_runs - job.meta.total_run_count, 0)
         expected = stepped(coming, now, terms.due_at, grace=terms.grace, coalesce=terms.coalesce, runs_left=left)
         assert list(job.plan.runs) == expected.runs

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import utc
 
-from redisbeater.skip import Reason, Skip, Skipped, add_skips, read_skipped
+from redisbeater.model.skip import Reason, Skip, Skipped, add_skips, read_skipped
 
 FIRST, LAST, LATER = utc("2026-06-10 09:00"), utc("2026-06-10 11:00"), utc("2026-06-10 12:00:00.000001")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redisbeater.slow_tasks import PROBATION, SLOW, SlowTasks
+from redisbeater.dispatch.slow_tasks import PROBATION, SLOW, SlowTasks
 
 
 def test_a_task_is_slow_until_enough_runs_were_quick() -> None:

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, utc
 
-from redisbeater.definition import Definition
-from redisbeater.edit import StoredEntry
-from redisbeater.meta import Meta
+from redisbeater.editing.edit import StoredEntry
+from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Meta
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import clocked, rrule
-from redisbeater.score import FINISHED, Score
-from redisbeater.terms import Defaults, Terms
-from redisbeater.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
 
 DEFAULTS = Defaults(zone=NEW_YORK)
 
@@ -128,7 +128,9 @@ def test_a_run_with_jitter_is_due_later() -> None:
     runs = upcoming(entry, 20)
 
     assert all(timedelta(0) <= run.due_at - run.fire_time < timedelta(minutes=10) for run in runs)
-    assert [run.due_at for run in runs] == [Terms.of(entry.definition, DEFAULTS).due_at(run.fire_time) for run in runs]
+    assert [run.due_at for run in runs] == [
+        ResolvedPolicy.of(entry.definition, DEFAULTS).due_at(run.fire_time) for run in runs
+    ]
 
 
 def test_the_settings_jitter_counts_for_an_entry_that_says_nothing() -> None:

@@ -13,10 +13,10 @@ from celery.bin.base import handle_preload_options
 
 from redisbeater.cli.listing import Row, rows, table
 from redisbeater.context import Context
+from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
-from redisbeater.listing import Filter
-from redisbeater.upcoming import MOST_RUNS, UpcomingRun
+from redisbeater.management.listing import Filter
 
 __all__ = ("redisbeater",)
 

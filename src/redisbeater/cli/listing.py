@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from redisbeater import edit
+from redisbeater.beat.statics import application_of
 from redisbeater.context import Context
+from redisbeater.editing import edit
 from redisbeater.instant import FAR_FUTURE
-from redisbeater.listing import EVERY, PIECE, Filter
+from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.schedules import describe
-from redisbeater.statics import application_of
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("Row", "rows", "table")

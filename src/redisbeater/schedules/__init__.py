@@ -2,10 +2,10 @@
 
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.cron_text import cron
-from redisbeater.schedules.describe import describe
+from redisbeater.schedules.crontab.text import cron
+from redisbeater.schedules.description.describe import describe
 from redisbeater.schedules.fire_time import next_fire_time
-from redisbeater.schedules.rrule import rrule
+from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.timetable import Timetable
 
 __all__ = (

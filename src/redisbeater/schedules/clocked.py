@@ -7,8 +7,8 @@ from typing import Any
 
 from celery.schedules import BaseSchedule, schedstate
 
+from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.schedules.local_time import in_zone
-from redisbeater.schedules.moment import read_zone
 
 __all__ = ("clocked",)
 

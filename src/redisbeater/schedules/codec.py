@@ -11,10 +11,10 @@ from celery.schedules import BaseSchedule, crontab, schedule, solar
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MOST_SECONDS
 from redisbeater.schedules.clocked import clocked
-from redisbeater.schedules.cron_field import field_texts, make_crontab
-from redisbeater.schedules.moment import decode_datetime, encode_datetime
-from redisbeater.schedules.rrule import rrule
-from redisbeater.schedules.rrule_codec import decode_rrule, encode_rrule
+from redisbeater.schedules.crontab.field import field_texts, make_crontab
+from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
+from redisbeater.schedules.rrule.codec import decode_rrule, encode_rrule
+from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("ScheduleCodec",)
 

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from celery.schedules import BaseSchedule, crontab
 from celery.schedules import schedule as interval
 
-from redisbeater.schedules import crontab as crontab_engine
 from redisbeater.schedules import interval as interval_engine
 from redisbeater.schedules.clocked import clocked
-from redisbeater.schedules.rrule import rrule
+from redisbeater.schedules.crontab import engine as crontab_engine
+from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("next_fire_time",)
 

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta, tzinfo
 
 from celery.schedules import BaseSchedule, crontab
 
-from redisbeater.schedules import crontab as crontab_engine
 from redisbeater.schedules import interval
 from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.fire_time import next_fire_time
-from redisbeater.schedules.rrule import rrule
+from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("COUNT_LIMIT", "Timetable")
 

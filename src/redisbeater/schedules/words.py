@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import date, time, timezone, tzinfo
 from itertools import pairwise
 
-from redisbeater.schedules.cron_field import DAYS, MONTHS
-from redisbeater.schedules.moment import zone_name
+from redisbeater.schedules.crontab.field import DAYS, MONTHS
+from redisbeater.schedules.datetime_codec import zone_name
 
 __all__ = (
     "clock", "dated", "every", "listed", "months", "ordinal", "runs", "spanned", "step_of", "unbracketed",

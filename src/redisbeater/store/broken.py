@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 
-from redisbeater.store.connection import Connection
+from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import DECLARATION, Keys
 
 __all__ = ("BrokenEntries", "report_text")

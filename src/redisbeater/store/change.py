@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from redisbeater.score import Score
+from redisbeater.model.score import Score
 from redisbeater.store.snapshot import Snapshot, digest
 
 __all__ = ("Change", "changes_as_json")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redisbeater.instant import to_unix
-from redisbeater.score import Score
+from redisbeater.model.score import Score
 from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.snapshot import digest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from redisbeater.store.connection import Connection
+from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import Keys
 
 __all__ = ("Contents", "pages")

@@ -7,7 +7,7 @@ import secrets
 import socket
 import time
 
-from redisbeater.store.connection import Connection
+from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import LOCK_RELEASED, Keys
 
 __all__ = ("Lock", "new_token")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from redisbeater.store.connection import Connection
-from redisbeater.store.failure import CLIENT_ERRORS, wrapped
+from redisbeater.store.connection.connection import Connection
+from redisbeater.store.connection.failure import CLIENT_ERRORS, wrapped
 from redisbeater.store.keys import LOCK_RELEASED
 
 __all__ = ("Notifier",)

@@ -22,15 +22,15 @@ from typing import Any
 
 import redis
 
-from redisbeater.config import Config
+from redisbeater.config.settings import Config
 from redisbeater.exceptions import LockNotOwnedError, StoreError
 from redisbeater.instant import from_unix
-from redisbeater.score import Score
+from redisbeater.model.score import Score
 from redisbeater.store.broken import BrokenEntries, report_text
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
-from redisbeater.store.connection import Connection, Undo
+from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
-from redisbeater.score import Score
+from redisbeater.model.score import Score
 
 __all__ = ("Snapshot", "digest", "sha1")
 

@@ -1,0 +1,1 @@
+"""What a beat does beside dispatching: lead, survive outages, repair the schedule, store static entries."""

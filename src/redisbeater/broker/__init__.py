@@ -1,0 +1,1 @@
+"""OUT to the broker: connection, publish batches and confirms. Knows no entry."""

@@ -1,0 +1,1 @@
+"""The settings: read from the Celery configuration once, validated, frozen."""

@@ -1,0 +1,1 @@
+"""From a claim to the broker: plan, publish, confirm, commit."""

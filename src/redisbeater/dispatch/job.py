@@ -1,0 +1,158 @@
+"""A job: one claimed entry, read and planned just before it is sent, and what is committed of it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from celery import Celery
+
+from redisbeater.context import Context
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Meta
+from redisbeater.model.plan import Plan, plan
+from redisbeater.model.policies import OnFinish
+from redisbeater.model.score import Score
+from redisbeater.model.skip import add_skips
+from redisbeater.sending.run import make_run
+from redisbeater.store import ClaimedEntry
+from redisbeater.store.commitment import Commitment
+
+__all__ = ("Job",)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One claimed entry with what is to be done with it."""
+
+    context: Context
+    claimed: ClaimedEntry
+    definition: Definition
+    meta: Meta
+    plan: Plan
+    #: Whether another writer has set the last run while this one was sent: then the run is counted and no more.
+    keeps_last_run: bool = False
+
+    @classmethod
+    def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context) -> Job:
+        """Read and plan a claimed entry.
+
+        Raises:
+            InvalidEntry: it is broken.
+        """
+        definition, terms = context.reader.read(claimed.name, claimed.definition)
+        meta = Meta.from_text(claimed.meta)
+        try:
+            planned = plan(
+                terms,
+                claimed.fire_time,
+                now,
+                run_count=meta.total_run_count,
+                ran_at=None if claimed.is_now else meta.executed_at,
+            )
+        except InvalidEntry:
+            raise
+        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+            logger.exception("entry %r cannot be planned", claimed.name)
+            raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {exc}") from exc
+        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
+
+    def runs(self, schedule_id: str, app: Celery) -> list[RedisScheduleEntry]:
+        """Return an entry for each run that is due.
+
+        Raises:
+            InvalidEntry: its values are nested too deeply to be sent.
+        """
+        return [
+            make_run(
+                self.definition,
+                fire_time,
+                schedule_id=schedule_id,
+                run_count=self.meta.total_run_count,
+                app=app,
+            )
+            for fire_time in self.plan.runs
+        ]
+
+    def cut(self, sent: int) -> Job:
+        """The job as far as it was carried out, when only its first runs were sent."""
+        return self if sent == len(self.plan.runs) else replace(self, plan=self.plan.cut(sent))
+
+    def commitment(self) -> Commitment:
+        """What to commit when all its runs are on their way."""
+        plan, meta = self.plan, self._meta_after()
+        ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
+        return Commitment(
+            entry=self.claimed,
+            next=None if ending is OnFinish.DELETE else plan.next,
+            meta="" if meta is self.meta else meta.to_text(),
+            definition=self._disabled() if ending is OnFinish.DISABLE else "",
+            skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
+        )
+
+    def _meta_after(self) -> Meta:
+        """The meta to be stored; the one that is, when there is nothing new."""
+        if not self.plan.runs:
+            return self.meta.counted() if self._counts_from_last_run else self.meta
+        meta = self.meta
+        for fire_time in self.plan.runs:
+            meta = meta.after_run(fire_time)
+        if self.keeps_last_run:
+            return replace(self.meta, total_run_count=meta.total_run_count)
+        return meta
+
+    @property
+    def _counts_from_last_run(self) -> bool:
+        is_moved = self.plan.handled is not None or self.plan.next.fire_time != self.claimed.fire_time
+        return is_moved and self.definition.is_interval and not self.keeps_last_run
+
+    def _disabled(self) -> str:
+        return self.definition._replace(enabled=False).to_text(self.context.codec)
+
+    def over(self, definition: str, meta: str) -> Job:
+        """The same job over texts that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
+        theirs = _readable(meta)
+        count = max(theirs.total_run_count, self.meta.total_run_count)
+        keeps_last_run = theirs.last_run_at is not None and (
+            self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
+        )
+        changed = replace(
+            self,
+            claimed=replace(self.claimed, definition=definition, meta=meta),
+            meta=replace(theirs, total_run_count=count),
+            keeps_last_run=keeps_last_run,
+        )
+        return changed._under(definition)
+
+    def _under(self, definition: str) -> Job:
+        """The same runs, and the next score by the definition that holds now; without runs it has another look."""
+        fire_time = self.claimed.fire_time
+        try:
+            theirs, terms = self.context.reader.read(self.claimed.name, definition)
+            score = Score.planned(fire_time, enabled=theirs.enabled)
+            if self.plan.handled is not None:
+                run_count = self.meta.total_run_count + len(self.plan.runs)
+                score = terms.score_after(self.plan.handled, run_count)
+        except Exception:  # a custom schedule is the application's code; the next claim tells what is wrong
+            theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
+        return replace(self, definition=theirs, plan=replace(self.plan, next=score))
+
+    def _score_of_unreadable(self) -> Score:
+        """Looked at once more at once, and with the next fire time: mended by then, it must not run this one again."""
+        fire_time = self.claimed.fire_time
+        if self.plan.handled is None:
+            return Score(fire_time=fire_time)
+        return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
+
+
+def _readable(meta: str) -> Meta:
+    """The meta of a text; one that cannot be read says nothing."""
+    try:
+        return Meta.from_text(meta)
+    except InvalidEntry:
+        return Meta()

@@ -1,0 +1,177 @@
+"""The entries in the order of their names, a page at a time."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from celery import Celery
+
+from redisbeater.context import Context
+from redisbeater.editing import edit
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.model.definition import Definition
+from redisbeater.store import Snapshot, pages
+
+__all__ = ("EVERY", "EntryPage", "Filter", "Listing")
+
+#: A page is no longer.
+MOST_ENTRIES = 10_000
+
+#: So many entries are read for one page at most, however few of them a filter lets through.
+MOST_READ = 2_000
+
+#: How many entries are read at once.
+PIECE = 250
+
+#: Seconds that the names are remembered from one page of a walk to the next; asking for 100,000 takes a while.
+MEMORY_SECONDS = 60.0
+
+
+#: No names, remembered until never.
+_NOTHING: tuple[Sequence[str], float] = ((), float("-inf"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryPage:
+    """A page of entries, which one iterates over.
+
+    Attributes:
+        entries: the entries, in the order of their names.
+        broken: those that cannot be read: name -> why. They are not among the entries.
+        cursor: what :meth:`redisbeater.ScheduleStore.list` goes on from; None: this was the last page.
+    """
+
+    entries: Sequence[RedisScheduleEntry]
+    broken: Mapping[str, str] = field(default_factory=dict)
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[RedisScheduleEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which entries are wanted; None: all. One that cannot be read has no task, and is neither enabled nor disabled."""
+
+    prefix: str | None = None
+    task: str | None = None
+    enabled: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name, kind, word in (("prefix", str, "a text"), ("task", str, "a text"), ("enabled", bool, "a bool")):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise ValueError(f"{name}: expected {word}, or None for all, got {value!r}")
+
+    def part_of(self, names: Sequence[str]) -> tuple[int, int]:
+        """Where the wanted ones begin and end among names in order."""
+        prefix = self.prefix or ""
+        return bisect_left(names, prefix), bisect_right(names, prefix, key=lambda name: name[: len(prefix)])
+
+    def lets_through(self, entry: RedisScheduleEntry | Definition) -> bool:
+        """Whether an entry is wanted, by what its name does not tell."""
+        return self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether names alone tell."""
+        return self.task is None and self.enabled is None
+
+
+#: Lets everything through.
+EVERY = Filter()
+
+
+class Listing:
+    """Lists the entries of an app, in the order of their names, because nothing ever moves those.
+
+    The names are asked for by the first page of a walk and remembered for the following ones, for a minute. Another
+    process, or a later minute, asks for them again and goes on after the same name.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._remembered = _NOTHING
+
+    def page(self, wanted: Filter, *, limit: int, cursor: str | None) -> EntryPage:
+        """The entries after a cursor, at most ``limit``; fewer at the end, or where few of many are wanted.
+
+        Raises:
+            ValueError: limit or cursor cannot be.
+        """
+        _check(limit, cursor)
+        names = self._names(is_first=cursor is None)
+        begin, end = wanted.part_of(names)
+        if cursor is not None:
+            begin = max(begin, bisect_right(names, cursor))
+        most = limit if wanted.is_by_name else max(limit, MOST_READ)
+        found = _Found(self._app, wanted, limit)
+        position = begin + found.read(names[begin : min(end, begin + most)])
+        if position < end:
+            return found.page(cursor=names[position - 1])
+        self._remembered = _NOTHING
+        return found.page(cursor=None)
+
+    def _names(self, *, is_first: bool) -> Sequence[str]:
+        names, until = self._remembered
+        if is_first or time.monotonic() > until:
+            names = sorted(Context.of(self._app).redis.contents.names())
+        self._remembered = names, time.monotonic() + MEMORY_SECONDS
+        return names
+
+
+class _Found:
+    """What was found so far for a page."""
+
+    def __init__(self, app: Celery, wanted: Filter, limit: int) -> None:
+        self._app = app
+        self._context = Context.of(app)
+        self._wanted = wanted
+        self._limit = limit
+        self._entries: list[RedisScheduleEntry] = []
+        self._broken: dict[str, str] = {}
+
+    def read(self, names: Sequence[str]) -> int:
+        """Read entries until the page is full; how many were looked at."""
+        looked_at = 0
+        for piece in pages(names, PIECE):
+            for snapshot in self._context.redis.load_many(piece):
+                if self._is_full:
+                    return looked_at
+                self._take(snapshot)
+                looked_at += 1
+        return looked_at
+
+    def page(self, cursor: str | None) -> EntryPage:
+        """The page."""
+        return EntryPage(entries=tuple(self._entries), broken=self._broken, cursor=cursor)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._entries) + len(self._broken) >= self._limit
+
+    def _take(self, snapshot: Snapshot) -> None:
+        if not snapshot.definition:  # deleted since its name was read
+            return
+        try:
+            entry = RedisScheduleEntry.of(edit.read(self._context, snapshot), self._app)
+        except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
+            if self._wanted.is_by_name:
+                self._broken[snapshot.name] = str(exc)
+            return
+        if self._wanted.lets_through(entry):
+            self._entries.append(entry)
+
+
+def _check(limit: Any, cursor: Any) -> None:
+    if type(limit) is not int or not 1 <= limit <= MOST_ENTRIES:
+        raise ValueError(f"limit: expected a whole number from 1 to {MOST_ENTRIES}, got {limit!r}")
+    if cursor is not None and not (isinstance(cursor, str) and cursor):
+        raise ValueError(f"cursor: expected that of a page, or None for the first one, got {cursor!r}")

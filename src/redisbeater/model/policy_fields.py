@@ -1,0 +1,157 @@
+"""The fields of an entry that bound and govern its runs: how each is checked, stored and read.
+
+Each is stored only when it differs from its default: RedBeat then reads every entry that uses none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta, timezone
+from enum import Enum
+from typing import Any
+
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import MOST_SECONDS
+from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
+from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
+
+__all__ = (
+    "POLICY_FIELDS",
+    "checked_policies",
+    "given_policies",
+    "read_policies",
+    "stored_policies",
+)
+
+
+#: A shorter grace would drop runs that are late by no more than a busy moment.
+SHORTEST_GRACE = 1.0
+
+
+@dataclass(frozen=True)
+class _Field:
+    default: Any
+    #: What a user gave, or storage held, as a value; refused by :class:`InvalidEntry`.
+    check: Callable[[Any, str], Any]
+    encode: Callable[[Any], Any] = lambda value: value
+    #: What null means in storage.
+    null: Any = None
+
+
+def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The policy fields of what a user gave, each checked; what was not given has its default.
+
+    Raises:
+        InvalidEntry: naming the first field that cannot be used.
+    """
+    values = dict(_DEFAULTS)
+    for name, default in _DEFAULTS.items():
+        value = given.get(name, default)
+        if value is not default:
+            values[name] = POLICY_FIELDS[name].check(value, f"$.{name}")
+    _check_order(values["start_at"], values["end_at"])
+    return values
+
+
+def given_policies(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Those policy fields that are not left at their defaults, as they were given."""
+    return {name: fields[name] for name, default in _DEFAULTS.items() if fields[name] is not default}
+
+
+def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The policy fields of a stored definition.
+
+    Raises:
+        InvalidEntry: as for :func:`checked_policies`.
+    """
+    present = {name: stored[name] for name in POLICY_FIELDS if name in stored}
+    if not present:
+        return dict(_DEFAULTS)
+    return checked_policies({name: POLICY_FIELDS[name].null if v is None else v for name, v in present.items()})
+
+
+def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored form of those policy fields that differ from their defaults."""
+    return {
+        name: None if values[name] is None else POLICY_FIELDS[name].encode(values[name])
+        for name, default in _DEFAULTS.items()
+        if values[name] is not default and values[name] != default
+    }
+
+
+def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:
+    if start_at is None or end_at is None or (start_at.tzinfo is None) != (end_at.tzinfo is None):
+        return
+    if end_at < start_at:
+        raise InvalidEntry("$.end_at", f"{end_at.isoformat()} is before start_at, {start_at.isoformat()}")
+
+
+def _moment(value: Any, path: str) -> datetime | None:
+    if isinstance(value, dict):
+        value = decode_datetime(value, path, default_zone=None)
+    if value is None or (isinstance(value, datetime) and _is_instant(value)):
+        return value
+    raise InvalidEntry(path, f"expected a datetime of the years {MINYEAR + 1} to {MAXYEAR - 1}, got {value!r}")
+
+
+def _is_instant(moment: datetime) -> bool:
+    """Whether it has its UTC, in whichever zone a naive one is read."""
+    return moment.tzinfo is timezone.utc or MINYEAR < moment.year < MAXYEAR
+
+
+def _count(value: Any, path: str) -> int | None:
+    if value is None or (type(value) is int and value >= 1):
+        return value
+    raise InvalidEntry(path, f"expected a whole number of runs, at least 1, or None, got {value!r}")
+
+
+def _grace(value: Any, path: str) -> float | None:
+    return None if value is None else _seconds(value, path, SHORTEST_GRACE)
+
+
+def _jitter(value: Any, path: str) -> float:
+    return _seconds(value, path, 0.0)
+
+
+def _seconds(value: Any, path: str, least: float) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MOST_SECONDS:
+        raise InvalidEntry(path, f"expected seconds or a timedelta, from {least:g} to 1000 years, got {value!r}")
+    return value
+
+
+def _one_of(choices: type[Enum]) -> Callable[[Any, str], Any]:
+    def check(value: Any, path: str) -> Any:
+        try:
+            return choices(value)
+        except ValueError:
+            words = ", ".join(repr(choice.value) for choice in choices)
+            raise InvalidEntry(path, f"expected one of {words}, got {value!r}") from None
+
+    return check
+
+
+def _text(value: Any, path: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise InvalidEntry(path, f"expected a text, got {value!r}")
+
+
+def _word(choice: Enum) -> Any:
+    return choice.value
+
+
+POLICY_FIELDS: Mapping[str, _Field] = {
+    "start_at": _Field(None, _moment, encode_datetime),
+    "end_at": _Field(None, _moment, encode_datetime),
+    "max_runs": _Field(None, _count),
+    "on_finish": _Field(OnFinish.KEEP, _one_of(OnFinish), _word, null=OnFinish.KEEP),
+    "misfire_grace_time": _Field(INHERIT, _grace),
+    "coalesce": _Field(INHERIT, _one_of(Coalesce), _word, null=INHERIT),
+    "jitter": _Field(INHERIT, _jitter, null=INHERIT),
+    "description": _Field("", _text, null=""),
+}
+
+_DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}

@@ -1,0 +1,1 @@
+"""Crontab: fields, the five-field text, and fire times that are exact across DST."""

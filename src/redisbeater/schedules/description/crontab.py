@@ -1,0 +1,121 @@
+"""A crontab in words: from its sets of numbers, so that each spelling of the same times reads alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import time
+
+from celery.schedules import crontab
+
+from redisbeater.schedules.crontab.engine import is_repeating
+from redisbeater.schedules.words import clock, every, listed, months, ordinal, runs, spanned, step_of, weekdays
+
+__all__ = ("crontab_in_words",)
+
+#: Up to this many times of the day are named one by one, where no interval says it better.
+_FEW, _SOME = 3, 8
+
+_FIXED = "fixed: once for each time of the day, also when the clocks change"
+_REPEATING = "repeating: by elapsed time, also when the clocks change"
+
+
+def crontab_in_words(schedule: crontab, zone: str | None) -> str:
+    """When a crontab fires, in the zone where it is known, and what becomes of it when the clocks change."""
+    kind = _REPEATING if is_repeating(schedule) else _FIXED
+    return f"{', '.join(filter(None, (_sentence(schedule), zone)))} ({kind})"
+
+
+def _sentence(schedule: crontab) -> str:
+    fields = (schedule.minute, schedule.hour, schedule.day_of_week, schedule.day_of_month, schedule.month_of_year)
+    if not all(fields):
+        return "never"
+    times = _times(sorted(schedule.minute), sorted(schedule.hour))
+    return f"{times}{_days(schedule, is_listed=times.startswith('at ') and len(schedule.hour) < 24)}"
+
+
+def _times(minutes: Sequence[int], hours: Sequence[int]) -> str:
+    """The times of the day; the shortest wording that is exact."""
+    number = len(minutes) * len(hours)
+    if len(hours) == 24:
+        return _in_every_hour(minutes)
+    if number > _FEW:
+        by_interval = _by_hours(minutes, hours) or _by_minutes(minutes, hours)
+        if by_interval:
+            return by_interval
+    if number <= _SOME:
+        return f"at {listed([clock(time(hour, minute)) for hour in hours for minute in minutes])}"
+    return _in_some_hours(minutes, hours)
+
+
+def _in_every_hour(minutes: Sequence[int]) -> str:
+    step = _whole_step(minutes)
+    return every(step, "minute") if step and len(minutes) > 2 else f"{_past(minutes)} past every hour"
+
+
+def _by_hours(minutes: Sequence[int], hours: Sequence[int]) -> str | None:
+    """One minute of hours that are evenly apart."""
+    step = step_of(hours)
+    if step is None or len(minutes) > 1:
+        return None
+    if hours[0] == 0 and hours[-1] + step == 24:
+        return f"{every(step, 'hour')} at {minutes[0]:02} minutes past"
+    return f"{every(step, 'hour')} {_from_to(time(hours[0], minutes[0]), time(hours[-1], minutes[0]))}"
+
+
+def _by_minutes(minutes: Sequence[int], hours: Sequence[int]) -> str | None:
+    """An interval that divides the hour, in a few spans of hours."""
+    step, spans = _whole_step(minutes), runs(hours)
+    if step is None or len(spans) > _FEW or len(minutes) * len(hours) <= _FEW * len(spans):
+        return None
+    texts = [_from_to(time(span[0], minutes[0]), time(span[-1], minutes[-1])) for span in spans]
+    return f"{every(step, 'minute')} {listed(texts)}"
+
+
+def _in_some_hours(minutes: Sequence[int], hours: Sequence[int]) -> str:
+    within = f"the {'hour' if len(hours) == 1 else 'hours'} {spanned(runs(hours), _two_digits)}"
+    step = _whole_step(minutes)
+    return f"{every(step, 'minute')} during {within}" if step else f"{_past(minutes)} past {within}"
+
+
+def _whole_step(minutes: Sequence[int]) -> int | None:
+    """The step of minutes that go on evenly into the next hour."""
+    step = step_of(minutes)
+    return step if step and minutes[0] == 0 and minutes[-1] + step == 60 else None
+
+
+def _past(minutes: Sequence[int]) -> str:
+    step = step_of(minutes)
+    if step and len(minutes) > _FEW:
+        return f"{every(step, 'minute')} from {minutes[0]:02} to {minutes[-1]:02} minutes"
+    return f"at {spanned(runs(minutes), _two_digits)} minutes"
+
+
+def _two_digits(value: int) -> str:
+    return f"{value:02}"
+
+
+def _from_to(first: time, last: time) -> str:
+    return f"from {clock(first)} to {clock(last)}"
+
+
+def _days(schedule: crontab, is_listed: bool) -> str:
+    """The days, with the blank before them; empty when every day matches and that needs no saying."""
+    days = [day or 7 for day in schedule.day_of_week] if len(schedule.day_of_week) < 7 else []
+    dates = sorted(schedule.day_of_month) if len(schedule.day_of_month) < 31 else []
+    within = f" in {months(schedule.month_of_year)}" if len(schedule.month_of_year) < 12 else ""
+    if days:
+        return f" on {weekdays(days)}{within}" + (f", when it is {_dates(dates)}" if dates else "")
+    if dates:
+        return f" on {_even_dates(dates) or _dates(dates)}{within}"
+    return f"{' every day' if is_listed else ''}{within}"
+
+
+def _even_dates(dates: Sequence[int]) -> str | None:
+    step = step_of(dates)
+    if step in (None, 1) or len(dates) <= _SOME:
+        return None
+    return f"every {ordinal(step or 1)} day of the month from day {dates[0]} to {dates[-1]}"
+
+
+def _dates(dates: Sequence[int]) -> str:
+    return f"day {spanned(runs(dates))} of the month"

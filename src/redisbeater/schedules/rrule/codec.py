@@ -1,0 +1,107 @@
+"""Rrules as they are stored: RFC 5545 text, or RedBeat's object of parts when it was made by parts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from dateutil.rrule import weekday
+
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import from_unix
+from redisbeater.schedules.datetime_codec import read_zone, zone_name
+from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.rrule.rule import PARTS
+from redisbeater.schedules.rrule.text import is_text
+
+__all__ = ("decode_rrule", "encode_rrule")
+
+_FIELDS = (*PARTS, "dtstart", "dtstart_tz", "until", "until_tz", "timezone")
+
+
+def encode_rrule(rule: rrule) -> dict[str, Any]:
+    """The stored form; by parts it is RedBeat's: UNIX seconds and minutes of offset, and beside them the zone's name.
+
+    RedBeat refuses the name, and without it would keep the offset of one season: it cannot run such a rule rightly.
+    """
+    if rule.text is not None:
+        return {"__type__": "rrule", "text": rule.text}
+    parts = {name: _encode_part(getattr(rule, name)) for name in PARTS}
+    stored = {"__type__": "rrule", **parts, **_encode_date("dtstart", rule.dtstart)}
+    if rule.until is not None:
+        stored.update(_encode_date("until", rule.until))
+    name = zone_name(rule.zone)
+    return stored if name in (None, "UTC") else {**stored, "timezone": name}
+
+
+def decode_rrule(data: dict[str, Any], path: str) -> rrule:
+    """The rule of a stored form without its ``__type__``.
+
+    Raises:
+        InvalidEntry: a field is unknown or wrong.
+    """
+    known = ("text",) if "text" in data else _FIELDS
+    for name in data:
+        if name not in known:
+            raise InvalidEntry(f"{path}.{name}", f"unknown field; expected {', '.join(known)}")
+    return _of_text(data["text"], f"{path}.text") if "text" in data else _of_parts(data, path)
+
+
+def _of_text(text: Any, path: str) -> rrule:
+    if not is_text(text):
+        raise InvalidEntry(
+            path, f"expected RFC 5545 text such as 'DTSTART:20260101T090000Z\\nRRULE:FREQ=DAILY', got {text!r}"
+        )
+    try:
+        rule = rrule(text)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise InvalidEntry(path, str(exc)) from exc
+    if not rule.has_explicit_start:
+        raise InvalidEntry(
+            path, "DTSTART is missing; expected a line such as DTSTART;TZID=Europe/Vienna:20260101T090000"
+        )
+    return rule
+
+
+def _of_parts(data: dict[str, Any], path: str) -> rrule:
+    zone = read_zone(data.pop("timezone"), f"{path}.timezone") if "timezone" in data else None
+    try:
+        dates = {name: _decode_date(data, name) for name in ("dtstart", "until")}
+        if zone is not None:
+            dates = {name: moment and moment.astimezone(zone) for name, moment in dates.items()}
+        if dates["dtstart"] is None:
+            raise InvalidEntry(f"{path}.dtstart", "is missing")
+        parts: dict[str, Any] = {name: _decode_part(part) for name, part in data.items()}
+        return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
+    except InvalidEntry:
+        raise
+    except (TypeError, ValueError, OverflowError, KeyError) as exc:
+        raise InvalidEntry(path, f"rrule: {exc}") from exc
+
+
+def _encode_date(name: str, moment: datetime) -> dict[str, Any]:
+    offset = moment.utcoffset()
+    return {name: int(moment.timestamp()), f"{name}_tz": offset.total_seconds() / 60 if offset else 0}
+
+
+def _decode_date(data: dict[str, Any], name: str) -> datetime | None:
+    seconds, minutes = data.pop(name, None), data.pop(f"{name}_tz", 0)
+    if seconds is None:
+        return None
+    return from_unix(seconds).astimezone(timezone(timedelta(minutes=minutes)) if minutes else timezone.utc)
+
+
+def _encode_part(part: Any) -> Any:
+    if isinstance(part, (list, tuple, set, frozenset, range)):
+        return [_encode_part(item) for item in part]
+    if hasattr(part, "weekday"):  # of dateutil.rrule, or of dateutil.relativedelta
+        return {"__type__": "weekday", "wkday": part.weekday, **({"n": part.n} if part.n else {})}
+    return part
+
+
+def _decode_part(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_decode_part(item) for item in part]
+    if isinstance(part, dict):
+        return weekday(part["wkday"], part.get("n"))
+    return part

@@ -1,0 +1,56 @@
+"""A period of a recurrence rule, and its occurrences: a year, a month or a week."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from redisbeater.schedules.rrule.time_of_day import at_second
+
+__all__ = ("DaysAtTimes", "Period", "picked")
+
+
+class Period(Protocol):
+    """The occurrences of a period in order, none of which is made before it is asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> datetime: ...
+
+    def since(self, local: datetime) -> Iterator[datetime]:
+        """Those that are not before a local time."""
+
+
+@dataclass(frozen=True)
+class DaysAtTimes:
+    """Each day at each time; of all of these those at the positions."""
+
+    days: Sequence[int]
+    times: Sequence[int]
+    positions: Sequence[int] | None
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> datetime:
+        day, time = divmod(self._indices[index], len(self.times))
+        return at_second(self.days[day], self.times[time])
+
+    @property
+    def _indices(self) -> Sequence[int]:
+        return picked(self.positions, len(self.days) * len(self.times))
+
+    def since(self, local: datetime) -> Iterator[datetime]:
+        """Those that are not before a local time."""
+        return (self[index] for index in range(bisect_left(self, local), len(self)))
+
+
+def picked(positions: Sequence[int] | None, count: int) -> Sequence[int]:
+    """The indices of those at the positions, counted from one or from the end; all when there are no positions."""
+    if not positions:
+        return range(count)
+    indices = {position - 1 if position > 0 else position + count for position in positions}
+    return sorted(index for index in indices if 0 <= index < count)

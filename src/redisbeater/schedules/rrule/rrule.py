@@ -1,0 +1,252 @@
+"""``rrule``: a recurrence rule of RFC 5545, made like RedBeat's or from its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import MAXYEAR, datetime, timedelta, timezone, tzinfo
+from itertools import islice
+from typing import Any, NamedTuple
+
+from celery.schedules import BaseSchedule, schedstate
+
+from redisbeater.schedules.datetime_codec import read_zone, zone_name
+from redisbeater.schedules.local_time import in_zone, instant_of, to_utc
+from redisbeater.schedules.rrule.recurrence import Recurrence
+from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, make_rule
+from redisbeater.schedules.rrule.rule_text import rfc_name
+from redisbeater.schedules.rrule.text import is_text, read_text, write_text
+
+__all__ = ("rrule",)
+
+#: No zone has put its clocks forward by more at once and kept the date.
+_LONGEST_SHIFT = timedelta(hours=3)
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class _Occurrence(NamedTuple):
+    """A fire time and the local time that stands behind it."""
+
+    instant: datetime
+    local: datetime
+
+
+class rrule(BaseSchedule):
+    """Fire at the occurrences of a recurrence rule; the first one counts, which is ``dtstart`` where the rule has it.
+
+    Local times are those of one zone, as RFC 5545 section 3.3.5 reads them. Finding the next occurrence costs the same
+    however old ``dtstart`` is.
+
+    Arguments:
+        freq: ``"DAILY"`` or dateutil's number, with the parts below; or RFC 5545 text: one rule
+            (``"FREQ=MONTHLY;BYDAY=1MO"``), or lines of DTSTART, RRULE, RDATE and EXDATE.
+        dtstart: when it begins, whole seconds; default: now.
+        interval, wkst, count, until, bysetpos, ...: as in :class:`dateutil.rrule.rrule`; a text has them in it.
+        timezone: IANA name of the zone of the local times; default: that of ``dtstart``, else the app's.
+
+    Raises:
+        ValueError, TypeError: a part has a value that it cannot have; the message begins with its name.
+
+    Example::
+
+        rrule("FREQ=MONTHLY;BYDAY=1MO", dtstart=datetime(2026, 1, 1, 9), timezone="Europe/Vienna")
+        rrule("MONTHLY", dtstart=datetime(2026, 1, 1, 9), timezone="Europe/Vienna", byweekday=MO(+1))
+    """
+
+    def __init__(
+        self,
+        freq: str | int,
+        dtstart: datetime | None = None,
+        interval: int = 1,
+        wkst: Any = None,
+        count: int | None = None,
+        until: datetime | None = None,
+        bysetpos: Any = None,
+        bymonth: Any = None,
+        bymonthday: Any = None,
+        byyearday: Any = None,
+        byeaster: Any = None,
+        byweekno: Any = None,
+        byweekday: Any = None,
+        byhour: Any = None,
+        byminute: Any = None,
+        bysecond: Any = None,
+        timezone: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.interval, self.wkst, self.count = interval, wkst, count
+        self.bysetpos, self.byeaster, self.byweekno = bysetpos, byeaster, byweekno
+        self.bymonth, self.bymonthday, self.byyearday = bymonth, bymonthday, byyearday
+        self.byweekday, self.byhour, self.byminute, self.bysecond = byweekday, byhour, byminute, bysecond
+        zone = None if timezone is None else read_zone(timezone, "timezone")
+        #: The normal form of the RFC 5545 text that it was made from; None when it was made by parts.
+        self.text: str | None = None
+        #: A number; None when it was made from a text that says more than one rule.
+        self.freq: Any = None
+        self.until: datetime | None = None
+        if is_text(freq):
+            self._refuse_parts(until)
+            self._read(str(freq), dtstart, zone)
+        else:
+            self._take(freq, dtstart, until, zone)
+
+    def _refuse_parts(self, until: datetime | None) -> None:
+        for name, value in {**self._parts(), "until": until}.items():
+            if value is not None and not (name == "interval" and value == 1):
+                raise TypeError(f"{name}: expected {rfc_name(name)} in the text, got {name}={value!r} beside it")
+
+    def _read(self, text: str, dtstart: datetime | None, zone: tzinfo | None) -> None:
+        said = read_text(text)
+        if said.start is not None and dtstart is not None:
+            raise ValueError(f"dtstart: expected one start, got DTSTART in the text and dtstart={dtstart!r}")
+        self._begin(dtstart if said.start is None else said.start, zone)
+        if zone_name(self.zone) is None:
+            raise ValueError(f"dtstart: a text cannot name the zone {self.zone}; give timezone='Europe/Vienna'")
+        self.recurrence = said.recurrence(self._start, self.zone)
+        self.text = write_text(self._start, self.zone, self.recurrence)
+        if len(said.rules) == 1 and not (said.rdates or said.exdates):
+            self._show(said.rules[0])
+
+    def _show(self, parts: dict[str, Any]) -> None:
+        """The parts of the one rule of a text, as if it had been made by them."""
+        for name in parts.keys() - {"until"}:
+            setattr(self, name, parts[name])
+        until = self.recurrence.rules[0].until
+        self.until = until and until.replace(tzinfo=self.zone)
+
+    def _take(self, freq: str | int, dtstart: datetime | None, until: datetime | None, zone: tzinfo | None) -> None:
+        self.freq = _frequency(freq)
+        self._begin(dtstart, zone)
+        self.until = None if until is None else self._aware("until", until, zone)
+        self.recurrence = Recurrence(rules=(make_rule(self._start, self._local_until(), self._parts()),))
+
+    def _begin(self, dtstart: datetime | None, zone: tzinfo | None) -> None:
+        #: Whether the caller said when the rule begins; else it began when it was made.
+        self.has_explicit_start = dtstart is not None
+        self.dtstart = self._aware("dtstart", self.now() if dtstart is None else dtstart, zone).replace(microsecond=0)
+        if not 1 < self.dtstart.year < MAXYEAR:
+            raise ValueError(f"dtstart: expected a year from 2 to {MAXYEAR - 1}, got {self.dtstart.year}")
+
+    def _aware(self, name: str, moment: Any, zone: tzinfo | None) -> datetime:
+        if not isinstance(moment, datetime):
+            raise TypeError(f"{name}: expected a datetime, got {moment!r}")
+        if moment.tzinfo is None:
+            return moment.replace(tzinfo=zone or self.tz)
+        return moment if zone is None else moment.astimezone(zone)
+
+    def _local_until(self) -> datetime | None:
+        if self.until is None or self.until.year == MAXYEAR:
+            return None
+        return self.until.astimezone(self.zone).replace(tzinfo=None, fold=0)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone of the rule's local times: that of ``dtstart``."""
+        return self.dtstart.tzinfo or timezone.utc
+
+    @property
+    def _start(self) -> datetime:
+        return self.dtstart.replace(tzinfo=None, fold=0)
+
+    def first_occurrence(self) -> datetime | None:
+        """The first fire time, as an instant; None when the rule has none."""
+        begins = (self._start, *self.recurrence.rdates)
+        return self.next_fire_time(min(to_utc(local, self.zone) for local in begins) - _LONGEST_SHIFT)
+
+    def next_fire_time(self, after: datetime) -> datetime | None:
+        """The first occurrence after an instant; None when the rule has ended, or has none for 41 years."""
+        following = self._next(after)
+        return None if following is None else following.instant
+
+    def nominal_time(self, fire_time: datetime) -> datetime | None:
+        """The local time, without its zone, of the occurrence that fires at an instant; None when none does.
+
+        It is the wall-clock time, except when that of the occurrence does not exist because the clocks went forward.
+        """
+        occurrence = self._next(fire_time - _MICROSECOND)
+        return occurrence.local if occurrence is not None and occurrence.instant == fire_time else None
+
+    def _next(self, after: datetime) -> _Occurrence | None:
+        """The earliest occurrence; of two local times that are one instant, the one that exists."""
+        local = after.astimezone(self.zone).replace(tzinfo=None)
+        found = [*self._of_dates(after), *self._of_rules(local, after)]
+        earlier = local - self._recent_shift(after)
+        if not instant_of(earlier, self.zone):  # times in a gap fire later than some that follow them on the clock
+            found += islice(self._of_rules(earlier, after), 1)
+        return min(found, key=lambda occurrence: (occurrence.instant, datetime.max - occurrence.local), default=None)
+
+    def _of_dates(self, after: datetime) -> Iterator[_Occurrence]:
+        for local in self.recurrence.dates():
+            if (instant := to_utc(local, self.zone)) > after:
+                yield _Occurrence(instant, local.replace(fold=0))
+
+    def _of_rules(self, local: datetime, after: datetime) -> Iterator[_Occurrence]:
+        """Those that may be the next: up to the first one with a local time that exists."""
+        for occurrence in self.recurrence.after(local):
+            if (instant := to_utc(occurrence, self.zone)) > after:
+                yield _Occurrence(instant, occurrence)
+                if instant_of(occurrence, self.zone):
+                    return
+
+    def _recent_shift(self, after: datetime) -> timedelta:
+        """How far the clocks went forward lately."""
+        now, earlier = (moment.astimezone(self.zone).utcoffset() for moment in (after, after - _LONGEST_SHIFT))
+        return max((now or timedelta()) - (earlier or timedelta()), timedelta())
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta | None:
+        """How long until the next occurrence; for Celery, which asks schedules this way. None: the rule has ended."""
+        following = self.next_fire_time(in_zone(last_run_at, timezone.utc))
+        return None if following is None else following - self.maybe_make_aware(self.now())
+
+    def is_due(self, last_run_at: datetime) -> tuple[bool, Any]:
+        """Celery's question: whether an occurrence has passed since the last run, and seconds to the next."""
+        remaining = self.remaining_estimate(last_run_at)
+        if remaining is None:
+            return schedstate(False, None)
+        if remaining > timedelta():
+            return schedstate(False, remaining.total_seconds())
+        following = self.remaining_estimate(self.now())
+        return schedstate(True, None if following is None else max(following.total_seconds(), 0))
+
+    def __repr__(self) -> str:
+        text = write_text(self._start, self.zone, self.recurrence).replace("\n", " ")
+        return f"<rrule: {text} in {self.zone}>"
+
+    def _parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in PARTS}
+
+    def _made_from(self) -> dict[str, Any]:
+        """What makes an equal one."""
+        if self.text is not None:
+            return {"freq": self.text}
+        return {"dtstart": self.dtstart, "until": self.until, **self._parts()}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, rrule):
+            return False
+        return self._made_from() == other._made_from() and _zone_key(self.dtstart) == _zone_key(other.dtstart)
+
+    def __hash__(self) -> int:
+        return hash(self.text or (self.freq, self.dtstart, self.interval))
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self._made_from(),)
+
+
+def _rebuild(made_from: dict[str, Any]) -> rrule:
+    return rrule(**made_from)
+
+
+def _zone_key(moment: datetime) -> Any:
+    """What tells the local times of rules apart that begin at one instant."""
+    return zone_name(moment.tzinfo) or moment.utcoffset()
+
+
+def _frequency(freq: str | int) -> int:
+    if isinstance(freq, int) and not isinstance(freq, bool) and freq in FREQUENCIES.values():
+        return freq
+    if isinstance(freq, str) and freq.upper() in FREQUENCIES:
+        return FREQUENCIES[freq.upper()]
+    expected = f"expected one of {', '.join(FREQUENCIES)}, or RFC 5545 text such as 'FREQ=MONTHLY;BYDAY=1MO'"
+    raise ValueError(f"freq: {expected}; got {freq!r}")

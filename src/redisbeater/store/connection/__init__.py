@@ -1,0 +1,1 @@
+"""The connection to Redis: one client for each topology, one retry layer, errors wrapped once."""

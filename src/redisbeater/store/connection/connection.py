@@ -1,0 +1,112 @@
+"""The connection to Redis: one client, one retry layer, foreign errors wrapped once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any
+
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from redisbeater.config.settings import Config
+from redisbeater.exceptions import StoreError
+from redisbeater.store.connection.client import make_client
+from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, wrapped
+from redisbeater.store.connection.script import load_script
+
+__all__ = ("Connection", "Undo")
+
+#: Seconds that one call is tried again: enough for a restart of the server, far below the lock's timeout.
+RETRY_SECONDS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undo:
+    """The script that takes back what another did whose reply was lost; it must bear being executed twice."""
+
+    script: str
+    keys: Sequence[str]
+    args: Sequence[str]
+
+
+class Connection:
+    """A client for one schedule; building it does no I/O. Safe to share between threads, and after a fork."""
+
+    def __init__(self, config: Config) -> None:
+        self._client = make_client(config)
+        self._attempts = Retrying(
+            retry=retry_if_exception(is_transient),
+            stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0),
+            wait=wait_random_exponential(multiplier=0.05, max=1),
+            reraise=True,
+        )
+
+    def run(self, script: str, keys: Sequence[str], args: Sequence[str] = (), *, undo: Undo | None = None) -> Any:
+        """Run a script by its name.
+
+        Arguments:
+            undo: what is run first when it is tried again, for a script that must not be executed twice.
+
+        Raises:
+            StoreUnavailable: Redis cannot be reached; the script may have been executed.
+            StoreError: Redis refused.
+        """
+        loaded, attempts = load_script(script), count(1)
+
+        def attempt(client: Any) -> Any:
+            if next(attempts) > 1 and undo is not None:
+                load_script(undo.script).run(client, undo.keys, undo.args)
+            return loaded.run(client, keys, args)
+
+        try:
+            return self.call(attempt)
+        except StoreError as exc:
+            line = loaded.line_of(str(exc))
+            if not line:
+                raise
+            raise type(exc)(f"{exc} [{script}.lua: {line}]") from exc.__cause__
+
+    def call(self, operation: Callable[[Any], Any]) -> Any:
+        """Run a whole operation, again while Redis cannot be reached; it must bear being executed twice.
+
+        Raises:
+            StoreUnavailable, StoreError: as for :meth:`run`.
+        """
+        try:
+            return self._attempts(self._once, operation)
+        except CLIENT_ERRORS as exc:
+            raise wrapped(exc) from exc
+
+    def subscribe(self, channel: str) -> Any:
+        """A subscription of redis-py to a channel, with a connection of its own; not tried again.
+
+        Raises:
+            StoreUnavailable, StoreError: as for :meth:`run`.
+        """
+        try:
+            return self._once(partial(_subscribed, channel=channel))
+        except CLIENT_ERRORS as exc:
+            raise wrapped(exc) from exc
+
+    def _once(self, operation: Callable[[Any], Any]) -> Any:
+        client = self._client.get()
+        try:
+            return operation(client)
+        except CLIENT_ERRORS as exc:
+            if is_transient(exc):
+                self._client.recover(client)
+            raise
+
+
+def _subscribed(client: Any, channel: str) -> Any:
+    subscription = client.pubsub(ignore_subscribe_messages=True)
+    try:
+        subscription.subscribe(channel)
+        # The confirmation: until it is here, a change could pass unheard.
+        subscription.get_message(timeout=1.0)
+    except CLIENT_ERRORS:
+        subscription.close()
+        raise
+    return subscription

@@ -1,0 +1,33 @@
+"""Sentinels: whom to ask where the master is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.exceptions import ConnectionError, TimeoutError
+from redis.sentinel import MasterNotFoundError, Sentinel
+
+__all__ = ("SentinelClient",)
+
+
+class SentinelClient(Sentinel):
+    """redis-py's client for Sentinels, whose error says why none of them answered, and no password."""
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        """The address of the master, from the first Sentinel that knows it; that one is asked first from then on.
+
+        Raises:
+            MasterNotFoundError: none of them does; its cause is the error of the last one that did not answer.
+        """
+        failure: Exception | None = None
+        for sentinel in list(self.sentinels):
+            try:
+                masters: Any = sentinel.sentinel_masters()
+            except (ConnectionError, TimeoutError) as exc:
+                failure = exc
+                continue
+            state = masters.get(service_name)
+            if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
+                self.sentinels.sort(key=lambda other: other is not sentinel)
+                return state["ip"], state["port"]
+        raise MasterNotFoundError(f"none of the Sentinels knows a master {service_name!r} that is up") from failure

@@ -1,0 +1,412 @@
+"""Runs that leave together: what the broker gets, and what becomes of the others when something goes wrong with one."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kombu
+import pytest
+import redis
+from celery import Celery, Task
+from celery.signals import after_task_publish, before_task_publish
+from due import save_due, stored
+from outbox import Sent, names, take
+from proxy import LOOPBACK, Proxy
+from servers import Server, programs
+from waiting import wait_until
+
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.dispatch.slow_tasks import SLOW
+
+#: Which Redis the schedule is in makes no difference here.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: Database of the test server that the messages are in.
+BROKER_DB = 1
+
+#: Only this client holds messages back; with an older one each leaves at once.
+HAS_BATCHES = hasattr(kombu.Producer, "batch")
+
+MakeApp = Callable[..., Celery]
+MakeScheduler = Callable[..., RedisScheduler]
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def make_volley_app(make_app: MakeApp, server: Server, proxy: Proxy) -> MakeApp:
+    """Make apps that send through the proxy to a real Redis."""
+
+    def make(**settings: Any) -> Celery:
+        queue = f"queue-{uuid.uuid4().hex}"
+        own = {"redisbeater_publish_timeout": 1, "task_default_queue": queue, "result_expires": None}
+        urls = {
+            "broker_read_url": server.url(BROKER_DB),
+            "broker_write_url": f"redis://{LOOPBACK}:{proxy.port}/{BROKER_DB}",
+        }
+        return make_app(**{**own, **urls, **settings})
+
+    return make
+
+
+@pytest.fixture
+def app(make_volley_app: MakeApp) -> Celery:
+    return make_volley_app()
+
+
+def sent_by(app: Celery, scheduler: RedisScheduler, expected: set[str]) -> list[Sent]:
+    """Tick until a run of each has arrived and is counted; all that arrived."""
+    sent: list[Sent] = []
+
+    def tick() -> bool:
+        scheduler.tick()
+        sent.extend(take(app, app.conf.task_default_queue))
+        return {run.name for run in sent} >= expected and all(stored(app, name).total_run_count for name in expected)
+
+    wait_until(tick, "a run of each")
+    return sent
+
+
+def save_many(app: Celery, number: int, **fields: Any) -> list[str]:
+    """Entries that are due, the first for the longest time."""
+    return [save_due(app, f"entry-{index:03}", late=number - index, **fields).name for index in range(number)]
+
+
+def ids_by_name(sent: list[Sent]) -> dict[str, set[str]]:
+    return {run.name: {other.id for other in sent if other.name == run.name} for run in sent}
+
+
+def reads_of_the_broker(server: Server) -> int:
+    """How many pieces of data the server has read so far: a round trip is one or a few, however much is in it."""
+    return int(server.client().info("stats")["total_reads_processed"])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"retry_on_timeout": True}], ids=["plainly", "by a client that must not hold messages back"]
+)
+def test_all_that_is_due_arrives_oldest_first(
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler, options: dict[str, Any]
+) -> None:
+    app = make_volley_app(broker_transport_options=options)
+    saved = save_many(app, 120)
+
+    sent = sent_by(app, make_scheduler(app), set(saved))
+
+    assert names(sent) == saved
+
+
+@pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can hold them")
+def test_a_batch_takes_few_round_trips(
+    app: Celery, scheduler: RedisScheduler, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands, claims, commits and what this test asks included."""
+    monkeypatch.setattr("redisbeater.dispatch.GATHERING", 60)  # volleys are full on a slow machine, too
+    save_due(app, "first")
+    sent_by(app, scheduler, {"first"})  # it is connected
+    save_many(app, 400)
+    before = reads_of_the_broker(server)
+
+    while not scheduler.tick():
+        pass
+
+    assert reads_of_the_broker(server) - before < 100
+    assert len(take(app, app.conf.task_default_queue)) == 400
+
+
+def test_signals_and_a_task_of_its_own_kind_see_every_run(app: Celery, scheduler: RedisScheduler) -> None:
+    applied: list[str] = []
+    before: list[str] = []
+    after: list[str] = []
+
+    class Counting(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            applied.append(options["task_id"])
+            return super().apply_async(*args, **options)
+
+    @app.task(name="proj.counted", base=Counting, shared=False)
+    def counted() -> None: ...
+
+    def note_before(headers: Any = None, **_: Any) -> None:
+        before.append(headers["id"])
+
+    def note_after(headers: Any = None, **_: Any) -> None:
+        after.append(headers["id"])
+
+    before_task_publish.connect(note_before)
+    after_task_publish.connect(note_after)
+    saved = save_many(app, 30, task="proj.counted")
+
+    sent = sent_by(app, scheduler, set(saved))
+
+    assert applied == before == after == [run.id for run in sent]
+
+
+# One that cannot be sent
+
+
+class Huge(Task):
+    """What is stored is small, what is sent is not."""
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return super().apply_async(["x" * 2_000_000], kwargs, **options)
+
+
+def anything(*args: Any) -> None: ...
+
+
+@pytest.fixture
+def small_server(server: Server) -> Iterator[Server]:
+    """A server that ends the connection of who sends it more than a megabyte at once."""
+    client = server.client()
+    before = client.config_get("proto-max-bulk-len")
+    client.config_set("proto-max-bulk-len", 1024 * 1024)
+    yield server
+    client.config_set("proto-max-bulk-len", before["proto-max-bulk-len"])
+
+
+@pytest.mark.usefixtures("small_server")
+def test_a_message_that_the_broker_does_not_take_holds_no_other_back(
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    app = make_volley_app()
+    app.task(name="proj.huge", base=Huge, shared=False)(anything)
+    entry = save_due(app, "huge", "proj.huge", late=500)
+    saved = save_many(app, 60)
+
+    sent = sent_by(app, make_scheduler(app), set(saved))
+
+    assert set(names(sent)) == set(saved)
+    assert {len(ids) for ids in ids_by_name(sent).values()} == {1}
+    assert {stored(app, name).total_run_count for name in saved} == {1}
+    assert stored(app, "huge").total_run_count == 0
+    assert client.hget(entry.key, "last_error")
+
+
+def test_one_that_is_refused_before_a_flush_that_fails_waits_for_no_lease(
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler, proxy: Proxy
+) -> None:
+    app = make_volley_app(redisbeater_lease_timeout=600)
+    refusals = [ValueError("not yet")]
+
+    class RefusingOnce(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            if refusals:
+                raise refusals.pop()
+            return super().apply_async(*args, **options)
+
+    app.task(name="proj.refusing", base=RefusingOnce, shared=False)(anything)
+    scheduler = make_scheduler(app)
+    save_due(app, "first")
+    sent_by(app, scheduler, {"first"})  # it is connected
+    save_due(app, "fine", late=2)
+    save_due(app, "refused", "proj.refusing", late=1)
+    lost = proxy.lose_reply(b"proj.work")
+
+    sent = sent_by(app, scheduler, {"fine", "refused"})
+
+    assert lost.is_set()
+    assert set(names(sent)) == {"fine", "refused"}
+
+
+def test_a_task_that_cannot_be_sent_holds_no_other_back(app: Celery, scheduler: RedisScheduler) -> None:
+    class Refusing(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            raise ValueError("not today")
+
+    @app.task(name="proj.refused", base=Refusing, shared=False)
+    def refused() -> None: ...
+
+    saved = [save_due(app, f"fine-{index}", late=index + 1).name for index in range(10)]
+    save_due(app, "refused", "proj.refused", late=5.5)
+
+    sent = sent_by(app, scheduler, set(saved))
+
+    assert sorted(names(sent)) == sorted(saved)
+    assert stored(app, "refused").total_run_count == 0
+
+
+def test_a_volley_whose_reply_is_lost_is_sent_again_with_the_same_ids(
+    app: Celery, scheduler: RedisScheduler, proxy: Proxy
+) -> None:
+    save_due(app, "first")
+    sent_by(app, scheduler, {"first"})
+    saved = save_many(app, 20)
+    lost = proxy.lose_reply(b"proj.work")
+
+    sent = sent_by(app, scheduler, set(saved))
+
+    assert lost.is_set()
+    assert {name: len(ids) for name, ids in ids_by_name(sent).items()} == dict.fromkeys(saved, 1)
+    assert {stored(app, name).total_run_count for name in saved} == {1}
+
+
+# What must not be sent any more
+
+
+@pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can hold them")
+def test_what_waits_for_the_flush_when_the_lease_runs_out_is_not_sent(
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_volley_app(redisbeater_lease_timeout=1, redisbeater_publish_timeout=0.2)
+    waits = [True]
+
+    class Slow(Task):
+        """A task that once takes longer to be published than a lease is trusted."""
+
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            if waits:
+                waits.clear()
+                time.sleep(0.6)
+            return super().apply_async(*args, **options)
+
+    @app.task(name="proj.slow", base=Slow, shared=False)
+    def slow() -> None: ...
+
+    scheduler = make_scheduler(app)
+    save_due(app, "slow", "proj.slow")
+
+    scheduler.tick()
+    assert take(app, app.conf.task_default_queue) == []
+    assert stored(app, "slow").total_run_count == 0
+    assert "lock or lease ran out before a flush; not sent, to come up again: 1" in caplog.text
+    sent = sent_by(app, scheduler, {"slow"})
+
+    assert names(sent) == ["slow"]
+
+
+# What is slow to send
+
+
+@pytest.fixture
+def slow_app(make_volley_app: MakeApp, server: Server) -> Celery:
+    """An app with a task that waits before it sends, and notes how many messages were on the queue before that."""
+    app = make_volley_app()
+    app.on_queue = []
+
+    class Slow(Task):
+        def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            app.on_queue.append(server.client(BROKER_DB).llen(app.conf.task_default_queue))
+            time.sleep(kwargs["seconds"])
+            return super().apply_async(args, kwargs, **options)
+
+    @app.task(name="proj.slow", base=Slow, shared=False)
+    def slow(seconds: float) -> None: ...
+
+    return app
+
+
+def save_slow(app: Celery, seconds: float) -> str:
+    """One more entry that is slow to send, and the oldest of all."""
+    name = f"slow-{len(app.on_queue)}"
+    return save_due(app, name, "proj.slow", late=100, kwargs={"seconds": seconds}).name
+
+
+def test_a_task_that_is_slow_to_send_holds_up_its_batch_once(slow_app: Celery, make_scheduler: MakeScheduler) -> None:
+    scheduler = make_scheduler(slow_app)
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+
+    slow_last = [*save_many(slow_app, 70), save_slow(slow_app, SLOW)]
+    scheduler.tick()
+
+    assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
+    assert slow_app.on_queue == [0, 70]
+
+
+def test_an_entry_that_is_broken_is_set_aside_beside_a_slow_one(
+    slow_app: Celery, make_scheduler: MakeScheduler, client: redis.Redis
+) -> None:
+    scheduler = make_scheduler(slow_app)
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+    broken = save_due(slow_app, "broken")
+    client.hset(broken.key, "definition", "{")
+
+    slow_last = [*save_many(slow_app, 3), save_slow(slow_app, SLOW)]
+    scheduler.tick()
+
+    assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
+    assert list(ScheduleStore(slow_app).broken()) == ["broken"]
+
+
+def test_a_beat_that_is_ended_while_a_volley_gathers_leaves_it_to_the_next(
+    make_volley_app: MakeApp, make_scheduler: MakeScheduler
+) -> None:
+    app = make_volley_app()
+
+    class Ending(Task):
+        """A task that the end of beat comes in the middle of."""
+
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            raise SystemExit
+
+    @app.task(name="proj.ending", base=Ending, shared=False)
+    def ending() -> None: ...
+
+    saved = [save_due(app, f"entry-{index}", late=10 - index).name for index in range(3)]
+    save_due(app, "ending", "proj.ending", late=1)
+    first = make_scheduler(app)
+    with pytest.raises(SystemExit):
+        first.tick()
+    first.close()
+
+    sent = take(app, app.conf.task_default_queue)
+    sent += sent_by(app, make_scheduler(app), set(saved) - set(names(sent)))
+
+    assert names(sent) == saved
+    assert {stored(app, name).total_run_count for name in saved} == {1}
+
+
+# What is remembered of an entry
+
+
+class Scribbling(Task):
+    """A task that writes into what it is called with, as some do that add a tenant or a trace."""
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        args[0]["seen"] = True
+        kwargs["tenants"].append("more")
+        options["headers"]["trace"]["id"] = options["task_id"]
+        return super().apply_async(args, kwargs, **options)
+
+
+def test_what_a_task_writes_into_its_arguments_is_not_there_in_the_next_run(
+    app: Celery, scheduler: RedisScheduler
+) -> None:
+    @app.task(name="proj.scribbling", base=Scribbling, shared=False)
+    def scribbling(*args: Any, **kwargs: Any) -> None: ...
+
+    fields: dict[str, Any] = {
+        "args": [{"a": 1}],
+        "kwargs": {"tenants": ["one"]},
+        "options": {"headers": {"trace": {}}},
+    }
+    entry = save_due(app, "report", "proj.scribbling", **fields)
+    [first] = sent_by(app, scheduler, {"report"})
+    entry.reschedule(entry.due_at and entry.due_at.replace(year=2020))
+    [second] = wait_until(
+        lambda: scheduler.tick() is not None and take(app, app.conf.task_default_queue), "the second run"
+    )
+
+    assert [first.args, second.args] == [[{"a": 1, "seen": True}]] * 2
+    assert [first.kwargs, second.kwargs] == [{"tenants": ["one", "more"]}] * 2
+    assert [run.headers["trace"] for run in (first, second)] == [{"id": first.id}, {"id": second.id}]
+    assert stored(app, "report").args == [{"a": 1}]
+
+
+def test_an_edit_is_what_is_sent_next(app: Celery, scheduler: RedisScheduler) -> None:
+    entry = save_due(app, "report", args=["old"])
+    sent_by(app, scheduler, {"report"})
+
+    save_due(app, "report", args=["new"])
+    entry.reschedule(entry.due_at and entry.due_at.replace(year=2020))
+    [run] = wait_until(
+        lambda: scheduler.tick() is not None and take(app, app.conf.task_default_queue), "the second run"
+    )
+
+    assert run.args == ["new"]

@@ -1,0 +1,209 @@
+"""What the settings give to an entry that does not say, and jitter."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from celery.schedules import crontab, schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from moments import NEW_YORK, cron, utc
+
+from redisbeater.model.definition import Definition
+from redisbeater.model.policies import INHERIT, Coalesce
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.score import FINISHED, Score
+from redisbeater.schedules import ScheduleCodec, clocked, rrule
+
+UTC = timezone.utc
+NOON = utc("2026-06-10 12:00")
+
+
+def made(schedule_: Any = 60, name: str = "report", **fields: Any) -> Definition:
+    return Definition.checked(name=name, task="proj.report", schedule=schedule_, **fields)
+
+
+def terms(definition: Definition, **defaults: Any) -> ResolvedPolicy:
+    return ResolvedPolicy.of(definition, Defaults(**{"zone": UTC, **defaults}))
+
+
+def seconds(value: float | None) -> timedelta | None:
+    return None if value is None else timedelta(seconds=value)
+
+
+# -- what is inherited
+
+
+@pytest.mark.parametrize(
+    ("schedule_", "own", "defaults", "grace"),
+    [
+        pytest.param(60, INHERIT, {}, None, id="nobody-says"),
+        pytest.param(60, INHERIT, {"misfire_grace_time": 30}, 30, id="the-setting"),
+        pytest.param(60, 90, {"misfire_grace_time": 30}, 90, id="the-entry-before-the-setting"),
+        pytest.param(60, None, {"misfire_grace_time": 30}, None, id="none-of-the-entry-is-any-lateness"),
+        pytest.param(60, INHERIT, {"crontab_grace_time": 5}, None, id="celery-s-is-not-for-intervals"),
+        pytest.param(crontab(), INHERIT, {"crontab_grace_time": 5}, 5, id="celery-s-is-for-crontabs"),
+        pytest.param(
+            crontab(),
+            INHERIT,
+            {"crontab_grace_time": 5, "misfire_grace_time": 30},
+            5,
+            id="celery-s-before-ours-for-crontabs",
+        ),
+        pytest.param(crontab(), INHERIT, {"misfire_grace_time": 30}, 30, id="ours-for-crontabs-without-celery-s"),
+        pytest.param(crontab(), 90, {"crontab_grace_time": 5}, 90, id="the-entry-before-celery-s"),
+        pytest.param(crontab(), None, {"crontab_grace_time": 5}, None, id="any-lateness-before-celery-s"),
+        pytest.param(
+            rrule("DAILY", dtstart=NOON), INHERIT, {"crontab_grace_time": 5}, None, id="celery-s-is-not-for-rrules"
+        ),
+    ],
+)
+def test_whose_grace_counts(schedule_: Any, own: Any, defaults: dict[str, Any], grace: float | None) -> None:
+    assert terms(made(schedule_, misfire_grace_time=own), **defaults).grace == seconds(grace)
+
+
+@pytest.mark.parametrize(
+    ("own", "setting", "coalesce"),
+    [
+        pytest.param(INHERIT, Coalesce.ALL, Coalesce.ALL, id="the-setting"),
+        pytest.param("earliest", Coalesce.ALL, Coalesce.EARLIEST, id="the-entry"),
+        pytest.param("latest", Coalesce.ALL, Coalesce.LATEST, id="the-entry-s-is-the-default-s-default"),
+    ],
+)
+def test_whose_coalesce_counts(own: Any, setting: Coalesce, coalesce: Coalesce) -> None:
+    assert terms(made(coalesce=own), coalesce=setting).coalesce is coalesce
+
+
+@pytest.mark.parametrize(
+    ("own", "setting", "jitter"),
+    [
+        pytest.param(INHERIT, 30.0, 30, id="the-setting"),
+        pytest.param(10, 30.0, 10, id="the-entry"),
+        pytest.param(0, 30.0, 0, id="none-of-the-entry"),
+        pytest.param(0.25, 0.0, 0.25, id="a-fraction"),
+    ],
+)
+def test_whose_jitter_counts(own: Any, setting: float, jitter: float) -> None:
+    assert terms(made(jitter=own), jitter=setting).jitter == timedelta(seconds=jitter)
+
+
+def test_what_an_entry_leaves_to_the_settings_follows_them_after_it_was_stored() -> None:
+    codec = ScheduleCodec()
+    stored = Definition.from_text("report", made().to_text(codec), codec)
+
+    assert [terms(stored, misfire_grace_time=value).grace for value in (None, 30)] == [None, timedelta(seconds=30)]
+
+
+def test_naive_bounds_are_read_in_the_entry_s_zone_else_in_the_app_s() -> None:
+    bounded = {"start_at": datetime(2026, 6, 1, 9), "end_at": datetime(2026, 6, 30, 9)}
+
+    ours = terms(made(timezone="Europe/Vienna", **bounded), zone=NEW_YORK).timetable
+    theirs = terms(made(**bounded), zone=NEW_YORK).timetable
+
+    assert (ours.start_at, ours.end_at) == (utc("2026-06-01 07:00"), utc("2026-06-30 07:00"))
+    assert (theirs.start_at, theirs.end_at) == (utc("2026-06-01 13:00"), utc("2026-06-30 13:00"))
+
+
+@pytest.mark.parametrize(
+    ("schedule_", "is_interval"),
+    [
+        pytest.param(schedule(60), True, id="interval"),
+        pytest.param(crontab(), False, id="crontab"),
+        pytest.param(rrule("DAILY", dtstart=NOON), False, id="rrule"),
+        pytest.param(clocked(NOON), False, id="clocked"),
+    ],
+)
+def test_which_entries_count_from_a_run_that_the_application_tells_of(schedule_: Any, is_interval: bool) -> None:
+    assert terms(made(schedule_)).is_interval is is_interval
+
+
+# -- the score after a fire time
+
+
+@pytest.mark.parametrize(
+    ("fields", "run_count", "score"),
+    [
+        pytest.param({}, 5, Score(fire_time=utc("2026-06-10 12:01")), id="goes-on"),
+        pytest.param({"max_runs": 6}, 5, Score(fire_time=utc("2026-06-10 12:01")), id="one-run-left"),
+        pytest.param({"max_runs": 5}, 5, FINISHED, id="no-run-left"),
+        pytest.param({"end_at": utc("2026-06-10 12:01")}, 5, Score(fire_time=utc("2026-06-10 12:01")), id="at-the-end"),
+        pytest.param({"end_at": utc("2026-06-10 12:00:59")}, 5, FINISHED, id="past-the-end"),
+        pytest.param({"enabled": False}, 5, Score(fire_time=utc("2026-06-10 12:01"), dormant=True), id="disabled"),
+        pytest.param({"enabled": False, "max_runs": 5}, 5, FINISHED, id="disabled-and-spent"),
+    ],
+)
+def test_the_score_after_a_fire_time(fields: dict[str, Any], run_count: int, score: Score) -> None:
+    assert terms(made(**fields)).score_after(NOON, run_count) == score
+
+
+# -- jitter
+
+zones = st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe"]).map(ZoneInfo)
+schedules = st.one_of(
+    st.integers(1, 10**12).map(lambda microseconds: schedule(timedelta(microseconds=microseconds))),
+    st.sampled_from(["*/7 * * * *", "30 2 * * *", "0 0 1 * *"]).map(cron),
+    st.sampled_from(["DAILY", "HOURLY"]).map(lambda freq: rrule(freq, dtstart=utc("2025-01-01 02:30"))),
+    st.just(clocked(NOON)),
+)
+instants = st.datetimes(datetime(2025, 6, 1), datetime(2027, 1, 1), timezones=st.just(UTC))
+
+
+@settings(max_examples=200)
+@given(schedule_=schedules, zone=zones, after=instants, jitter=st.floats(1e-6, 1e6), name=st.text("abc日", min_size=1))
+def test_a_fire_time_is_due_within_its_jitter_and_not_past_the_next_one(
+    schedule_: Any, zone: ZoneInfo, after: datetime, jitter: float, name: str
+) -> None:
+    jittered = terms(made(schedule_, name=name, jitter=jitter), zone=zone)
+    fire_time = jittered.timetable.next(after) or NOON
+    following = jittered.timetable.next(fire_time)
+
+    due = jittered.due_at(fire_time)
+
+    assert fire_time <= due <= fire_time + timedelta(seconds=jitter)
+    assert following is None or due <= following
+    assert due == jittered.due_at(fire_time)
+
+
+def test_without_jitter_a_fire_time_is_due_when_it_comes() -> None:
+    assert terms(made()).due_at(NOON) == NOON
+
+
+def test_jitter_is_the_same_for_every_beat_and_after_every_restart() -> None:
+    # The figures are part of what users see: another digest would move every run of theirs once.
+    jittered = terms(made(86400, jitter=3600))
+
+    assert jittered.due_at(NOON) == utc("2026-06-10 12:51:10.635522")
+
+
+def test_jitter_spreads_the_entries_of_one_fire_time_evenly() -> None:
+    delays = [terms(made(3600, f"entry-{n}", jitter=600)).due_at(NOON) - NOON for n in range(1000)]
+
+    per_minute = [sum(1 for delay in delays if delay // timedelta(minutes=1) == minute) for minute in range(10)]
+
+    assert sum(per_minute) == 1000
+    assert all(60 < count < 140 for count in per_minute)
+
+
+def test_jitter_spreads_the_fire_times_of_one_entry() -> None:
+    jittered = terms(made(3600, jitter=600))
+
+    assert len({jittered.due_at(NOON + k * timedelta(hours=1)) - k * timedelta(hours=1) for k in range(100)}) == 100
+
+
+def test_the_last_fire_time_has_all_of_its_jitter() -> None:
+    delays = [terms(made(clocked(NOON), f"entry-{n}", jitter=600)).due_at(NOON) - NOON for n in range(100)]
+
+    assert timedelta(seconds=500) < max(delays) < timedelta(seconds=600)
+
+
+def test_jitter_may_be_longer_than_the_interval() -> None:
+    delays = [terms(made(60, f"entry-{n}", jitter=86400)).due_at(NOON) - NOON for n in range(100)]
+
+    assert timedelta(seconds=50) < max(delays) <= timedelta(seconds=60)
+
+
+def test_args_and_options_do_not_move_a_due_time() -> None:
+    assert terms(made(jitter=30)).due_at(NOON) == terms(made(jitter=30, args=[1], description="x")).due_at(NOON)
