@@ -339,7 +339,7 @@ def plain(node: Node, **settings: Any) -> Celery:
 
 
 def test_a_plain_client_of_a_cluster_is_told_what_to_write(cluster: Cluster) -> None:
-    with pytest.raises(StoreError, match="write redis-cluster:// in redisbeater_redis_url") as raised:
+    with pytest.raises(StoreError, match="use redis-cluster:// in redisbeater_redis_url") as raised:
         save_due(plain(cluster.owner("redisbeater::schedule")), "report")
 
     assert "redisbeater_key_prefix = '{redisbeater}:'" in str(raised.value)
@@ -348,7 +348,7 @@ def test_a_plain_client_of_a_cluster_is_told_what_to_write(cluster: Cluster) -> 
 def test_a_plain_client_of_the_wrong_node_is_told_what_to_write(cluster: Cluster) -> None:
     app = plain(cluster.other_master(SCHEDULE), redisbeater_key_prefix=PREFIX)
 
-    with pytest.raises(StoreError, match="write redis-cluster:// in redisbeater_redis_url"):
+    with pytest.raises(StoreError, match="use redis-cluster:// in redisbeater_redis_url"):
         ScheduleStore(app).count()
 
 
@@ -362,7 +362,7 @@ def test_a_plain_client_works_where_one_address_stands_for_all(cluster: Cluster,
 def test_a_cluster_client_of_a_plain_server_is_told_what_to_write(server: Server) -> None:
     app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{server.port}")
 
-    with pytest.raises(StoreError, match="the server is no cluster: write redis:// in redisbeater_redis_url") as raised:
+    with pytest.raises(StoreError, match="the server is no cluster: use redis:// in redisbeater_redis_url") as raised:
         ScheduleStore(app).count()
 
     assert not isinstance(raised.value, StoreUnavailable)

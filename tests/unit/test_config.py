@@ -10,7 +10,8 @@ from celery import Celery
 from celery.exceptions import ImproperlyConfigured as CeleryImproperlyConfigured
 from celery.schedules import BaseSchedule
 
-from redisbeater.config.settings import PREFIX, RESERVED_OPTIONS, Config
+from redisbeater.config.settings import PREFIX, Config
+from redisbeater.config.values import RESERVED_OPTIONS
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured, RedisBeaterError
 from redisbeater.model.policies import Coalesce
@@ -190,7 +191,7 @@ def test_tls_options_go_with_a_tls_url(value: Any) -> None:
 
 @pytest.mark.parametrize("url", [URL, "unix:///run/redis.sock"])
 def test_tls_options_without_a_tls_url_are_refused(url: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"redisbeater_redis_use_ssl is set, but .* is not rediss://"):
+    with pytest.raises(ImproperlyConfigured, match=r"use rediss:// in redisbeater_redis_url, or unset redisbeater_redis_use_ssl"):
         read(redis_url=url, redis_use_ssl=True)
 
 

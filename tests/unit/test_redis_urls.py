@@ -244,7 +244,7 @@ def test_on_a_cluster_a_prefix_without_a_hash_tag_is_refused_with_the_fix(prefix
     with pytest.raises(ImproperlyConfigured) as refused:
         config("redis-cluster://a", key_prefix=prefix)
 
-    assert f"redisbeater_key_prefix = {prefix!r}: on a cluster it takes a hash tag" in str(refused.value)
+    assert f"redisbeater_key_prefix = {prefix!r}: a cluster needs a hash tag" in str(refused.value)
     assert f"set it to {fix!r}" in str(refused.value)
 
 
@@ -270,7 +270,7 @@ def test_a_cluster_without_a_node_is_refused() -> None:
 def test_tls_options_go_with_a_cluster_s_tls_url() -> None:
     make_client(config("rediss-cluster://a", redis_use_ssl={"ssl_cert_reqs": "none"}))
 
-    with pytest.raises(ImproperlyConfigured, match="redis_url is not rediss-cluster://"):
+    with pytest.raises(ImproperlyConfigured, match="use rediss-cluster:// in redisbeater_redis_url"):
         config("redis-cluster://a", redis_use_ssl=True)
 
 
@@ -304,7 +304,7 @@ def test_time_outs_hold_for_sentinels_too_unless_they_have_their_own() -> None:
 
 @pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
 def test_an_option_ssl_is_refused_with_what_to_write(url: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match="TLS is said by the URL, rediss://"):
+    with pytest.raises(ImproperlyConfigured, match="for TLS use rediss://"):
         make_client(config(url, redis_options={**(SERVICE if url.startswith("sentinel") else {}), "ssl": True}))
 
 

@@ -1,1 +1,1 @@
-"""The settings: read from the Celery configuration once, validated, frozen."""
+"""The settings: read once from the Celery configuration, checked, frozen."""

@@ -1,4 +1,4 @@
-"""A URL of Redis, taken apart as far as redis-py does not do it: the topology that it names, and its hosts."""
+"""The URL of Redis: its topology and its hosts, which redis-py does not parse."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ("CLUSTER_PREFIX", "SCHEMES", "RedisUrl", "Topology", "scheme_of")
 
 
 class Topology(Enum):
-    """How the servers are arranged, and with it the client they need."""
+    """How the servers are arranged; each topology needs its own client."""
 
-    #: One server, or one address that stands for it.
+    #: One server, or one address in front of several.
     SERVER = "server"
-    #: Sentinels, who know which server is the master.
+    #: Sentinels, which know the current master.
     SENTINEL = "sentinel"
-    #: A cluster, whose masters share the keys.
+    #: A cluster, whose masters share the keys among them.
     CLUSTER = "cluster"
 
 
@@ -37,40 +37,44 @@ SCHEMES: Mapping[str, Topology] = {
     "rediss-cluster": Topology.CLUSTER,
 }
 
-#: What every key begins with on a cluster: the part in braces decides the slot, so all keys share one.
+#: Default key prefix on a cluster. The part in braces decides the slot, so all keys share one slot.
 CLUSTER_PREFIX = "{redisbeater}:"
 
-#: Ports of hosts that name none.
+#: Ports of hosts without a port.
 DEFAULT_PORTS = {Topology.SENTINEL: 26379, Topology.CLUSTER: 6379}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RedisUrl:
-    """Where Redis is."""
+    """A parsed URL of Redis."""
 
     scheme: str
     topology: Topology
-    #: In redis-py's form, one for each host, each with the credentials: not to be shown.
+    #: One URL for each host, in redis-py's form. They hold credentials: never show them.
     hosts: tuple[str, ...] = field(repr=False)
-    #: For people: without credentials and options.
+    #: The URL for logs and errors: without credentials and options.
     address: str
 
     @classmethod
     def read(cls, setting: str, text: str) -> RedisUrl:
-        """Take the URL in a setting apart.
+        """Parse the URL in a setting.
 
-        Those of Sentinel and Cluster list several hosts: ``a,b``, ``a;b`` or, as kombu does, ``a;scheme://b``. What one
-        of them has of credentials, database and options is for all.
+        URLs of Sentinel and Cluster list several hosts: ``a,b``, ``a;b`` or, as in kombu, ``a;scheme://b``. The
+        credentials, the database and the options of any host hold for all of them.
+
+        Arguments:
+            setting: the name of the setting, for errors.
+            text: the URL.
 
         Raises:
-            ImproperlyConfigured: it cannot be read; no part of it is shown, for that may be one of its password.
+            ImproperlyConfigured: the URL cannot be parsed. No part of it is shown, because it may hold a password.
         """
         if scheme_of(text) not in SCHEMES:
             schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
             raise ImproperlyConfigured(f"{setting} has the scheme {scheme_of(text)!r}: expected one of {schemes}")
-        with suppress(ValueError):  # no context of ours, either
+        with suppress(ValueError):  # its text may quote the password, so it must not become the context of our error
             return cls._parse(text)
-        raise ImproperlyConfigured(f"{setting} is not a URL; quote what is special in its password")
+        raise ImproperlyConfigured(f"{setting} is not a URL; percent-encode special characters in its password")
 
     @classmethod
     def _parse(cls, text: str) -> RedisUrl:
@@ -82,7 +86,7 @@ class RedisUrl:
             urlsplit(text)
             part = _Part.of(rest)
             if "@" in part.path and scheme != "unix":
-                raise ValueError("a part of the password looks like a path")
+                raise ValueError("an unquoted slash in the password begins the path")
             hosts: tuple[str, ...] = (text,)
             shown = part.shown
         else:
@@ -97,37 +101,38 @@ class RedisUrl:
         return self.scheme.startswith("rediss")
 
     def check_tls(self, use_ssl: object) -> None:
-        """Refuse ``redis_use_ssl`` with a scheme that is without TLS."""
+        """Refuse ``redis_use_ssl`` if the scheme has no TLS."""
         secure = {"redis": "rediss", "unix": "rediss", "redis-cluster": "rediss-cluster"}.get(self.scheme)
         if use_ssl and secure:
             raise ImproperlyConfigured(
-                f"redisbeater_redis_use_ssl is set, but redisbeater_redis_url is not {secure}://...: make it so"
+                f"redisbeater_redis_use_ssl is set, but redisbeater_redis_url begins with {self.scheme}://; "
+                f"use {secure}:// in redisbeater_redis_url, or unset redisbeater_redis_use_ssl"
             )
 
     def check_prefix(self, prefix: str) -> None:
-        """Refuse a prefix without a hash tag on a cluster."""
+        """Refuse a key prefix without a hash tag on a cluster."""
         if self.topology is Topology.CLUSTER and not re.match(r"[^{]*\{[^}]+\}", prefix):
             name = prefix.replace("{", "").replace("}", "").strip(":") or "redisbeater"
             raise ImproperlyConfigured(
-                f"redisbeater_key_prefix = {prefix!r}: on a cluster it takes a hash tag to keep all keys in one slot; "
-                f"set it to '{{{name}}}:', or leave it out for {CLUSTER_PREFIX!r}"
+                f"redisbeater_key_prefix = {prefix!r}: a cluster needs a hash tag in it, to keep all keys in one slot; "
+                f"set it to '{{{name}}}:', or unset it for {CLUSTER_PREFIX!r}"
             )
 
     @property
     def options(self) -> dict[str, str]:
-        """What stands behind the question mark."""
+        """The options behind the question mark."""
         return dict(parse_qsl(urlsplit(self.hosts[0]).query)) if self.hosts else {}
 
 
 def scheme_of(url: object) -> str:
-    """What stands before ``://``; empty when nothing does."""
+    """Return the text before ``://``; empty if there is none."""
     match = re.match(r"([a-z][a-z0-9+.-]*)://", str(url), re.IGNORECASE)
     return match[1] if match else ""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What stands behind a scheme; urlsplit takes no list of hosts when there are brackets in it."""
+    """The part of a URL behind its scheme. urlsplit cannot do this: it refuses a list of hosts with brackets."""
 
     credentials: str
     hosts: str
@@ -147,12 +152,12 @@ class _Part:
 
 
 def _host_urls(parts: Sequence[_Part], scheme: str, topology: Topology) -> Iterator[str]:
-    """The URL of each host as if it were the only one."""
+    """Yield a URL for each host, as if it were the only one."""
     credentials = next((f"{part.credentials}@" for part in parts if part.credentials), "")
     path = next((part.path for part in parts if part.path.strip("/")), "")
     query = next((f"?{part.query}" for part in parts if part.query), "")
     if not re.fullmatch(r"/?\d*/?", path):
-        raise ValueError("the path of a URL is the number of the database")
+        raise ValueError("the path of a URL must be the number of a database")
     for part in parts:
         for host in filter(None, re.split("[;,]", part.hosts)):
             port = "" if urlsplit(f"//{host}").port else f":{DEFAULT_PORTS[topology]}"

@@ -1,4 +1,4 @@
-"""The changes channel: what wakes a beat that waits."""
+"""The changes channel, which wakes a waiting beat."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from redisbeater.store.keys import LOCK_RELEASED
 
 __all__ = ("Notifier",)
 
-#: Seconds that the messages of a burst are collected before the schedule is looked at.
+#: How long the messages of a burst are collected, so that beat reads the schedule once for all of them.
 DRAIN_SECONDS = 0.005
 
 
 class Notifier:
-    """Listens on the changes channel with a connection of its own.
+    """Listens on the changes channel, on a separate connection.
 
-    A message that is lost while the connection is down is found by the next poll; nothing depends on it.
+    No message is needed: a change whose message is lost while the connection is down is found by the next poll.
     """
 
     def __init__(self, connection: Connection, channel: str) -> None:
@@ -29,7 +29,7 @@ class Notifier:
         self._subscription: Any = None
 
     def listen(self) -> None:
-        """Subscribe, if not done yet; changes from now on are heard by the next wait.
+        """Subscribe, unless already subscribed; the next wait returns all changes from now on.
 
         Raises:
             StoreUnavailable, StoreError: the subscription failed.
@@ -38,16 +38,16 @@ class Notifier:
             self._subscription = self._connection.subscribe(self._channel)
 
     def wait(self, timeout: float) -> set[str]:
-        """Wait for changes.
+        """Wait for changes and return their messages, without a delay if there are some already.
 
         Arguments:
-            timeout: seconds at most.
+            timeout: seconds to wait at most.
 
         Returns:
-            All messages that are there, at once when there are some; empty when the time is over.
+            The messages; empty if none came in time.
 
         Raises:
-            StoreUnavailable, StoreError: the connection is gone; the next :meth:`listen` makes a new one.
+            StoreUnavailable, StoreError: the connection was lost; the next :meth:`listen` opens a new one.
         """
         self.listen()
         try:
@@ -57,7 +57,7 @@ class Notifier:
             raise wrapped(exc) from exc
 
     def wait_for_release(self, timeout: float) -> None:
-        """Wait until the lock is released, for ``timeout`` seconds at most; changes of entries do not end it.
+        """Wait until the lock is released, for ``timeout`` seconds at most; changes of entries do not end the wait.
 
         Raises:
             StoreUnavailable, StoreError: as for :meth:`wait`.
@@ -76,7 +76,7 @@ class Notifier:
                 break
         else:
             return
-        # What came with it: one look answers for all of a burst, but a stream without end must not be waited out.
+        # Collect the rest of a burst, but not for longer: changes may never stop.
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
             yield message["data"]

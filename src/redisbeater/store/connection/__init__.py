@@ -1,1 +1,1 @@
-"""The connection to Redis: one client for each topology, one retry layer, errors wrapped once."""
+"""The connection to Redis: a client for each topology, one layer of retries, redis-py's errors wrapped once."""

@@ -1,4 +1,7 @@
-"""The client of redis-py for each topology. Making one does no I/O, and refuses what redis-py would not take later."""
+"""The client of redis-py for each topology.
+
+Creating one does no I/O, but refuses options that redis-py would refuse at the first call.
+"""
 
 from __future__ import annotations
 
@@ -16,52 +19,56 @@ from redis.retry import Retry
 from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import PREFIX, Config
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.store.connection.cluster import SETTINGS, Cluster
+from redisbeater.store.connection.cluster import CLUSTER_OPTIONS, Cluster
 from redisbeater.store.connection.credentials import Credentials
 from redisbeater.store.connection.sentinel import SentinelClient
 
 __all__ = ("Client", "make_client")
 
-#: Seconds without an answer after which a call has failed; without it a half-open connection hangs for ever.
-SOCKET_TIMEOUT = 5.0
+#: How long a call waits for an answer. Without a limit, a half-open connection hangs for ever.
+SOCKET_TIMEOUT_SECONDS = 5.0
 
-#: Seconds of silence after which a connection is checked before it is used.
-HEALTH_CHECK_INTERVAL = 30
+#: A connection that was idle for this long is checked before its next use.
+HEALTH_CHECK_SECONDS = 30
 
-#: Options that name a file.
-FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+#: Options that hold the path of a file.
+FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 OPTIONS = f"{PREFIX}redis_options"
 
 
 class Client(Protocol):
-    """Where a call gets its client of redis-py from. Shared between threads, and good after a fork."""
+    """A source of redis-py's client. Threads may share it, and it works after a fork."""
 
     def get(self) -> Any:
-        """The client; that of a cluster connects at its first use, and fails as any call does."""
+        """Return the client. The client of a cluster connects here at its first use, and raises if that fails."""
 
     def recover(self, client: Any) -> None:
-        """After a failure: let go of what may be stale, so that the next call asks anew where to go. Never raises."""
+        """Drop connections that may be stale after a failure, so that the next call looks for the servers again.
+
+        Never raises.
+        """
 
 
 def make_client(config: Config) -> Client:
-    """The client that a configuration asks for.
+    """Create the client for a configuration.
 
     Raises:
-        ImproperlyConfigured: an option is missing, is not redis-py's, or contradicts another; no password is shown.
+        ImproperlyConfigured: an option is missing, is unknown to redis-py, or contradicts another. The text shows no
+            password.
     """
     makers = {Topology.SERVER: _server, Topology.SENTINEL: _sentinel, Topology.CLUSTER: _cluster}
     try:
         return makers[config.url.topology](config, _options(config))
     except (TypeError, redis.RedisError, RedisClusterException) as exc:
         problem = str(exc)
-    except ValueError:  # not shown, and no context of ours: it may quote a part of the password
-        problem = "is the port a number, the password quoted?"
+    except ValueError:  # its text may quote the password, so it must not become the context of our error
+        problem = "redis-py cannot parse them; check that the port is a number and the password is percent-encoded"
     raise ImproperlyConfigured(f"{PREFIX}redis_url, {OPTIONS}: {problem}")
 
 
 class _Pooled:
-    """A client with one pool, for one server or for the master that Sentinels name."""
+    """A client with one connection pool, for one server or for the master behind Sentinels."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
@@ -70,7 +77,7 @@ class _Pooled:
         return self._client
 
     def recover(self, client: redis.Redis) -> None:
-        # The others of the pool may lead to a master that is none any more.
+        # After a failover, the idle connections of the pool still lead to the old master.
         with suppress(redis.RedisError, OSError):
             client.connection_pool.disconnect(inuse_connections=False)
 
@@ -83,45 +90,45 @@ def _sentinel(config: Config, options: dict[str, Any]) -> Client:
     names = [options.pop(option, None) for option in ("service_name", "master_name")]
     if not any(names):
         raise ImproperlyConfigured(
-            f"{PREFIX}redis_url names Sentinels, but not the master that they watch: set "
-            f"{OPTIONS} = {{'service_name': 'mymaster'}}; broker_transport_options are not read"
+            f"{PREFIX}redis_url names Sentinels, but no master; "
+            f"set {OPTIONS} = {{'service_name': 'mymaster'}} (broker_transport_options are not used)"
         )
     sentinels = _hosts(config, "sentinels", options.pop("sentinels", None))
-    theirs = {**_of_sentinels(config, options), **(options.pop("sentinel_kwargs", None) or {})}
-    directory: Any = SentinelClient(  # type: ignore[no-untyped-call]
+    sentinel_options = {**_defaults_of_sentinels(config, options), **(options.pop("sentinel_kwargs", None) or {})}
+    sentinel_client: Any = SentinelClient(  # type: ignore[no-untyped-call]
         sentinels,
         min_other_sentinels=options.pop("min_other_sentinels", 0),
-        sentinel_kwargs={**theirs, **Credentials.option(theirs), "retry": options["retry"]},
+        sentinel_kwargs={**sentinel_options, **Credentials.option(sentinel_options), "retry": options["retry"]},
         **options,
         ssl=_is_secure(config),
     )
-    client = directory.master_for(names[0] or names[1])
-    for pool in (client.connection_pool, *(sentinel.connection_pool for sentinel in directory.sentinels)):
+    client = sentinel_client.master_for(names[0] or names[1])
+    for pool in (client.connection_pool, *(sentinel.connection_pool for sentinel in sentinel_client.sentinels)):
         _checked(pool)
     return _Pooled(client)
 
 
 def _cluster(config: Config, options: dict[str, Any]) -> Client:
     if options.pop("db", 0):
-        raise ImproperlyConfigured(f"{PREFIX}redis_url, {OPTIONS}: a cluster has one database, 0: leave it out")
+        raise ImproperlyConfigured(f"{PREFIX}redis_url, {OPTIONS}: a cluster has one database, 0; remove the database")
     hosts = _hosts(config, "startup_nodes", options.pop("startup_nodes", None))
-    settings = {name: options.pop(name) for name in SETTINGS if name in options}
+    cluster_options = {name: options.pop(name) for name in CLUSTER_OPTIONS if name in options}
     kind = redis.SSLConnection if config.url.is_secure else redis.Connection
     _checked(redis.ConnectionPool(connection_class=kind, **options))
-    return Cluster(hosts, options, is_secure=config.url.is_secure, **settings)
+    return Cluster(hosts, options, is_secure=config.url.is_secure, **cluster_options)
 
 
 def _checked(pool: redis.ConnectionPool) -> redis.ConnectionPool:
-    """The pool, when a connection can be made with its options; none is opened."""
+    """Return the pool if its options are valid: create a connection, but do not open it."""
     pool.connection_class(**pool.connection_kwargs)
     return pool
 
 
 def _hosts(config: Config, option: str, given: Any) -> list[tuple[str, int]]:
-    """Those of an option, as pairs or as RedBeat's dicts, else those of the URL."""
+    """Return the hosts of an option, given as pairs or as RedBeat's dicts; without the option, those of the URL."""
     given = [parse_url(url) for url in config.url.hosts] if given is None else given
     if given == []:
-        raise ImproperlyConfigured(f"{PREFIX}redis_url names no host")
+        raise ImproperlyConfigured(f"{PREFIX}redis_url names no host; write one, as in redis-cluster://host:6379")
     with suppress(TypeError, ValueError, KeyError):
         pairs = [(host["host"], host["port"]) if isinstance(host, Mapping) else host for host in given]
         return [(str(host), int(port)) for host, port in pairs]
@@ -137,30 +144,30 @@ def _options(config: Config) -> dict[str, Any]:
     given = {**tls, **config.redis_options}
     if config.url.topology is Topology.SERVER:
         given = {**given, **url}
-    else:  # as RedBeat has it: what the options say goes before the URL
+    else:  # as in RedBeat: options take precedence over the URL
         given = {**_without(url, "host", "port", "connection_class"), **given}
     keep_alive = {} if config.url.scheme == "unix" else {"socket_keepalive": True}
     options = {
-        "socket_timeout": SOCKET_TIMEOUT,
-        "socket_connect_timeout": SOCKET_TIMEOUT,
-        "health_check_interval": HEALTH_CHECK_INTERVAL,
+        "socket_timeout": SOCKET_TIMEOUT_SECONDS,
+        "socket_connect_timeout": SOCKET_TIMEOUT_SECONDS,
+        "health_check_interval": HEALTH_CHECK_SECONDS,
         **keep_alive,
         **given,
     }
     if "ssl" in options:
         raise ImproperlyConfigured(
-            f"{OPTIONS}['ssl']: TLS is said by the URL, rediss://, rediss-sentinel:// or rediss-cluster://, "
-            f"or for the master of Sentinels alone by {PREFIX}redis_use_ssl"
+            f"{OPTIONS}['ssl'] is not used; for TLS use rediss://, rediss-sentinel:// or rediss-cluster:// in "
+            f"{PREFIX}redis_url, or for the master behind Sentinels alone {PREFIX}redis_use_ssl"
         )
     if _is_secure(config):
         options.update(_verification(options))
     return {
         **options,
         **Credentials.option(options),
-        # redis-py's own retry replays scripts that were executed; tenacity, around whole operations, is the one layer.
+        # redis-py's own retries would replay scripts that may have been executed. Connection retries whole operations.
         "retry": Retry(NoBackoff(), 0),
         "decode_responses": True,
-        # Other programs may have written bytes that are no UTF-8: such an entry must fail alone.
+        # An entry that another program wrote in another encoding must not fail the call for all the others.
         "encoding_errors": "surrogateescape",
     }
 
@@ -170,22 +177,27 @@ def _is_secure(config: Config) -> bool:
 
 
 def _verification(options: Mapping[str, Any]) -> dict[str, Any]:
-    """How the server is verified: also its name, which redis-py 5 would not do. Kombu's words are redis-py's, too."""
-    for option in FILES:
+    """Return the options that verify the server, its name included, which redis-py 5 does not check by default.
+
+    Kombu's names, such as ``CERT_REQUIRED``, are translated to redis-py's.
+    """
+    for option in FILE_OPTIONS:
         path = options.get(option)
         if path and not os.path.exists(path):
-            raise ImproperlyConfigured(f"{OPTIONS}, {PREFIX}redis_use_ssl: {option} = {path!r}: there is no such file")
-    demands = options.get("ssl_cert_reqs", "required")
-    if isinstance(demands, str):
-        demands = demands.lower().removeprefix("cert_")
-    is_verified = demands not in (None, "none", 0)  # 0 is ssl.CERT_NONE
-    return {"ssl_cert_reqs": demands, "ssl_check_hostname": is_verified and options.get("ssl_check_hostname", True)}
+            raise ImproperlyConfigured(
+                f"{OPTIONS}, {PREFIX}redis_use_ssl: {option} = {path!r}: there is no such file; correct the path"
+            )
+    cert_reqs = options.get("ssl_cert_reqs", "required")
+    if isinstance(cert_reqs, str):
+        cert_reqs = cert_reqs.lower().removeprefix("cert_")
+    is_verified = cert_reqs not in (None, "none", 0)  # 0 is ssl.CERT_NONE
+    return {"ssl_cert_reqs": cert_reqs, "ssl_check_hostname": is_verified and options.get("ssl_check_hostname", True)}
 
 
-def _of_sentinels(config: Config, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds for the Sentinels, too: time-outs, and TLS with ``rediss-sentinel``.
+def _defaults_of_sentinels(config: Config, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that Sentinels share with the master: timeouts, and TLS with ``rediss-sentinel``.
 
-    ``redis_use_ssl`` alone is for the master, as in Celery.
+    As in Celery, ``redis_use_ssl`` is for the master alone.
     """
     kinds = ("socket_", "ssl_") if config.url.is_secure else ("socket_",)
     return {"ssl": config.url.is_secure, **{name: options[name] for name in options if name.startswith(kinds)}}

@@ -1,4 +1,4 @@
-"""The connection to Redis: one client, one retry layer, foreign errors wrapped once."""
+"""The connection to Redis: one client, one layer of retries, redis-py's errors wrapped once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from redisbeater.store.connection.script import load_script
 
 __all__ = ("Connection", "Undo")
 
-#: Seconds that one call is tried again: enough for a restart of the server, far below the lock's timeout.
+#: How long a call is retried: long enough for a restart of the server, far below the lock's timeout.
 RETRY_SECONDS = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Undo:
-    """The script that takes back what another did whose reply was lost; it must bear being executed twice."""
+    """The script that reverts another one whose reply was lost. Executing it twice must do no harm."""
 
     script: str
     keys: Sequence[str]
@@ -32,7 +32,7 @@ class Undo:
 
 
 class Connection:
-    """A client for one schedule; building it does no I/O. Safe to share between threads, and after a fork."""
+    """A connection for one schedule. Creating it does no I/O; threads may share it, and it works after a fork."""
 
     def __init__(self, config: Config) -> None:
         self._client = make_client(config)
@@ -44,14 +44,17 @@ class Connection:
         )
 
     def run(self, script: str, keys: Sequence[str], args: Sequence[str] = (), *, undo: Undo | None = None) -> Any:
-        """Run a script by its name.
+        """Run a script and return its reply; retry while Redis is unreachable.
 
         Arguments:
-            undo: what is run first when it is tried again, for a script that must not be executed twice.
+            script: the name of the script.
+            keys: its KEYS.
+            args: its ARGV.
+            undo: the script to run before each retry, for a script that must not be executed twice.
 
         Raises:
-            StoreUnavailable: Redis cannot be reached; the script may have been executed.
-            StoreError: Redis refused.
+            StoreUnavailable: Redis is unreachable; the script may have been executed.
+            StoreError: Redis refused the script.
         """
         loaded, attempts = load_script(script), count(1)
 
@@ -69,7 +72,10 @@ class Connection:
             raise type(exc)(f"{exc} [{script}.lua: {line}]") from exc.__cause__
 
     def call(self, operation: Callable[[Any], Any]) -> Any:
-        """Run a whole operation, again while Redis cannot be reached; it must bear being executed twice.
+        """Run an operation and return its result; retry the whole of it while Redis is unreachable.
+
+        Arguments:
+            operation: takes the client of redis-py. Executing it twice must do no harm.
 
         Raises:
             StoreUnavailable, StoreError: as for :meth:`run`.
@@ -80,7 +86,7 @@ class Connection:
             raise wrapped(exc) from exc
 
     def subscribe(self, channel: str) -> Any:
-        """A subscription of redis-py to a channel, with a connection of its own; not tried again.
+        """Subscribe to a channel on a separate connection and return redis-py's subscription; do not retry.
 
         Raises:
             StoreUnavailable, StoreError: as for :meth:`run`.
@@ -104,7 +110,7 @@ def _subscribed(client: Any, channel: str) -> Any:
     subscription = client.pubsub(ignore_subscribe_messages=True)
     try:
         subscription.subscribe(channel)
-        # The confirmation: until it is here, a change could pass unheard.
+        # Wait for the confirmation: a change that is published before it is not received.
         subscription.get_message(timeout=1.0)
     except CLIENT_ERRORS:
         subscription.close()

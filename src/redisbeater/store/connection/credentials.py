@@ -1,4 +1,4 @@
-"""Credentials that a program of the user hands out, such as tokens of a cloud."""
+"""Credentials from the user's own code, such as the tokens of a cloud."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ __all__ = ("Credentials",)
 
 
 class Credentials(CredentialProvider):
-    """A provider whose failure is one of the connection: it is told, and tried again, like others."""
+    """A provider whose failures are connection errors, so that they are logged and retried like all others."""
 
     def __init__(self, provider: CredentialProvider) -> None:
         self._provider = provider
 
     @classmethod
     def option(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The option ``credential_provider``, when there is one.
+        """Return the option ``credential_provider`` with the provider wrapped; empty if it is not set.
+
+        Arguments:
+            options: the options for redis-py.
 
         Raises:
-            ImproperlyConfigured: it is no provider.
+            ImproperlyConfigured: the option is no provider.
         """
         provider = options.get("credential_provider")
         if provider is None:
@@ -34,15 +37,15 @@ class Credentials(CredentialProvider):
                 "redisbeater_redis_options['credential_provider']: expected an instance of "
                 f"redis.credentials.CredentialProvider, not {type(provider).__name__}"
             )
-        # A provider that streams is told apart by its class, and has errors of its own.
+        # redis-py recognises a streaming provider by its class, so it must not be wrapped.
         return {"credential_provider": provider if hasattr(provider, "is_streaming") else cls(provider)}
 
     def get_credentials(self) -> Any:
-        """Ask the provider."""
+        """Return the provider's credentials."""
         try:
             return self._provider.get_credentials()
         except redis.RedisError:
             raise
-        except Exception as exc:  # user code; its text may hold what it asked with
+        except Exception as exc:  # user code; the text of its error may hold a password
             problem = type(exc).__name__
         raise redis.ConnectionError(f"the credential_provider failed with {problem}")

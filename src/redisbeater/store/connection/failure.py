@@ -1,4 +1,4 @@
-"""What an error of redis-py means: whether it passes by itself, and how it is told."""
+"""The errors of redis-py: which of them are transient, and our errors for them."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from redisbeater.exceptions import StoreError, StoreUnavailable
 
 __all__ = ("CLIENT_ERRORS", "is_transient", "wrapped")
 
-#: All that redis-py raises on purpose; errors about the topology of a cluster are no RedisErrors.
+#: All errors of redis-py; those about the topology of a cluster are no RedisErrors.
 CLIENT_ERRORS = (RedisError, RedisClusterException)
 
-#: Errors that pass by themselves: a restart, a failover, slots on their way.
+#: Errors that pass by themselves: a restart, a failover, slots that migrate.
 _TRANSIENT = (ConnectionError, TimeoutError, ReadOnlyError, ClusterError, TryAgainError, RedisClusterException)
 
-#: The same, where redis-py or an older server has no class for them. Redis 6.2 wraps what a script meets into a text.
+#: Transient errors without a class of their own. Redis 6.2 reports an error inside a script only as text.
 _TRANSIENT_TEXT = re.compile(r"\b(READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|NOREPLICAS|BUSY)\b|non local key")
 
-#: Connection errors to redis-py, but neither a password nor a certificate comes right by itself.
+#: Connection errors to redis-py, but retrying corrects neither a password nor a certificate.
 _REFUSED = (AuthenticationError, AuthorizationError, ssl.SSLError)
 
-#: TLS errors that are only a connection lost.
+#: TLS errors that mean only that the connection was lost.
 _LOST = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 _IS_CLUSTER = (
-    "the server is part of a Redis Cluster: write redis-cluster:// in redisbeater_redis_url; or, where one address "
-    "stands for the whole cluster, set redisbeater_key_prefix = '{redisbeater}:'"
+    "the server is part of a Redis Cluster: use redis-cluster:// in redisbeater_redis_url; or, if one address serves "
+    "the whole cluster, set redisbeater_key_prefix = '{redisbeater}:'"
 )
-_IS_NO_CLUSTER = "the server is no cluster: write redis:// in redisbeater_redis_url"
+_IS_NO_CLUSTER = "the server is no cluster: use redis:// in redisbeater_redis_url"
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether it is worth trying again."""
+    """Return whether the error may pass by itself, so that a retry is worthwhile."""
     if any(isinstance(cause, _REFUSED) and not isinstance(cause, _LOST) for cause in _causes(error)):
         return False
     decisive = _decisive(error)
@@ -55,7 +55,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def wrapped(error: BaseException) -> StoreError:
-    """Our error for one of the client's."""
+    """Return our error for an error of redis-py, with its text and a hint at the fix."""
     decisive = _decisive(error)
     behind = "" if decisive is error else f": {type(decisive).__name__}: {decisive}"
     kind = StoreUnavailable if is_transient(error) else StoreError
@@ -63,14 +63,14 @@ def wrapped(error: BaseException) -> StoreError:
 
 
 def _hint(error: BaseException) -> str:
-    # The classes are the parser's; that of redis-py 5 knows them in its cluster client only.
+    # redis-py 5 parses these errors into classes only in its cluster client.
     if isinstance(error, (AskError, ClusterCrossSlotError)) or re.match("(MOVED|ASK|CROSSSLOT) ", str(error)):
         return f" ({_IS_CLUSTER})"
     return f" ({_IS_NO_CLUSTER})" if "cluster support disabled" in str(error) else ""
 
 
 def _decisive(error: BaseException) -> BaseException:
-    """What lies behind it: a cluster client says only that it found no node it could use."""
+    """Return the error that caused it: the cluster client itself reports only that no node was usable."""
     if not isinstance(error, RedisClusterException):
         return error
     return [cause for cause in _causes(error) if isinstance(cause, CLIENT_ERRORS)][-1]

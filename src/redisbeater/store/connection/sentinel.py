@@ -1,4 +1,4 @@
-"""Sentinels: whom to ask where the master is."""
+"""The client of Sentinels, which know the address of the master."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ __all__ = ("SentinelClient",)
 
 
 class SentinelClient(Sentinel):
-    """redis-py's client for Sentinels, whose error says why none of them answered, and no password."""
+    """redis-py's client for Sentinels, with an error that says why none of them answered and shows no password."""
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """The address of the master, from the first Sentinel that knows it; that one is asked first from then on.
+        """Return the address of the master from the first Sentinel that knows it, and ask that one first next time.
+
+        Arguments:
+            service_name: the name under which the Sentinels know the master.
 
         Raises:
-            MasterNotFoundError: none of them does; its cause is the error of the last one that did not answer.
+            MasterNotFoundError: no Sentinel knows it. The cause is the error of the last one that did not answer.
         """
         failure: Exception | None = None
         for sentinel in list(self.sentinels):
@@ -30,4 +33,4 @@ class SentinelClient(Sentinel):
             if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
                 self.sentinels.sort(key=lambda other: other is not sentinel)
                 return state["ip"], state["port"]
-        raise MasterNotFoundError(f"none of the Sentinels knows a master {service_name!r} that is up") from failure
+        raise MasterNotFoundError(f"no Sentinel knows a master {service_name!r} that is up") from failure

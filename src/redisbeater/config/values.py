@@ -1,0 +1,155 @@
+"""The values of settings: one reader for each kind of value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from celery.utils.imports import symbol_by_name
+
+from redisbeater.config.redis_url import RedisUrl
+from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.instant import MOST_SECONDS
+
+__all__ = (
+    "RESERVED_OPTIONS",
+    "Reader",
+    "UnacceptableValue",
+    "is_seconds",
+    "member_of",
+    "one_of",
+    "optional",
+    "read_classes",
+    "read_count",
+    "read_options",
+    "read_retry_period",
+    "read_ssl",
+    "read_text",
+    "read_url",
+    "seconds",
+)
+
+#: Takes the full name of a setting and its value; returns the value in the form that the package uses.
+Reader = Callable[[str, Any], Any]
+
+#: Client options that only redisbeater may set: scripts must not be replayed, and replies are text.
+RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
+
+
+class UnacceptableValue(Exception):
+    """A value that its setting does not accept. Carries no text: the value may hold a password."""
+
+
+def read_text(name: str, value: Any) -> str:
+    """Accept a text that is not empty."""
+    if isinstance(value, str) and value:
+        return value
+    raise UnacceptableValue
+
+
+def read_url(name: str, value: Any) -> str:
+    """Accept a URL that redisbeater can parse."""
+    url = RedisUrl.read(name, read_text(name, value))
+    _refuse_reserved(name, url.options)
+    return value
+
+
+def read_options(name: str, value: Any) -> Mapping[str, Any]:
+    """Accept options for redis-py, except those that redisbeater sets itself; None means no options."""
+    if value is not None and not isinstance(value, Mapping):
+        raise UnacceptableValue
+    options = dict(value or {})
+    _refuse_reserved(name, options)
+    return options
+
+
+def _refuse_reserved(name: str, options: Mapping[str, Any]) -> None:
+    for option in RESERVED_OPTIONS:
+        if option in options:
+            raise ImproperlyConfigured(f"{name}[{option!r}]: redisbeater sets this option itself; remove it")
+
+
+def read_ssl(name: str, value: Any) -> bool | Mapping[str, Any]:
+    """Accept True, False or TLS options; None means False."""
+    if isinstance(value, (bool, Mapping)):
+        return value
+    if value is None:
+        return False
+    raise UnacceptableValue
+
+
+def optional(reader: Reader) -> Reader:
+    """Return a reader that accepts None as well."""
+    return lambda name, value: None if value is None else reader(name, value)
+
+
+def one_of(*choices: str) -> Reader:
+    """Return a reader that accepts any of these texts."""
+
+    def read(name: str, value: Any) -> Any:
+        if value in choices:
+            return value
+        raise UnacceptableValue
+
+    return read
+
+
+def member_of(policies: type[Enum]) -> Reader:
+    """Return a reader that accepts the members of an enum and their values."""
+
+    def read(name: str, value: Any) -> Enum:
+        try:
+            return policies(value)
+        except ValueError:
+            raise UnacceptableValue from None
+
+    return read
+
+
+def seconds(least: float) -> Reader:
+    """Return a reader that accepts a number of seconds, at least ``least``."""
+
+    def read(name: str, value: Any) -> float:
+        if is_seconds(value, least):
+            return float(value)
+        raise UnacceptableValue
+
+    return read
+
+
+def is_seconds(value: Any, least: float) -> bool:
+    """Return whether a value is a number of seconds, at least ``least`` and short enough for a calendar."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MOST_SECONDS
+
+
+def read_retry_period(name: str, value: Any) -> float:
+    """Accept seconds, or -1 for no end."""
+    return -1.0 if value == -1 else seconds(0)(name, value)
+
+
+def read_count(name: str, value: Any) -> int:
+    """Accept a whole number, at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UnacceptableValue
+    return value
+
+
+def read_classes(name: str, value: Any) -> Mapping[str, type]:
+    """Accept schedule classes or their import paths; return the classes by import path."""
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise UnacceptableValue
+    classes = [_schedule_class(name, item) for item in value]
+    return {f"{cls.__module__}.{cls.__qualname__}": cls for cls in classes}
+
+
+def _schedule_class(name: str, item: Any) -> type:
+    try:
+        cls = symbol_by_name(item)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise ImproperlyConfigured(f"{name}: cannot import {item!r}: {exc}; check the import path") from exc
+    if not isinstance(cls, type) or not hasattr(cls, "to_redisbeater") or not hasattr(cls, "from_redisbeater"):
+        raise ImproperlyConfigured(
+            f"{name}: {item!r} needs a method to_redisbeater() and a class method from_redisbeater(data)"
+        )
+    return cls
