@@ -191,7 +191,9 @@ def test_tls_options_go_with_a_tls_url(value: Any) -> None:
 
 @pytest.mark.parametrize("url", [URL, "unix:///run/redis.sock"])
 def test_tls_options_without_a_tls_url_are_refused(url: str) -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"use rediss:// in redisbeater_redis_url, or unset redisbeater_redis_use_ssl"):
+    with pytest.raises(
+        ImproperlyConfigured, match=r"use rediss:// in redisbeater_redis_url, or unset redisbeater_redis_use_ssl"
+    ):
         read(redis_url=url, redis_use_ssl=True)
 
 
