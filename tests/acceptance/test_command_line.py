@@ -19,7 +19,7 @@ def run(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=project.folder, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_list_shows_the_next_entry_first_and_says_what_is_broken(
+def test_list_shows_the_next_entry_first_and_marks_broken_ones(
     project: Project, client: redis.Redis, prefix: str
 ) -> None:
     RedisScheduleEntry("later", "proj.note", 7200, app=project.app()).save()
@@ -47,7 +47,7 @@ def test_an_entry_can_be_shown_disabled_enabled_and_deleted(project: Project) ->
     assert run(project, "list", "--json").stdout == ""
 
 
-def test_a_name_that_is_not_there_ends_with_exit_code_2_and_one_line(project: Project) -> None:
+def test_an_unknown_name_ends_with_exit_code_2_and_one_line(project: Project) -> None:
     for command in ("show", "upcoming", "enable", "disable", "delete"):
         finished = run(project, command, "nobody")
         assert finished.returncode == 2
@@ -74,18 +74,18 @@ def test_upcoming_shows_the_next_runs_in_utc_and_in_the_zone_of_the_entry(projec
     assert two[0]["note"] == two[0]["due_at"] == ""
 
 
-def test_upcoming_shows_what_jitter_and_clock_changes_do(project: Project) -> None:
+def test_upcoming_shows_the_effects_of_jitter_and_clock_changes(project: Project) -> None:
     second_sunday_of_march = crontab(minute=30, hour=2, day_of_month="8-14", day_of_week="sun", month_of_year=3)
     RedisScheduleEntry(
         "report", "proj.note", second_sunday_of_march, timezone="America/New_York", jitter=600, app=project.app()
     ).save()
 
     [line] = run(project, "upcoming", "report", "-n", "1").stdout.splitlines()
-    [told] = json.loads(run(project, "upcoming", "report", "-n", "1", "--json").stdout)
+    [shown] = json.loads(run(project, "upcoming", "report", "-n", "1", "--json").stdout)
 
-    assert line == " | ".join(told[name] for name in ("fire_time", "local", "due_at", "note"))
-    assert told["fire_time"] < told["due_at"]
-    assert "moved from 02:30, which does not exist on" in told["note"]
+    assert line == " | ".join(shown[name] for name in ("fire_time", "local", "due_at", "note"))
+    assert shown["fire_time"] < shown["due_at"]
+    assert "moved from 02:30, which does not exist on" in shown["note"]
 
 
 def test_upcoming_of_an_entry_that_will_not_run_says_so(project: Project) -> None:
@@ -93,11 +93,11 @@ def test_upcoming_of_an_entry_that_will_not_run_says_so(project: Project) -> Non
 
     finished = run(project, "upcoming", "report")
 
-    assert (finished.returncode, finished.stdout) == (0, "none: it is disabled, or has finished\n")
+    assert (finished.returncode, finished.stdout) == (0, "none: the entry is disabled or has finished\n")
     assert json.loads(run(project, "upcoming", "report", "--json").stdout) == []
 
 
-def test_upcoming_refuses_numbers_that_cannot_be_with_exit_code_2(project: Project) -> None:
+def test_upcoming_refuses_invalid_numbers_with_exit_code_2(project: Project) -> None:
     RedisScheduleEntry("report", "proj.note", 60, app=project.app()).save()
 
     for number in ("0", "1001", "many"):
@@ -106,7 +106,7 @@ def test_upcoming_refuses_numbers_that_cannot_be_with_exit_code_2(project: Proje
         assert "-n" in finished.stderr
 
 
-def test_show_says_how_many_fire_times_were_skipped_and_why(project: Project, client: redis.Redis, prefix: str) -> None:
+def test_show_counts_skipped_fire_times_by_reason(project: Project, client: redis.Redis, prefix: str) -> None:
     entry = RedisScheduleEntry("report", "proj.note", 60, description="the monthly one", app=project.app()).save()
     last = "2026-01-01T00:00:00+00:00"
     client.hset(
@@ -122,20 +122,20 @@ def test_show_says_how_many_fire_times_were_skipped_and_why(project: Project, cl
     assert json.loads(run(project, "show", "report", "--json").stdout)["skipped"] == "3 missed, 12 coalesced"
 
 
-def test_show_of_an_entry_that_skipped_nothing_has_no_line_for_it(project: Project) -> None:
+def test_show_has_no_line_about_skips_when_nothing_was_skipped(project: Project) -> None:
     RedisScheduleEntry("report", "proj.note", 60, app=project.app()).save()
 
     assert "skipped" not in run(project, "show", "report").stdout
 
 
-def test_what_a_real_beat_skipped_is_shown(project: Project) -> None:
+def test_show_counts_what_a_real_beat_skipped(project: Project) -> None:
     late = RedisScheduleEntry("report", "proj.note", 60, misfire_grace_time=90, app=project.app()).save()
     late.reschedule(datetime.now(timezone.utc) - timedelta(minutes=10, seconds=30))
     beat = project.beat()
     beat.says("proj.note sent. id->")
     beat.end()
 
-    # Ten have passed; the newest is half a minute late, the one before it a minute and a half and more.
+    # Ten fire times have passed. The newest is half a minute late, the one before it more than the grace time.
     skipped = json.loads(run(project, "show", "report", "--json").stdout)["skipped"]
 
     assert skipped.startswith("9 missed")

@@ -1,4 +1,4 @@
-"""``celery -A proj redisbeater ...``: look at a schedule and change it."""
+"""The command line, ``celery -A proj redisbeater ...``: list and change the entries of a schedule."""
 
 from redisbeater.cli.commands import redisbeater
 

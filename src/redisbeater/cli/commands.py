@@ -25,7 +25,7 @@ _names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:
-    """Hand the app to a command, and tell its errors in one line: exit code 2 for bad input, 1 when Redis fails."""
+    """Pass the app to a command, and print its errors in one line. Exit code 2: bad input; 1: Redis failed."""
 
     @click.pass_context
     @functools.wraps(function)
@@ -47,18 +47,18 @@ class _BadInput(click.ClickException):
 @click.pass_context
 @handle_preload_options
 def redisbeater(ctx: click.Context, **_: Any) -> None:
-    """Look at the schedule in Redis, and change it while beat runs."""
+    """Show the schedule in Redis, and change it while beat runs."""
 
 
 @redisbeater.command("list")
-@click.option("--prefix", default="", help="Only entries whose name begins with this text.")
-@click.option("--task", help="Only entries of this task.")
-@click.option("--enabled/--disabled", default=None, help="Only those that are enabled, or only those that are not.")
-@click.option("--limit", type=click.IntRange(min=1), help="No more than so many.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object in each line.")
+@click.option("--prefix", default="", help="Show only entries whose name begins with this text.")
+@click.option("--task", help="Show only entries of this task.")
+@click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
+@click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 @_command
 def list_(app: Celery, prefix: str, task: str | None, enabled: bool | None, limit: int | None, as_json: bool) -> None:
-    """List the entries, the next one to run first.
+    """List entries, in the order of their next runs.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def list_(app: Celery, prefix: str, task: str | None, enabled: bool | None, limi
 @_as_json
 @_command
 def show(app: Celery, name: str, as_json: bool) -> None:
-    """Show one entry.
+    """Show all details of one entry.
 
     Example: celery -A proj redisbeater show report --json
     """
@@ -91,11 +91,11 @@ def show(app: Celery, name: str, as_json: bool) -> None:
 
 @redisbeater.command()
 @click.argument("name")
-@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(1, MOST_RUNS), help="How many.")
+@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(1, MOST_RUNS), help="Number of runs.")
 @_as_json
 @_command
 def upcoming(app: Celery, name: str, count: int, as_json: bool) -> None:
-    """Show the next runs of an entry, in UTC and in its zone, and what clock changes do to them.
+    """Show the next runs of an entry, in UTC and in its time zone, with the effects of jitter and clock changes.
 
     Example: celery -A proj redisbeater upcoming report -n 20
     """
@@ -107,20 +107,22 @@ def upcoming(app: Celery, name: str, count: int, as_json: bool) -> None:
 @_names
 @_command
 def enable(app: Celery, names: Sequence[str]) -> None:
-    """Let entries run again, from their next fire time on.
+    """Enable entries. They run again from their next fire time on.
 
     Example: celery -A proj redisbeater enable report
     """
     for name in names:
         entry = RedisScheduleEntry(name, app=app).enable()
-        click.echo(f"{name}: enabled, next at {entry.due_at.isoformat() if entry.due_at else 'never: it has finished'}")
+        click.echo(
+            f"{name}: enabled, next at {entry.due_at.isoformat() if entry.due_at else 'never: the entry has finished'}"
+        )
 
 
 @redisbeater.command()
 @_names
 @_command
 def disable(app: Celery, names: Sequence[str]) -> None:
-    """Let entries rest; they keep their phase.
+    """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
     Example: celery -A proj redisbeater disable report clean-up
     """
@@ -133,7 +135,7 @@ def disable(app: Celery, names: Sequence[str]) -> None:
 @_names
 @_command
 def delete(app: Celery, names: Sequence[str]) -> None:
-    """Delete entries. A static one comes back when beat starts: disable it instead.
+    """Delete entries. A static entry is created again when beat starts; disable it instead.
 
     Example: celery -A proj redisbeater delete report
     """
@@ -147,7 +149,7 @@ def delete(app: Celery, names: Sequence[str]) -> None:
 @_as_json
 @_command
 def broken(app: Celery, as_json: bool) -> None:
-    """List the entries that were set aside because they cannot be read or planned, and why.
+    """List quarantined entries, which cannot be read or planned, with the reasons.
 
     Example: celery -A proj redisbeater broken --json
     """
@@ -161,7 +163,7 @@ def broken(app: Celery, as_json: bool) -> None:
 
 def _run_lines(runs: Sequence[UpcomingRun]) -> list[str]:
     lines = [" | ".join(str(value) for value in run.as_dict().values() if value) for run in runs]
-    return lines or ["none: it is disabled, or has finished"]
+    return lines or ["none: the entry is disabled or has finished"]
 
 
 def _lines(row: Row) -> list[str]:

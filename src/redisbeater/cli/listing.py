@@ -1,4 +1,4 @@
-"""Entries as rows of a table, broken ones included."""
+"""Entries as rows of a table, including broken ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMNS = ("name", "state", "next", "last_run_at", "runs", "schedule", "task")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One entry; ``state`` is enabled, disabled, finished, broken or missing."""
+    """The row of one entry; ``state`` is enabled, disabled, finished, broken or missing."""
 
     name: str
     state: str
@@ -39,17 +39,17 @@ class Row:
     definition: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """What a listing says of it."""
+        """Return the columns of a listing."""
         return {column: _iso(getattr(self, column)) for column in _COLUMNS}
 
     def details(self) -> dict[str, Any]:
-        """All there is to say of it."""
+        """Return the columns of a listing and all further details."""
         names = ("skipped", "description", "origin", "last_error")
         return {**self.as_dict(), **{name: getattr(self, name) for name in names}, "definition": self._definition}
 
     @property
     def _definition(self) -> Any:
-        """Its parts; of one that cannot be read, its text."""
+        """The parsed definition; its text if it is no JSON."""
         try:
             return json.loads(self.definition)
         except ValueError:
@@ -57,7 +57,7 @@ class Row:
 
 
 def rows(context: Context, names: Sequence[str], wanted: Filter = EVERY) -> list[Row]:
-    """A row for each name that is wanted, the next to run first, those that will not run at the end."""
+    """Return a row for each wanted entry, ordered by next run, with those that will not run at the end."""
     broken = context.redis.broken.reports()
     read = (snapshot for piece in pages(names, PIECE) for snapshot in context.redis.load_many(piece))
     found = (_row(context, snapshot, broken.get(snapshot.name, {}), wanted) for snapshot in read)
@@ -70,7 +70,7 @@ def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str], wanted
     try:
         stored = edit.read(context, snapshot)
         planned = stored.due_at(context.defaults)
-    except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their row
+    except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
         unread = Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
         return unread if wanted.is_by_name else None
     return _row_of(context, snapshot, report, stored, planned) if wanted.lets_through(stored.definition) else None
@@ -97,7 +97,7 @@ def _row_of(
 
 
 def table(found: Sequence[Row]) -> list[str]:
-    """The rows as aligned lines under a head."""
+    """Return the rows as aligned lines under a header."""
     cells = [list(_COLUMNS), *([_cell(value) for value in row.as_dict().values()] for row in found)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]

@@ -1,1 +1,1 @@
-"""``python -m redisbeater.demo``: a real beat and a real worker over a schedule that changes while they run."""
+"""The demo, ``python -m redisbeater.demo``: a real beat and a real worker, and a schedule that changes meanwhile."""

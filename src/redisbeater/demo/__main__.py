@@ -1,4 +1,4 @@
-"""The demo: entries come, change and go while a real beat and a real worker run; each step is shown live."""
+"""The demo: create, change and delete entries while a real beat and a real worker run, and print each step."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from redisbeater import RedisScheduleEntry, clocked
 from redisbeater.demo.app import EXECUTED, demo_app, hello
 from redisbeater.demo.processes import Output, celery, embedded_server
 
-#: Seconds that worker and beat may take to start.
-PATIENCE = 60.0
+#: How long worker and beat may take to start.
+START_TIMEOUT_SECONDS = 60.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo; the exit code: 0, or 1 when the worker executed nothing."""
+    """Run the demo. Return the exit code: 0, or 1 if the worker executed nothing."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _say("starting", "a server, a worker and a beat")
@@ -38,10 +38,10 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m redisbeater.demo",
-        description="Entries come, change and go while a real beat and a real worker run.",
+        description="Create, change and delete entries while a real beat and a real worker run.",
         epilog="example: python -m redisbeater.demo --seconds 20",
     )
-    parser.add_argument("--seconds", type=float, default=15.0, metavar="N", help="end after N seconds (default: 15)")
+    parser.add_argument("--seconds", type=float, default=15.0, metavar="N", help="stop after N seconds (default: 15)")
     parser.add_argument("--redis-url", metavar="URL", help="use this Redis or Valkey instead of an embedded one")
     return parser
 
@@ -52,7 +52,7 @@ def _perform(stack: contextlib.ExitStack, url: str, seconds: float) -> int:
     worker = stack.enter_context(celery(output, "worker", url, *worker_arguments))
     beat = stack.enter_context(celery(output, "beat", url, "beat", "-S", "redisbeater", "--loglevel", "INFO"))
     waits_for = {"worker": "ready.", "beat": "leading"}
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
     log: deque[str] = deque(maxlen=20)
     while waits_for:
         source, line = output.next(0.2) or ("", "")
@@ -61,7 +61,7 @@ def _perform(stack: contextlib.ExitStack, url: str, seconds: float) -> int:
             del waits_for[source]
             _say("ready", source)
         if time.monotonic() > deadline or worker.poll() is not None or beat.poll() is not None:
-            sys.exit("worker or beat did not start:\n" + "\n".join(filter(None, log)))
+            sys.exit("worker or beat did not start; their last lines:\n" + "\n".join(filter(None, log)))
     return _show(output, _Steps(url, seconds), seconds)
 
 
@@ -70,9 +70,9 @@ def _show(output: Output, steps: _Steps, seconds: float) -> int:
     deadline = time.monotonic() + seconds
     try:
         while (remaining := deadline - time.monotonic()) > 0:
-            steps.take_due()
+            steps.run_due()
             source, line = output.next(min(remaining, 0.05)) or ("", "")
-            executed += _tell(source, line)
+            executed += _report(source, line)
     except KeyboardInterrupt:
         _say("", "interrupted")
     finally:
@@ -80,8 +80,8 @@ def _show(output: Output, steps: _Steps, seconds: float) -> int:
     return executed
 
 
-def _tell(source: str, line: str) -> int:
-    """Show a line of a process, if it tells something; 1 when it is a run that was executed."""
+def _report(source: str, line: str) -> int:
+    """Print a line of a process if it is about a run or an error. Return 1 for an executed run, otherwise 0."""
     if source == "worker" and line.startswith(EXECUTED):
         run = json.loads(line.removeprefix(EXECUTED))
         _say("executed", f"{run['name']:<12} {run['greeting']!r}, {run['lateness'] * 1000:.0f} ms late")
@@ -94,25 +94,25 @@ def _tell(source: str, line: str) -> int:
 
 
 class _Steps:
-    """What happens to the schedule, step by step, while beat runs."""
+    """The changes of the schedule while beat runs, step by step."""
 
     def __init__(self, url: str, seconds: float) -> None:
         self._app = demo_app(url)
         self._start = time.monotonic()
         self._seconds = seconds
-        self._made: dict[str, Any] = {}
+        self._entries: dict[str, Any] = {}
         self._steps = self._script()
         self._next = next(self._steps)
 
-    def take_due(self) -> None:
-        """Take the steps whose moment has come."""
+    def run_due(self) -> None:
+        """Execute the steps that are due."""
         while time.monotonic() - self._start >= self._next[0] * self._seconds:
             self._next[1]()
             self._next = next(self._steps, (float("inf"), lambda: None))
 
     def clean_up(self) -> None:
-        """Delete what is left of the demo's entries."""
-        for entry in self._made.values():
+        """Delete the entries of the demo that still exist."""
+        for entry in self._entries.values():
             entry.delete()
 
     def _script(self) -> Iterator[tuple[float, Callable[[], None]]]:
@@ -127,12 +127,12 @@ class _Steps:
 
     def _save(self, name: str, schedule: Any, greeting: str) -> None:
         entry = RedisScheduleEntry(name, hello.name, schedule, args=[greeting], app=self._app).save()
-        verb = "changed" if name in self._made else "scheduled"
-        self._made[name] = entry
+        verb = "changed" if name in self._entries else "scheduled"
+        self._entries[name] = entry
         _say(verb, f"{name:<12} {entry.schedule!r}, next at {_clock(entry.due_at)}")
 
     def _delete(self, name: str) -> None:
-        self._made.pop(name).delete()
+        self._entries.pop(name).delete()
         _say("deleted", name)
 
 

@@ -1,4 +1,4 @@
-"""The Celery app of the demo: what its beat and its worker load."""
+"""The Celery app of the demo, which its beat and its worker load."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from celery import Celery
 
 __all__ = ("EXECUTED", "URL_VARIABLE", "app", "demo_app", "hello")
 
-#: Where the demo tells beat and worker which Redis to use.
+#: The environment variable with the URL of Redis, for beat and worker.
 URL_VARIABLE = "REDISBEATER_DEMO_URL"
 
-#: What a line of the worker's output begins with that tells of a run.
+#: A line of the worker's output that reports a run begins with this text.
 EXECUTED = "EXECUTED "
 
 
 def demo_app(url: str) -> Celery:
-    """An app with broker and schedule in one Redis, below keys of its own."""
-    made = Celery("demo", broker=url)
-    made.conf.update(
+    """Create an app with broker and schedule in one Redis, below separate keys."""
+    created = Celery("demo", broker=url)
+    created.conf.update(
         redisbeater_key_prefix="redisbeater-demo:",
         task_default_queue="redisbeater-demo",
         task_ignore_result=True,
         broker_connection_retry_on_startup=True,
         worker_redirect_stdouts=False,
     )
-    return made
+    return created
 
 
 app = demo_app(os.environ.get(URL_VARIABLE, "redis://127.0.0.1:6379/0"))
@@ -36,7 +36,7 @@ app = demo_app(os.environ.get(URL_VARIABLE, "redis://127.0.0.1:6379/0"))
 
 @app.task(bind=True)
 def hello(self: Any, greeting: str) -> None:
-    """Tell, in one line, which run this is and how late it came."""
+    """Print in one line which run this is and how late it is."""
     scheduled_for = datetime.fromisoformat(_header(self.request, "scheduled_for"))
     lateness = (datetime.now(timezone.utc) - scheduled_for).total_seconds()
     run = {

