@@ -1,13 +1,14 @@
-"""Chaos: beats, servers and the lines between them are killed, paused and cut off at random; then a ledger is balanced.
+"""Kill, pause and cut off beats, servers and the connections between them at random; then check that no run was lost.
 
     python benchmarks/chaos.py --quick                     # about half a minute
     python benchmarks/chaos.py --minutes 10 --no-lock
     python benchmarks/chaos.py --kills 1000 --json chaos.json
-    python benchmarks/chaos.py --faults kill,pause,failover    # the schedule on Sentinel
+    python benchmarks/chaos.py --faults kill,pause,failover    # the schedule behind Sentinels
 
-Real ``celery beat`` processes, one real server for the schedule and one as the broker. For every entry its fire times,
-computed from its definition alone, must equal what arrived at the broker and what is recorded as skipped. Exit code 1:
-something is missing, early or unaccounted for, a fire time has two ids, or a beat did not end when it was told to.
+The beats are real ``celery beat`` processes; one real server keeps the schedule and one is the broker. The fire times
+of every entry are computed from its definition alone. They must equal the runs that arrived at the broker plus those
+that are recorded as skipped. Exit code 1: a run is missing, early or unexpected, a fire time has two ids, or a beat
+did not end on SIGTERM.
 Needs ``pip install ".[test]"``.
 """
 
@@ -26,14 +27,14 @@ from chaos.cluster import Cluster, Shape
 from chaos.director import Director, Script
 from chaos.faults import FAULTS
 from chaos.inbox import Inbox
-from chaos.report import Record, Report, reported
+from chaos.report import Record, Report, create_report
 from chaos.roster import Roster
 from servers import programs
 
-#: The faults of a run that is not told others: the schedule's server has no replica, and comes back with its data.
-USUAL = tuple(name for name in FAULTS if name != "failover")
+#: The default faults: the schedule's server has no replica, and comes back with its data.
+DEFAULT_FAULTS = tuple(name for name in FAULTS if name != "failover")
 
-#: Seconds of faults, and kills at least, of ``--quick``.
+#: How long ``--quick`` injects faults, and how many kills it needs at least.
 QUICK_SECONDS, QUICK_KILLS = 15, 5
 
 
@@ -50,13 +51,13 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace, folder: Path) -> Report:
-    """One run, in a folder of its own."""
+    """Run the benchmark in a folder and return the report."""
     rng = random.Random(options.seed)
     began_at = time.monotonic()
     cluster = Cluster(programs()[0], folder, _shape(options))
     with cluster, Inbox(cluster.broker) as inbox:
         roster = Roster(cluster.app(), rng)
-        roster.make(options.entries)
+        roster.create(options.entries)
         director = Director(cluster, roster, inbox, _script(options), rng)
         director.run()
         beats = [place.beat for place in cluster.places]
@@ -71,12 +72,12 @@ def run(options: argparse.Namespace, folder: Path) -> Report:
             downs=cluster.watch.downs(),
             beats=[beat.name for beat in beats],
             starts=sum(beat.starts for beat in beats),
-            deaf=sum(beat.deaf for beat in beats),
+            unresponsive=sum(beat.unresponsive for beat in beats),
             endings=[ending for beat in beats for ending in beat.endings],
             accounts=roster.accounts(),
             messages=inbox.messages(),
         )
-    return reported(record)
+    return create_report(record)
 
 
 def _shape(options: argparse.Namespace) -> Shape:
@@ -98,16 +99,24 @@ def _script(options: argparse.Namespace) -> Script:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few faults of each kind, for CI")
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long faults happen, at least (default: 1)")
-    parser.add_argument("--kills", type=int, default=0, help="how many beats are killed, at least")
-    parser.add_argument("--beats", type=int, default=3, help="(default: 3)")
-    parser.add_argument("--entries", type=int, default=24, help="to begin with (default: 24)")
-    parser.add_argument("--lock", action=argparse.BooleanOptionalAction, default=True, help="(default: with a lock)")
+    parser.add_argument("--minutes", type=float, default=1.0, help="inject faults for at least this long (default: 1)")
+    parser.add_argument("--kills", type=int, default=0, help="kill at least this many beats")
+    parser.add_argument("--beats", type=int, default=3, help="number of beats (default: 3)")
+    parser.add_argument("--entries", type=int, default=24, help="number of entries at the start (default: 24)")
     parser.add_argument(
-        "--faults", type=_faults, default=USUAL, help=f"of {', '.join(FAULTS)} (default: {','.join(USUAL)})"
+        "--lock",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="run one leader, or let all beats send (default: --lock)",
     )
-    parser.add_argument("--seed", type=int, default=None, help="makes the choices, though not the timing, repeatable")
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument(
+        "--faults",
+        type=_faults,
+        default=DEFAULT_FAULTS,
+        help=f"some of {', '.join(FAULTS)} (default: {','.join(DEFAULT_FAULTS)})",
+    )
+    parser.add_argument("--seed", type=int, default=None, help="repeat the choices, though not the timing, of a run")
+    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--folder", type=Path, help="keep logs and data here")
     options = parser.parse_args()
     if options.kills and "kill" not in options.faults:

@@ -1,15 +1,15 @@
-"""All benchmarks side by side with other schedulers: one command, a table of each case, its targets met or missed.
+"""Compare redisbeater with other schedulers: a table for each case, with its targets met or missed.
 
     python benchmarks/compare.py --quick                       # under two minutes, wider spreads
-    python benchmarks/compare.py                               # five rounds, most of an hour; leave the machine alone
+    python benchmarks/compare.py                               # five rounds, most of an hour on an idle machine
     python benchmarks/compare.py --list
     python benchmarks/compare.py --only burst --only save --repeat 3
     python benchmarks/compare.py --json figures.json --plots plots
 
-Each measurement is made in a fresh process against a fresh server on this machine; contenders take turns, so that a
-busy minute is unfair to nobody. A cell is the median of the rounds, and in brackets the least and the most. A ratio is
-the median of each round's ratio. Needs ``pip install ".[test,benchmark]"``; a contender that is not installed is left
-out, and says so.
+Each measurement runs in a fresh process against a fresh server on this machine. The contenders take turns, so that a
+busy minute affects all of them. A cell shows the median of the rounds, with the least and the most in brackets. A ratio
+is the median of each round's ratio. Needs ``pip install ".[test,benchmark]"``; a note names each contender that is left
+out because it is not installed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from suite.plots import draw
 from suite.results import Results
 from suite.runner import run_case
 
-#: How often each measurement is made, unless the case says less.
+#: The number of rounds, unless a case has fewer.
 REPEAT = 5
 
 
@@ -70,19 +70,19 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 
 def _options() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="smaller sizes, shorter looks and mostly one round")
-    options.add_argument("--repeat", type=int, metavar="N", help=f"rounds of each (default: {REPEAT}; quick: few)")
+    options.add_argument("--quick", action="store_true", help="smaller sizes, shorter times and mostly one round")
+    options.add_argument("--repeat", type=int, metavar="N", help=f"number of rounds (default: {REPEAT}; quick: few)")
     options.add_argument(
         "--only",
         action="append",
         default=[],
         metavar="CASE",
         choices=[case.name for case in CASES],
-        help="this case; may be given several times (see --list)",
+        help="run this case; may be repeated (see --list)",
     )
-    options.add_argument("--list", action="store_true", help="say which cases there are, and end")
-    options.add_argument("--json", type=Path, metavar="FILE", help="write every sample, for other programs")
-    options.add_argument("--plots", type=Path, metavar="DIR", help="draw SVG plots there (needs matplotlib)")
+    options.add_argument("--list", action="store_true", help="list the cases and exit")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file")
+    options.add_argument("--plots", type=Path, metavar="DIR", help="write SVG plots to this folder (needs matplotlib)")
     return options.parse_args()
 
 

@@ -1,12 +1,12 @@
-"""The cost of one evaluation, side by side with Celery and cronsim: from an instant to the next fire time.
+"""Measure one evaluation of a schedule, from an instant to the next fire time, against Celery and cronsim.
 
     python benchmarks/evaluation.py                    # about half a minute
     python benchmarks/evaluation.py --quick            # a few seconds, wider spreads
-    python benchmarks/evaluation.py --json FILE        # the figures as well
+    python benchmarks/evaluation.py --json FILE        # write the figures as well
 
-The processor's time is measured, and every round measures everything once, so that a busy machine is unfair to nobody.
-Schedules are made beforehand, except that cronsim reads its expression anew for each start, which its figures include.
-No server is needed; ``pip install ".[test]"`` is.
+Processor time is measured. Every round measures everything once, so that a busy machine affects all contenders.
+Schedules are created beforehand, except for cronsim, which parses its expression for each start. Needs no server, but
+``pip install ".[test]"``.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ YEAR = timedelta(days=365)
 
 CONTENDERS = ("redisbeater", "celery", "cronsim")
 
-#: How long one contender's share of a round takes, in seconds: enough for the clock, short enough to be fair.
-SHARE = 0.005
+#: One contender's share of a round: long enough for the clock, short enough to be fair.
+SHARE_SECONDS = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A line of the table: what is evaluated, by whom."""
+    """A row of the table: an evaluation for each contender."""
 
     name: str
     evaluations: dict[str, Callable[[], Any]]
 
 
 def cases() -> Iterator[Case]:
-    """What is measured, in the order of the table."""
+    """Yield the cases, in the order of the table."""
     for expression in CRONTABS:
         yield Case(name=expression, evaluations=_next_of_crontab(expression, ANY_DAY))
     for when, after in AROUND_SHIFTS.items():
@@ -93,13 +93,13 @@ def _crontab(expression: str) -> crontab:
     return crontab(minute, hour, day_of_week, day_of_month, month_of_year)
 
 
-def _celery(asked: BaseSchedule, after: datetime) -> Callable[[], Any]:
-    """Celery's own answer when it is told that now is that instant."""
+def _celery(original: BaseSchedule, after: datetime) -> Callable[[], Any]:
+    """Return an evaluation by Celery itself, with a clock that shows that instant."""
     local = after.astimezone(ZONE)
-    copied = asked.__reduce__()
-    told = copied[0](*copied[1])
-    told.app, told.tz, told.nowfun = APP, ZONE, lambda: local
-    return _bound(told.remaining_estimate, local)
+    rebuild, arguments = original.__reduce__()[:2]
+    copy = rebuild(*arguments)
+    copy.app, copy.tz, copy.nowfun = APP, ZONE, lambda: local
+    return _bound(copy.remaining_estimate, local)
 
 
 def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
@@ -107,7 +107,7 @@ def _bound(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
 
 
 def measure(measured: list[Case], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Microseconds for one evaluation, by case and contender: one figure a round."""
+    """Return the microseconds of one evaluation by case and contender, one figure for each round."""
     timers = {
         (case.name, contender): timeit.Timer(evaluation, timer=time.process_time)
         for case in measured
@@ -123,18 +123,18 @@ def measure(measured: list[Case], rounds: int) -> dict[str, dict[str, list[float
 
 
 def _repetitions(timer: timeit.Timer) -> int:
-    """How often an evaluation fits into its share of a round."""
-    return max(1, int(SHARE / (timer.timeit(100) / 100)))
+    """Return how often an evaluation fits into its share of a round."""
+    return max(1, int(SHARE_SECONDS / (timer.timeit(100) / 100)))
 
 
 def machine() -> str:
-    """What the figures were measured on and with."""
+    """Return the machine and the versions in one line."""
     versions = ", ".join(f"{package} {version(package)}" for package in ("redisbeater", "celery", "cronsim"))
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}"
 
 
 def table(figures: dict[str, dict[str, list[float]]]) -> str:
-    """Median microseconds of the rounds, and where the middle half of them lies."""
+    """Return a table with the median of the rounds in microseconds, and the range of their middle half."""
     lines = ["".join([f"{'microseconds: median (middle half)':<38}", *(f"{name:<22}" for name in CONTENDERS)])]
     for case, by_contender in figures.items():
         cells = [_cell(by_contender[name]) if name in by_contender else "-" for name in CONTENDERS]
@@ -150,7 +150,9 @@ def _cell(rounds: list[float]) -> str:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="5 rounds instead of 60")
-    options.add_argument("--json", type=Path, metavar="FILE", help="write every round's figures there, too")
+    options.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures of every round to this file as well"
+    )
     arguments = options.parse_args()
     figures = measure(list(cases()), 5 if arguments.quick else 60)
     print(machine(), table(figures), sep="\n")

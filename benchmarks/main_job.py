@@ -1,10 +1,10 @@
-"""The main job, side by side with celery-redbeat: how soon a saved entry is sent, and whether each second gets its run.
+"""Compare the main job with celery-redbeat: how soon a saved entry is sent, and whether each second gets its run.
 
     python benchmarks/main_job.py                 # about two minutes
-    python benchmarks/main_job.py --seconds 5     # less of it
+    python benchmarks/main_job.py --seconds 5     # shorter
 
-Real ``celery beat`` processes with their default settings on one real server; no worker, messages are counted on the
-broker's queue. Needs ``pip install ".[test]"``.
+The beats are real ``celery beat`` processes with default settings on one real server. There is no worker; messages are
+counted on the broker's queue. Needs ``pip install ".[test]"``.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ app = Celery("proj", broker={broker!r})
 app.conf.update({settings!r})
 """
 
-#: Seconds after which an entry that was not sent counts as not noticed.
-PATIENCE = 20.0
+#: How long to wait for the message of a saved entry.
+TIMEOUT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A scheduler, and how an entry is made for it."""
+    """A scheduler, with its settings and its class of entries."""
 
     name: str
     scheduler: str
@@ -71,7 +71,7 @@ CONTENDERS = (
 
 @contextmanager
 def beat(contender: Contender, server: Server, entries: int = 0) -> Iterator[Celery]:
-    """Run a beat of a contender, until the end of the block, over so many one-second entries."""
+    """Run a beat of a contender with some one-second entries until the end of the block."""
     server.client().flushall()
     settings = contender.settings(server.url(0))
     with tempfile.TemporaryDirectory() as folder:
@@ -92,7 +92,7 @@ def beat(contender: Contender, server: Server, entries: int = 0) -> Iterator[Cel
 
 
 def wake_up(contender: Contender, server: Server, entries: int) -> list[float | None]:
-    """Milliseconds from the save of an entry that is due to its message on the queue; None: not within 20 s."""
+    """Return the milliseconds from the save of each due entry to its message; None: no message in time."""
     queue = server.client(1)
     latencies: list[float | None] = []
     with beat(contender, server) as app:
@@ -101,7 +101,7 @@ def wake_up(contender: Contender, server: Server, entries: int) -> list[float | 
             entry.last_run_at = app.now().replace(year=2020)
             started = time.monotonic()
             entry.save()
-            while queue.llen("celery") <= number and time.monotonic() < started + PATIENCE:
+            while queue.llen("celery") <= number and time.monotonic() < started + TIMEOUT_SECONDS:
                 time.sleep(0.0005)
             if queue.llen("celery") <= number:
                 return [*latencies, None]
@@ -111,7 +111,7 @@ def wake_up(contender: Contender, server: Server, entries: int) -> list[float | 
 
 
 def each_second(contender: Contender, server: Server, entries: int, seconds: float) -> Counter[int]:
-    """Runs of each of many one-second entries in so many seconds: how many entries had how many runs."""
+    """Run many one-second entries for some seconds; return how many entries had how many runs."""
     queue = server.client(1)
     with beat(contender, server, entries):
         while queue.llen("celery") < entries:
@@ -125,7 +125,9 @@ def each_second(contender: Contender, server: Server, entries: int, seconds: flo
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seconds", type=float, default=20.0, help="how long one-second entries run (default: 20)")
+    options.add_argument(
+        "--seconds", type=float, default=20.0, help="run one-second entries for this long (default: 20)"
+    )
     options.add_argument("--json", action="store_true", help="print JSON")
     arguments = options.parse_args()
     results: dict[str, Any] = {
@@ -150,7 +152,7 @@ def _table(results: dict[str, Any], seconds: float) -> str:
         if len(latencies) == len(result["wake_up_ms"]):
             noticed = f"median {statistics.median(latencies):.1f} ms, longest {max(latencies):.1f} ms"
         else:
-            noticed = f"not within {PATIENCE:g} s"
+            noticed = f"not within {TIMEOUT_SECONDS:g} s"
         lines.append(f"{contender.name:<16} 20 saved entries on the queue: {noticed}")
         runs = ", ".join(f"{number} entries ran {count} times" for count, number in result["runs_each"].items())
         lines.append(f"{'':<16} 200 one-second entries in {seconds:g} s: {runs}")

@@ -1,12 +1,11 @@
-"""Where the time of one dispatch goes: each stage of a burst, and the same stages of a bare batched loop.
+"""Profile a dispatch: the time of each stage of a burst, beside the same stages of a bare batched loop.
 
     python benchmarks/profile_dispatch.py                      # 10,000 due entries, three rounds
     python benchmarks/profile_dispatch.py --entries 2000
-    python benchmarks/profile_dispatch.py --functions 25       # the costliest functions as well, by cProfile
+    python benchmarks/profile_dispatch.py --functions 25       # list the slowest functions as well (cProfile)
 
-A stage's time is its own: what another stage takes inside it is counted there. Timing costs about a microsecond a call.
-"again": entries that were sent once before, so that what is remembered of their definitions helps. Needs
-``pip install ".[test]"`` and kombu 5.7.
+The time of a stage excludes the other stages inside it. Timing costs about a microsecond per call. "again": entries
+that were sent once before, so that their decoded definitions are cached. Needs ``pip install ".[test]"`` and kombu 5.7.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from suite.stages import LOOP_STAGES, STAGES, Stages
 from suite.subject import Subject, drain
 from suite.subjects import started
 
-#: A round: microseconds per run, by stage.
+#: The microseconds per run of one round, by stage.
 Round = dict[str, float]
 
 
@@ -54,7 +53,7 @@ def main() -> None:
 
 
 def _burst(subject: Subject, count: int) -> Round:
-    subject.make(Population.due_now(count))
+    subject.create(Population.due_now(count))
     subject.job.broker_client().delete("celery")
     return _timed(STAGES, lambda: drain(subject, count), count)
 
@@ -83,7 +82,7 @@ def _cell(values: list[float]) -> str:
 def _profile(job: Job, functions: int) -> None:
     job.schedule_client().flushall()
     subject = started(job)
-    subject.make(Population.due_now(job.size))
+    subject.create(Population.due_now(job.size))
     profile = cProfile.Profile()
     profile.runcall(drain, subject, job.size)
     pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(functions)
@@ -91,9 +90,15 @@ def _profile(job: Job, functions: int) -> None:
 
 def _options() -> argparse.Namespace:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--entries", type=int, default=10_000, metavar="N", help="due at once (default: 10,000)")
-    options.add_argument("--rounds", type=int, default=3, metavar="N", help="their median counts (default: 3)")
-    options.add_argument("--functions", type=int, default=0, metavar="N", help="so many of the costliest functions")
+    options.add_argument(
+        "--entries", type=int, default=10_000, metavar="N", help="number of due entries (default: 10,000)"
+    )
+    options.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="number of rounds; the median is shown (default: 3)"
+    )
+    options.add_argument(
+        "--functions", type=int, default=0, metavar="N", help="list this many of the slowest functions"
+    )
     return options.parse_args()
 
 

@@ -1,11 +1,10 @@
-"""What the next fire time of an rrule costs by the age of its dtstart, side by side with celery-redbeat.
+"""Measure the next fire time of an rrule by the age of its dtstart, against celery-redbeat.
 
     python benchmarks/rrule_age.py                # less than a minute
 
-Milliseconds of processor time of one question. "first" is the first one of a rule that was just read from its stored
-form, for which the last occurrence of a count is found; "again" is what every later one costs, also when the rule is
-read once more.
-Needs ``pip install ".[test]"``.
+The figures are milliseconds of processor time for one fire time. "first": the first one of a rule that was just
+decoded, which includes finding the last occurrence of a count. "again": every later one, also if the rule is decoded
+again. Needs ``pip install ".[test]"``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ AGES = {
     "20 years": timedelta(days=7305),
 }
 
-#: A name, the parts, and how many occurrences there are in a day.
+#: The name of a rule, its parts, and its occurrences per day.
 RULES: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("YEARLY", {"freq": YEARLY}, 1 / 365),
     ("MONTHLY first Monday", {"freq": MONTHLY, "byweekday": MO(+1)}, 1 / 30),
@@ -47,7 +46,7 @@ RULES: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("SECONDLY", {"freq": SECONDLY}, 86_400),
 )
 
-#: RedBeat makes each occurrence since dtstart; what would take it more than about a second is not tried.
+#: RedBeat computes each occurrence since dtstart. With more occurrences it would take more than about a second.
 MOST_STEPS = 200_000
 
 
@@ -62,7 +61,7 @@ def main() -> None:
 
 
 def rows(parts: dict[str, Any], per_day: float, has_count: bool) -> Iterator[tuple[str, list[str]]]:
-    """Each contender's cost by age; the count is such that the rule goes on."""
+    """Yield each contender's cost by age. A rule with a count still has occurrences left."""
     steps = [int(age.days * per_day) for age in AGES.values()]
     rules = [
         {**parts, "dtstart": NOW - age, "count": step + 1000 if has_count else None}
@@ -86,9 +85,9 @@ def of_redbeat(parts: dict[str, Any]) -> str:
     return f"{min(took(lambda: rule.remaining_estimate(NOW)) for _ in range(2)):.3f}"
 
 
-def took(question: Callable[[], Any]) -> float:
+def took(evaluation: Callable[[], Any]) -> float:
     started = time.process_time()
-    question()
+    evaluation()
     return (time.process_time() - started) * 1000
 
 

@@ -1,10 +1,10 @@
-"""A burst without a lock: how many runs a second leave with one, two and three active beats.
+"""Measure a burst without a lock: the runs per second of one, two and three active beats.
 
     python benchmarks/several_beats.py                 # about a minute
     python benchmarks/several_beats.py --entries 2000
 
-Real ``celery beat`` processes with ``redisbeater_lock_key = None`` on one real server; no worker, messages are counted
-on the broker's queue. More beats than cores cannot help. Needs ``pip install ".[test]"``.
+The beats are real ``celery beat`` processes with ``redisbeater_lock_key = None`` on one real server. There is no
+worker; messages are counted on the broker's queue. More beats than cores cannot help. Needs ``pip install ".[test]"``.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ app = Celery("proj", broker={broker!r})
 app.conf.update(redisbeater_redis_url={schedule!r}, redisbeater_lock_key=None, redisbeater_batch_size=200)
 """
 
-#: Seconds between two looks at the queue. Looking more often takes from the beats the cores that this is about.
-LOOK = 0.01
+#: Time between two checks of the queue. Checking more often would use the cores that the beats need.
+POLL_SECONDS = 0.01
 
 DEFINITION = {"task": "proj.task", "schedule": {"__type__": "interval", "every": 3600}}
 
 
 @contextmanager
 def beat(server: Server, folder: str) -> Iterator[None]:
-    """A beat that is up and waits for changes."""
+    """Run a beat until the end of the block; it begins when the beat waits for changes."""
     command = [sys.executable, "-m", "celery", "-A", "proj", "beat", "-S", "redisbeater", "--pidfile="]
     listening = _listeners(server)
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -55,7 +55,7 @@ def _listeners(server: Server) -> int:
 
 
 def burst(server: Server, beats: int, entries: int) -> float:
-    """Runs a second, from when so many entries are due until the last is on the queue."""
+    """Return runs per second, from the moment when the entries are due to the last message on the queue."""
     server.client().flushall()
     queue = server.client(1)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -67,12 +67,12 @@ def burst(server: Server, beats: int, entries: int) -> float:
         started = time.monotonic()
         server.client().publish("redisbeater::changes", "all")
         while queue.llen("celery") < entries:
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
         return entries / (time.monotonic() - started)
 
 
 def _make_due(server: Server, entries: int) -> None:
-    with server.client().pipeline() as pipe:  # a transaction: they are due all at once
+    with server.client().pipeline() as pipe:  # a transaction: all become due at once
         for number in range(entries):
             pipe.hset(f"redisbeater:entry {number}", "definition", json.dumps(DEFINITION))
             pipe.zadd("redisbeater::schedule", {f"redisbeater:entry {number}": 0})
@@ -81,8 +81,8 @@ def _make_due(server: Server, entries: int) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--entries", type=int, default=10_000, help="how many are due at once (default: 10000)")
-    options.add_argument("--repeat", type=int, default=3, help="how often; the best counts (default: 3)")
+    options.add_argument("--entries", type=int, default=10_000, help="number of due entries (default: 10000)")
+    options.add_argument("--repeat", type=int, default=3, help="number of rounds; the best is shown (default: 3)")
     arguments = options.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     with running(programs()[0]) as server:

@@ -1,4 +1,4 @@
-"""The parts of ``benchmarks/chaos.py``; real servers are run, and cut off, by the helpers of the tests."""
+"""The parts of ``benchmarks/chaos.py``. The helpers of the tests run the servers and cut them off."""
 
 import sys
 from pathlib import Path

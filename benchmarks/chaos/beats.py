@@ -1,4 +1,4 @@
-"""Beats: real ``celery beat`` processes, each started again whenever it ends, as a supervisor would."""
+"""Beats: real ``celery beat`` processes, restarted whenever they end, as by a supervisor."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from chaos.health import Watch
 
 __all__ = ("Beat", "Ending")
 
-#: Seconds between two looks at a process.
-LOOK = 0.03
+#: Time between two checks of a process.
+POLL_SECONDS = 0.03
 
-#: Seconds that a beat may take to end when it is told to.
-PATIENCE = 20.0
+#: How long a beat may take to end after SIGTERM.
+END_TIMEOUT_SECONDS = 20.0
 
-#: What a beat prints when it is ready to send, or to take over.
+#: A beat logs one of these when it is ready to send or to take over.
 READY = ("leading", "standing by")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """A beat that ended without being told to."""
+    """A beat that ended without a signal from the benchmark."""
 
     log: str
     reason: str
 
 
 class Beat:
-    """A place where one beat runs at a time."""
+    """A supervised beat: one process at a time."""
 
     def __init__(self, name: str, folder: Path, environment: Mapping[str, str], watch: Watch) -> None:
         self.name = name
@@ -46,66 +46,66 @@ class Beat:
         self._thread = threading.Thread(target=self._supervise, daemon=True)
         self._is_retired = threading.Event()
         self._popen: subprocess.Popen[bytes] | None = None
-        self._was_told = False
+        self._was_signalled = False
         self._is_ready = False
-        #: How many processes were started.
+        #: The number of processes that were started.
         self.starts = 0
-        #: Those that ended by themselves.
+        #: The processes that ended by themselves.
         self.endings: list[Ending] = []
-        #: How many did not end in time when they were told to.
-        self.deaf = 0
+        #: The number of processes that did not end in time after SIGTERM.
+        self.unresponsive = 0
 
     @property
     def pid(self) -> int:
-        """That of the present process; 0: none."""
+        """The id of the current process; 0 if there is none."""
         return self._popen.pid if self._popen else 0
 
     @property
     def is_ready(self) -> bool:
-        """Whether it leads, or stands by to."""
+        """Whether the beat leads or stands by."""
         return self._is_ready
 
     def start(self) -> None:
-        """Start it, and from then on whenever it ends."""
+        """Start the beat, and start it again whenever it ends."""
         self._watch.down(self.name, "starting")
         self._thread.start()
 
     def kill(self) -> None:
-        """SIGKILL: a crash."""
-        self._tell(signal.SIGKILL)
+        """Send SIGKILL, as in a crash."""
+        self._send_end(signal.SIGKILL)
 
     def end(self) -> None:
-        """SIGTERM, as for a deployment."""
-        self._tell(signal.SIGTERM)
+        """Send SIGTERM, as in a deployment."""
+        self._send_end(signal.SIGTERM)
 
     def pause(self) -> int:
-        """SIGSTOP, as a machine that swaps; the pid, to :meth:`resume`."""
+        """Send SIGSTOP, as on a machine that swaps; return the pid for :meth:`resume`."""
         self._watch.down(self.name, "paused")
         self._signal(signal.SIGSTOP)
         return self.pid
 
     def resume(self, pid: int) -> None:
-        """SIGCONT, if it still is that process."""
+        """Send SIGCONT, if the process is still the same."""
         if pid == self.pid:
             self._signal(signal.SIGCONT)
             self._watch.up(self.name, "paused")
 
     def retire(self) -> None:
-        """Do not start it again."""
+        """Stop restarting the beat."""
         self._is_retired.set()
 
     def wait_for_end(self) -> None:
-        """End it for good; one that does not go is killed, and counted as deaf."""
+        """End the beat for good. Kill it and count it as unresponsive if it does not end in time."""
         self.retire()
         self.end()
-        self._thread.join(PATIENCE)
+        self._thread.join(END_TIMEOUT_SECONDS)
         if self._thread.is_alive():
-            self.deaf += 1
+            self.unresponsive += 1
             self.kill()
             self._thread.join()
 
-    def _tell(self, number: int) -> None:
-        self._was_told = True
+    def _send_end(self, number: int) -> None:
+        self._was_signalled = True
         self._watch.down(self.name, "starting")
         self._signal(number)
 
@@ -120,7 +120,7 @@ class Beat:
     def _run(self) -> None:
         log = self._folder / f"{self.name}-{self.starts:04d}.log"
         with log.open("wb") as output:
-            self._was_told = False
+            self._was_signalled = False
             self._popen = popen = subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", "proj", "beat", "-S", "redisbeater", "-l", "INFO", "--pidfile="],
                 cwd=self._folder,
@@ -132,20 +132,20 @@ class Beat:
         if self._is_retired.is_set():
             popen.terminate()
         while popen.poll() is None:
-            self._look(log)
-            time.sleep(LOOK)
-        self._after(popen.returncode, log)
+            self._check_ready(log)
+            time.sleep(POLL_SECONDS)
+        self._record_end(popen.returncode, log)
 
-    def _look(self, log: Path) -> None:
-        if not self._is_ready and not self._was_told and _says(log, READY):
+    def _check_ready(self, log: Path) -> None:
+        if not self._is_ready and not self._was_signalled and _contains(log, READY):
             self._is_ready = True
             self._watch.up(self.name, "starting")
 
-    def _after(self, code: int, log: Path) -> None:
+    def _record_end(self, code: int, log: Path) -> None:
         self._is_ready = False
         self._watch.down(self.name, "starting")
         self._watch.up(self.name, "paused")
-        if not self._was_told:
+        if not self._was_signalled:
             reason = _reason(code, log.read_text(errors="replace"))
             self.endings.append(Ending(log=log.name, reason=reason))
 
@@ -154,12 +154,12 @@ def _python_path(folder: Path) -> str:
     return os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
 
 
-def _says(log: Path, words: Sequence[str]) -> bool:
+def _contains(log: Path, words: Sequence[str]) -> bool:
     text = log.read_text(errors="replace")
     return any(word in text for word in words)
 
 
 def _reason(code: int, log: str) -> str:
-    """The exception that Celery says has ended the beat; else the exit code."""
+    """Return the exception that ended the beat, as Celery logged it, or the exit code."""
     raised = re.findall(r"raised exception <class '(?:\w+\.)*(\w+)'>", log)
     return raised[-1] if raised else f"exit code {code}"

@@ -1,4 +1,4 @@
-"""The cluster: two servers, some beats, and between each two of them a proxy that can cut them off."""
+"""The cluster: two servers, some beats, and a proxy between each beat and each server that can cut them off."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from chaos.server import DurableServer
 
 __all__ = ("Cluster", "Place", "Shape")
 
-#: Short, so that a run of minutes sees many take-overs and leases that end.
-LOCK_TIMEOUT, LEASE_TIMEOUT = 1.0, 2.0
+#: Short, so that a run of minutes has many takeovers and expired leases.
+LOCK_TIMEOUT_SECONDS, LEASE_TIMEOUT_SECONDS = 1.0, 2.0
 
-#: Seconds after which a beat gives up on a server that does not answer.
-SOCKET_TIMEOUT = 1.0
+#: How long a beat waits for an answer of a server.
+SOCKET_TIMEOUT_SECONDS = 1.0
 
 SOURCE = """
 import json, os
@@ -42,7 +42,7 @@ _Server = TypeVar("_Server", DurableServer, ReplicatedServer)
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How many beats there are, and how they find each other and the servers."""
+    """The number of beats, and how they reach each other and the servers."""
 
     beats: int
     has_lock: bool
@@ -52,7 +52,7 @@ class Shape:
 
 
 class Place:
-    """A beat, with the proxies through which it reaches the servers; None: it reaches them directly."""
+    """A beat and its proxies to the servers; None where it connects directly."""
 
     def __init__(self, beat: Beat, schedule: Proxy | None, broker: Proxy | None) -> None:
         self.beat = beat
@@ -61,7 +61,7 @@ class Place:
 
 
 class Cluster:
-    """Runs all of it, and ends it with the block."""
+    """Runs the servers and the beats until the end of the block."""
 
     def __init__(self, program: Program, folder: Path, shape: Shape) -> None:
         self._program = program
@@ -87,7 +87,7 @@ class Cluster:
         self._stack.close()
 
     def app(self) -> Celery:
-        """The app of the beats, for the benchmark itself, which no proxy cuts off."""
+        """Return the app of the beats for the benchmark itself, without proxies."""
         app = Celery("proj", set_as_current=False)
         app.conf.update(self._settings(None, None))
         return app
@@ -104,22 +104,22 @@ class Cluster:
             place.beat.wait_for_end()
 
     def leader_pid(self) -> int:
-        """The process that holds the lock, as far as the server tells at once; 0: none."""
-        with contextlib.suppress(redis.RedisError), self.schedule.impatient_client() as client:
+        """Return the process that holds the lock; 0 if there is none or the server does not answer soon."""
+        with contextlib.suppress(redis.RedisError), self.schedule.hasty_client() as client:
             token = client.get("redisbeater::lock")
             return int(token.split(":")[-2]) if token else 0
         return 0
 
     def place_of(self, pid: int) -> Place | None:
-        """The place where a process runs; None: it is gone."""
+        """Return the place where a process runs; None if it has ended."""
         return next((place for place in self.places if place.beat.pid == pid), None)
 
     def running(self, also_starting: bool = False) -> list[Place]:
-        """The beats that have led or stood by, also those that are paused or cut off."""
+        """Return the beats that have led or stood by, also if they are paused or cut off now."""
         return [place for place in self.places if place.beat.is_ready or also_starting]
 
     def ready(self) -> list[Place]:
-        """The beats that could send or take over now."""
+        """Return the beats that could send or take over now."""
         return [place for place in self.running() if self.watch.is_up(place.beat.name)]
 
     def _run(self, server: _Server) -> _Server:
@@ -133,22 +133,22 @@ class Cluster:
         return Place(Beat(name, self._folder, environment, self.watch), schedule, broker)
 
     def _proxy(self, server: DurableServer | ReplicatedServer) -> Proxy | None:
-        # Sentinels tell where the server really is, so that no proxy can stand before it.
+        # Sentinels give out the real address of the server, so a proxy cannot cut it off.
         if isinstance(server, DurableServer) and self._shape.has_proxies:
             return self._stack.enter_context(Proxy(server.port))
         return None
 
     def _settings(self, schedule: Proxy | None, broker: Proxy | None) -> dict[str, Any]:
-        """Those of a beat that reaches the servers through proxies."""
+        """Return the settings of a beat that reaches the servers through these proxies."""
         own = self.schedule.settings()
-        patience = {"socket_timeout": SOCKET_TIMEOUT, "socket_connect_timeout": SOCKET_TIMEOUT}
+        timeouts = {"socket_timeout": SOCKET_TIMEOUT_SECONDS, "socket_connect_timeout": SOCKET_TIMEOUT_SECONDS}
         settings: dict[str, Any] = {
             "broker_url": _url(broker) if broker else self.broker.url,
             **own,
-            "redisbeater_redis_options": {**patience, **own.get("redisbeater_redis_options", {})},
-            "redisbeater_lock_timeout": LOCK_TIMEOUT,
-            "redisbeater_lease_timeout": LEASE_TIMEOUT,
-            # Else Celery adds an entry of its own, of which the ledger knows nothing.
+            "redisbeater_redis_options": {**timeouts, **own.get("redisbeater_redis_options", {})},
+            "redisbeater_lock_timeout": LOCK_TIMEOUT_SECONDS,
+            "redisbeater_lease_timeout": LEASE_TIMEOUT_SECONDS,
+            # Otherwise Celery adds an entry that the ledger does not know.
             "result_expires": None,
         }
         if schedule:

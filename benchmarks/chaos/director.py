@@ -1,4 +1,4 @@
-"""The director: when what happens, from the first beat to the end of the last."""
+"""The director: decides what happens when, from the start of the first beat to the end of the last."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from chaos.roster import Roster
 
 __all__ = ("Director", "Script")
 
-#: Seconds between one fault or change and the next.
-LONGEST_BREAK = 0.6
+#: The longest time between a fault or change and the next.
+LONGEST_BREAK_SECONDS = 0.6
 
-#: How often an entry is changed, beside the weights of the faults.
-EDITS = 5.0
+#: How often an entry is changed, on the scale of the faults' weights.
+EDIT_WEIGHT = 5.0
 
-#: Seconds that all that was missed may take to be made up for, in the end: a beat that a broker refused waits for up
-#: to 30 s before it tries again.
-PATIENCE = 120.0
+#: How long beats may take to catch up in the end: after a failure of the broker, a beat waits up to 30 s before it
+#: retries.
+CATCH_UP_TIMEOUT_SECONDS = 120.0
 
-#: With the oldest run that late nothing is killed until all is made up for: a slow machine needs that, and more than a
-#: hundred fire times of an entry would be left out.
-LATEST = timedelta(seconds=20)
+#: If the oldest due run is this late, no fault is injected until beats have caught up. A slow machine needs the time,
+#: and beat runs no more than a hundred passed fire times of an entry.
+LONGEST_DELAY = timedelta(seconds=20)
 
-#: Seconds between two lines about the progress.
-PROGRESS = 10.0
+#: Time between two lines about the progress.
+PROGRESS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """Which faults, and for how long: until so many seconds have passed and so many beats were killed."""
+    """Which faults are injected, and how long: until this many seconds have passed and this many beats were killed."""
 
     seconds: float
     kills: int
@@ -47,7 +47,7 @@ class Script:
 
 
 class Director:
-    """Lets faults and changes happen, in random order and at random times."""
+    """Injects faults and changes entries, in random order and at random times."""
 
     def __init__(self, cluster: Cluster, roster: Roster, inbox: Inbox, script: Script, rng: random.Random) -> None:
         self._cluster = cluster
@@ -56,23 +56,22 @@ class Director:
         self._script = script
         self._rng = rng
         self._open: list[Undo] = []
-        self._began_at = self._told_at = time.monotonic()
+        self._began_at = self._reported_at = time.monotonic()
         self.faults = Faults(cluster, inbox.strike_at, rng)
-        #: Seconds from the end of the last fault until all that was missed was made up for.
-        #: None: it never was.
+        #: Seconds from the end of the last fault until beats had caught up; None: they never did.
         self.caught_up_in: float | None = None
 
     def run(self) -> None:
-        """Let it happen; then let the beats make up for what was missed, and end them."""
+        """Inject faults and changes; then wait until the beats have caught up, and end them."""
         self._cluster.start_beats()
-        wait_until(self._cluster.ready, "a beat that is ready", PATIENCE)
-        self._began_at = self._told_at = time.monotonic()
+        wait_until(self._cluster.ready, "a beat that is ready", CATCH_UP_TIMEOUT_SECONDS)
+        self._began_at = self._reported_at = time.monotonic()
         while not self._is_over():
-            self._tell()
+            self._report_progress()
             self._undo(time.monotonic())
             self._act()
-            self._let_breathe()
-            time.sleep(self._rng.uniform(0, LONGEST_BREAK))
+            self._pause_if_overloaded()
+            time.sleep(self._rng.uniform(0, LONGEST_BREAK_SECONDS))
         self._undo(float("inf"))
         self._catch_up()
         self._cluster.end_beats()
@@ -90,7 +89,7 @@ class Director:
 
     def _act(self) -> None:
         names = [*self._script.faults, "edit"]
-        weights = [FAULTS.get(name, EDITS) for name in names]
+        weights = [FAULTS.get(name, EDIT_WEIGHT) for name in names]
         chosen = self._rng.choices(names, weights)[0]
         if chosen == "edit":
             if not self._is_schedule_away():
@@ -102,23 +101,23 @@ class Director:
     def _is_schedule_away(self) -> bool:
         return any(undo.server is self._cluster.schedule for undo in self._open)
 
-    def _let_breathe(self) -> None:
-        """Stop for a while when beats get nothing done any more: crashes in between would prove nothing."""
-        if not self._is_schedule_away() and self._roster.lateness() > LATEST:
+    def _pause_if_overloaded(self) -> None:
+        """Inject nothing until beats have caught up, if they are far behind: more crashes would prove nothing."""
+        if not self._is_schedule_away() and self._roster.lateness() > LONGEST_DELAY:
             self._undo(float("inf"))
             self._catch_up()
             self.faults.tally["breaks to catch up"] += 1
 
     def _catch_up(self) -> None:
         began_at, until = time.monotonic(), self._roster.now()
-        with contextlib.suppress(AssertionError):  # the ledger will show it
-            wait_until(lambda: self._roster.is_handled_up_to(until), "what was missed to be made up for", PATIENCE)
+        with contextlib.suppress(AssertionError):  # the report shows it
+            wait_until(lambda: self._roster.is_handled_up_to(until), "beats to catch up", CATCH_UP_TIMEOUT_SECONDS)
             self.caught_up_in = time.monotonic() - began_at
 
-    def _tell(self) -> None:
-        if time.monotonic() < self._told_at + PROGRESS:
+    def _report_progress(self) -> None:
+        if time.monotonic() < self._reported_at + PROGRESS_SECONDS:
             return
-        self._told_at = time.monotonic()
-        passed = self._told_at - self._began_at
+        self._reported_at = time.monotonic()
+        passed = self._reported_at - self._began_at
         done = ", ".join(f"{name} {count}" for name, count in sorted(self.faults.tally.items()))
         print(f"{passed:6.0f} s  messages {self._inbox.count}; {done}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The faults: what is done to beats, servers and the lines between them, and how it is undone."""
+"""The faults: what is done to beats, servers and the connections between them, and how it is undone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chaos.server import DurableServer
 
 __all__ = ("FAULTS", "SERVER_FAULTS", "Faults", "Kill", "Undo")
 
-#: Every kind of fault, with how often it is chosen.
+#: Every kind of fault, with its weight: how often it is chosen.
 FAULTS = {
     "kill": 10.0,
     "end": 1.0,
@@ -29,7 +29,7 @@ FAULTS = {
     "failover": 0.7,
 }
 
-#: How a server is taken away. One that is ended, as for an upgrade, has no replica take over.
+#: How a server fails. No replica takes over from a server that is shut down, as for an upgrade.
 WAYS = {
     "hang": ("hung",),
     "broker": ("killed", "ended", "hung"),
@@ -37,47 +37,47 @@ WAYS = {
     "failover": ("killed", "hung"),
 }
 
-#: Those that take a server away from all beats: one at a time.
+#: The faults of servers, which hit all beats: one at a time.
 SERVER_FAULTS = tuple(WAYS)
 
-#: Of the kills and pauses, how many meet the leader if there is one; and how many come right after a message.
-AT_LEADER, AT_MESSAGE = 0.8, 0.6
+#: The share of kills and pauses that hit the leader, if there is one, and the share that come right after a message.
+LEADER_SHARE, AFTER_MESSAGE_SHARE = 0.8, 0.6
 
-#: Of the kills, how many may meet a beat that is still starting.
-AT_START = 0.1
+#: The share of kills that may hit a beat while it starts.
+STARTING_SHARE = 0.1
 
-#: Of the times that the schedule's server hangs, how many it forgets all scripts instead.
-AT_SCRIPTS = 0.3
+#: The share of hangs of the schedule's server that are replaced by a SCRIPT FLUSH.
+SCRIPT_FLUSH_SHARE = 0.3
 
-#: After how many messages at most: somewhere in the middle of a batch.
+#: A fault comes after at most this many messages: in the middle of a batch.
 MOST_MESSAGES = 6
 
-#: Seconds that a fault waits for its message.
-PATIENCE = 1.5
+#: How long a fault waits for its message.
+MESSAGE_TIMEOUT_SECONDS = 1.5
 
-#: Seconds: shorter and longer than the lock and the lease.
-SHORTEST, LONGEST = 0.2, 4.0
+#: The duration of a fault: shorter or longer than the timeouts of the lock and the lease.
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.2, 4.0
 
-#: Seconds by which a slow line holds back each piece of data.
-SLOWEST = 0.3
+#: The longest delay of each piece of data on a slow connection.
+LONGEST_DELAY_SECONDS = 0.3
 
-#: What beats send to the schedule's server and to the broker.
+#: The commands that beats send to the schedule's server and to the broker.
 SCRIPT, PUBLISH = b"EVALSHA", b"LPUSH"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Undo:
-    """What ends a fault, and when, in seconds of the monotonic clock."""
+    """How and when a fault ends, in seconds of the monotonic clock."""
 
     at: float
     end: Callable[[], None]
-    #: The server that is away until then.
+    #: The server that is down until then.
     server: DurableServer | ReplicatedServer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kill:
-    """A beat that was killed, and when, in UNIX seconds."""
+    """A beat that was killed, with the time in UNIX seconds."""
 
     at: float
     pid: int
@@ -85,28 +85,28 @@ class Kill:
 
 
 class Faults:
-    """Does one fault at a time, and says how it is undone."""
+    """Injects one fault at a time and returns how to undo it."""
 
     def __init__(self, cluster: Cluster, strike_at: Callable[..., None], rng: random.Random) -> None:
         self._cluster = cluster
         self._strike_at = strike_at
         self._rng = rng
-        #: What was done, and how often.
+        #: How often each fault was injected.
         self.tally: Counter[str] = Counter()
         self.kills: list[Kill] = []
 
     def do(self, fault: str) -> Undo | None:
-        """Do one; None: it is over already, or nobody was there to suffer it."""
+        """Inject a fault. Return None if it is over already, or if no beat could be hit."""
         if fault in ("kill", "end", "pause", "cut"):
             victim = self._victim(fault)
-            return self._do_to(victim, fault) if victim else None
-        if fault == "hang" and self._rng.random() < AT_SCRIPTS:
+            return self._hit(victim, fault) if victim else None
+        if fault == "hang" and self._rng.random() < SCRIPT_FLUSH_SHARE:
             self._forget_scripts()
             return None
         server = self._cluster.broker if fault == "broker" else self._cluster.schedule
         return self._stop_server(server, "broker" if fault == "broker" else "schedule", self._rng.choice(WAYS[fault]))
 
-    def _do_to(self, victim: Place, fault: str) -> Undo | None:
+    def _hit(self, victim: Place, fault: str) -> Undo | None:
         if fault == "cut":
             return self._cut(victim)
         act = {"kill": self._kill, "end": self._end, "pause": self._pause}[fault]
@@ -116,16 +116,16 @@ class Faults:
         leader_pid = self._cluster.leader_pid()
         if fault in ("pause", "cut"):
             places = self._cluster.ready()
-        else:  # crashes also meet beats that are paused, cut off or, at times, still starting
-            places = self._cluster.running(also_starting=self._rng.random() < AT_START)
+        else:  # a crash may also hit a beat that is paused, cut off or, at times, still starting
+            places = self._cluster.running(also_starting=self._rng.random() < STARTING_SHARE)
         leaders = [place for place in places if place.beat.pid == leader_pid]
-        if leaders and self._rng.random() < AT_LEADER:
+        if leaders and self._rng.random() < LEADER_SHARE:
             return leaders[0]
         return self._rng.choice(places) if places else None
 
     def _strike(self, victim: Place, act: Callable[[Place], Undo | None]) -> Undo | None:
-        """Meet a beat at once; or, right after one of the next messages, the one that has sent it."""
-        if self._rng.random() > AT_MESSAGE:
+        """Hit a beat at once, or hit the sender of one of the next messages right after it."""
+        if self._rng.random() > AFTER_MESSAGE_SHARE:
             return act(victim)
         undone: list[Undo | None] = []
 
@@ -133,7 +133,7 @@ class Faults:
             undone.append(act(self._cluster.place_of(pid) or victim))
 
         self._strike_at(strike, self._rng.randint(1, MOST_MESSAGES))
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + MESSAGE_TIMEOUT_SECONDS
         while not undone and time.monotonic() < deadline:
             time.sleep(0.005)
         self._strike_at(None)
@@ -162,7 +162,7 @@ class Faults:
     def _cut(self, place: Place) -> Undo | None:
         is_broker = place.schedule is None or self._rng.random() < 0.5
         proxy, request = (place.broker, PUBLISH) if is_broker else (place.schedule, SCRIPT)
-        assert proxy is not None, "a cluster that is cut has proxies"
+        assert proxy is not None, "connections are cut only in a cluster with proxies"
         self._rng.choice(_CUTS)(proxy, request, self._rng)
         self.tally["cut from the broker" if is_broker else "cut from the schedule"] += 1
         watch, name = self._cluster.watch, place.beat.name
@@ -175,7 +175,7 @@ class Faults:
         return Undo(at=self._later(), end=end)
 
     def _forget_scripts(self) -> None:
-        with self._cluster.schedule.impatient_client() as client:
+        with self._cluster.schedule.hasty_client() as client:
             client.script_flush()
         self.tally["scripts forgotten"] += 1
 
@@ -197,14 +197,14 @@ class Faults:
         return Undo(at=self._later(), end=end, server=server)
 
     def _later(self) -> float:
-        return time.monotonic() + self._rng.uniform(SHORTEST, LONGEST)
+        return time.monotonic() + self._rng.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
 
 
 _CUTS: tuple[Callable[[Proxy, bytes, random.Random], object], ...] = (
     lambda proxy, request, rng: proxy.cut(),
     lambda proxy, request, rng: proxy.refuse(),
     lambda proxy, request, rng: proxy.swallow(),
-    lambda proxy, request, rng: proxy.delay(rng.uniform(0, SLOWEST)),
+    lambda proxy, request, rng: proxy.delay(rng.uniform(0, LONGEST_DELAY_SECONDS)),
     lambda proxy, request, rng: proxy.lose_reply(request),
     lambda proxy, request, rng: proxy.cut_after(request, rng.randint(1, MOST_MESSAGES)),
 )

@@ -1,4 +1,7 @@
-"""Health: who was down when; so how late a run was although somebody could have sent it. Times in UNIX seconds."""
+"""Health: which beats and servers were down when, to judge only those late runs that a beat could have sent.
+
+Times are UNIX seconds.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from dataclasses import dataclass
 
 __all__ = ("SERVERS", "Down", "Watch", "blackouts", "is_clear")
 
-#: Who stands for the servers: when one of them is down, nobody can send.
+#: The name under which the servers are watched: while one is down, no beat can send.
 SERVERS = "servers"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Down:
-    """A while in which somebody could not work."""
+    """A period in which a beat, or a server, could not work."""
 
     who: str
     begin: float
@@ -25,7 +28,7 @@ class Down:
 
 
 class Watch:
-    """Notes who goes down and comes back, for one of several causes at a time. Safe to share between threads."""
+    """Records who goes down and comes back. Several causes may overlap. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,31 +36,31 @@ class Watch:
         self._over: list[Down] = []
 
     def down(self, who: str, cause: str) -> None:
-        """Note that somebody is down, unless that is known."""
+        """Record that `who` is down, unless it is already known."""
         with self._lock:
             self._open.setdefault((who, cause), time.time())
 
     def up(self, who: str, cause: str) -> None:
-        """Note that a cause is over, if it was there."""
+        """Record that a cause is over, if it was known."""
         with self._lock:
             began = self._open.pop((who, cause), None)
             if began is not None:
                 self._over.append(Down(who=who, begin=began, end=time.time()))
 
     def is_up(self, who: str) -> bool:
-        """Whether somebody can work."""
+        """Return whether `who` can work."""
         with self._lock:
             return not any(open_who == who for open_who, _ in self._open)
 
     def downs(self) -> list[Down]:
-        """All that was noted; what is not over ends now."""
+        """Return all periods; those that are not over end now."""
         with self._lock:
             still = [Down(who=who, begin=began, end=time.time()) for (who, _), began in self._open.items()]
             return [*self._over, *still]
 
 
 def blackouts(downs: Iterable[Down], beats: Sequence[str]) -> list[tuple[float, float]]:
-    """When no beat could work, because all of them or one of the servers were down; in order, apart from each other."""
+    """Return the periods, in order, in which no beat could work because all beats or a server were down."""
     changes = sorted([(down.begin, 1, down.who) for down in downs] + [(down.end, -1, down.who) for down in downs])
     causes: Counter[str] = Counter()
     dark: list[tuple[float, float]] = []
@@ -74,7 +77,7 @@ def blackouts(downs: Iterable[Down], beats: Sequence[str]) -> list[tuple[float, 
 
 
 def is_clear(dark: Sequence[tuple[float, float]], begin: float, end: float) -> bool:
-    """Whether somebody could work all the time from one instant to another."""
+    """Return whether some beat could work during the whole time between two instants."""
     following = bisect_left(dark, (begin, begin))
     touches_next = following < len(dark) and dark[following][0] <= end
     touches_last = following > 0 and dark[following - 1][1] >= begin

@@ -1,4 +1,4 @@
-"""The inbox: every message that reaches the broker, with the time of its arrival by the broker's clock."""
+"""The inbox: every message that reaches the broker, with its time of arrival on the broker's clock."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from chaos.server import DurableServer
 
 __all__ = ("Inbox",)
 
-#: The queue that Celery sends to, and the list that keeps what arrived there.
+#: The queue that Celery sends to, and the list that keeps the messages that arrived.
 QUEUE, ARRIVED = "celery", "arrived"
 
-#: Seconds that one look at the queue waits for a message.
-LOOK = 0.2
+#: How long one read of the queue waits for a message.
+READ_SECONDS = 0.2
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Inbox:
-    """Moves messages from the queue to a list in the same server, so that none is lost when a reply is."""
+    """Moves messages from the queue to a list on the same server, so that a lost reply loses no message."""
 
     def __init__(self, server: DurableServer) -> None:
         self._server = server
@@ -37,7 +37,7 @@ class Inbox:
         self._strike: tuple[Callable[[int], None], int] | None = None
         self._is_closing = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
-        #: How many messages have been seen.
+        #: The number of messages seen so far.
         self.count = 0
 
     def __enter__(self) -> Inbox:
@@ -49,17 +49,17 @@ class Inbox:
         self._thread.join()
 
     def strike_at(self, strike: Callable[[int], None] | None, countdown: int = 1) -> None:
-        """Call something with the sender's pid as soon as so many messages more have arrived; None: do not."""
+        """Call `strike` with the sender's pid after `countdown` more messages; None cancels the call."""
         with self._lock:
             self._strike = None if strike is None else (strike, countdown)
 
     def drain(self) -> None:
-        """Wait until all that is on the queue has been seen."""
+        """Wait until all messages on the queue have been seen."""
         client = self._server.client()
         wait_until(lambda: client.llen(QUEUE) == 0, "the queue to be empty")
 
     def messages(self) -> list[Message]:
-        """All messages, oldest first."""
+        """Return all messages, oldest first."""
         kept = self._server.client().lrange(ARRIVED, 0, -1)
         return [self._message(payload) for payload in reversed(kept)]
 
@@ -68,12 +68,14 @@ class Inbox:
         while not self._is_closing.is_set():
             try:
                 self._take(client)
-            except redis.RedisError:  # it is down: what was moved is kept there, only its time is not known
+            except (
+                redis.RedisError
+            ):  # the server is down: it keeps the moved message, only the time of arrival is unknown
                 self._is_closing.wait(0.01)
 
     def _take(self, client: Any) -> None:
         with client.pipeline(transaction=False) as pipe:
-            pipe.blmove(QUEUE, ARRIVED, LOOK, "RIGHT", "LEFT")
+            pipe.blmove(QUEUE, ARRIVED, READ_SECONDS, "RIGHT", "LEFT")
             pipe.time()
             payload, (seconds, microseconds) = pipe.execute()
         if payload is None:
@@ -107,5 +109,5 @@ class Inbox:
 
 
 def _sender(headers: dict[str, Any]) -> int:
-    """The pid of the beat that sent a message, of ``gen<pid>@<host>``."""
+    """Return the pid of the beat that sent a message, from ``gen<pid>@<host>``."""
     return int(headers["origin"].partition("@")[0].removeprefix("gen"))

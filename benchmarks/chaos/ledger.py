@@ -1,4 +1,4 @@
-"""The ledger: which fire times an entry owed, and what became of each of them. Pure."""
+"""The ledger: which fire times an entry owed, and what became of each of them. Does no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redisbeater.schedules import ScheduleCodec
 
 __all__ = ("Account", "Fault", "Finding", "Message", "Problem", "Stretch", "audit", "due_at", "expected")
 
-#: What the project of the benchmark leaves to the settings; its zone is UTC.
+#: The policies of entries that set none; the project's zone is UTC.
 DEFAULTS = Defaults(zone=timezone.utc)
 
 
@@ -36,10 +36,10 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """A while in which an entry had one timetable.
+    """A period in which an entry had one timetable.
 
-    Its fire times from ``first`` up to ``owed_until``, which is not included, are owed. Later ones, up to ``ended_at``,
-    may have been on their way when the entry was disabled, changed or deleted. None: there is no such end.
+    Its fire times from ``first`` up to, but not including, ``owed_until`` are owed. Later ones, up to ``ended_at``, may
+    have been in flight when the entry was disabled, changed or deleted. None: the period has no such end.
     """
 
     definition: str
@@ -50,10 +50,10 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What is known of one entry: its stretches, when its args were changed, and what Redis counted.
+    """All facts about one entry: its stretches, the edits of its args, and the counts in Redis.
 
-    The counts are of the moment when the last stretch was owed no further; ``run_count`` is None for an entry that was
-    gone by then. ``is_live``: nothing was ever on its way when it was disabled, changed or deleted.
+    The counts were read when the last stretch ended; ``run_count`` is None if the entry no longer existed then.
+    ``is_live``: no run can have been in flight when the entry was disabled, changed or deleted.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Account:
 
 
 class Fault(str, Enum):
-    """What must not happen."""
+    """The ways in which a run can be wrong."""
 
     MISSING = "missing"
     TWO_IDS = "two ids"
@@ -78,7 +78,7 @@ class Fault(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One fault that was found."""
+    """One fault that was found in the messages or the counts of an entry."""
 
     fault: Fault
     name: str
@@ -87,10 +87,10 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What became of the fire times of one entry.
+    """The result for the fire times of one entry.
 
-    ``runs`` of the ``owed`` ones were run, and ``skipped`` were not. ``overtaken`` runs were sent and never committed,
-    so that the entry's policy had another fire time stand for them afterwards.
+    Of the ``owed`` ones, ``runs`` were run and ``skipped`` were not. ``overtaken`` runs were sent but never committed;
+    the entry's policy ran a later fire time instead of them.
     """
 
     name: str
@@ -104,22 +104,24 @@ class Finding:
 
 
 def expected(definition: str, first: datetime, until: datetime | None) -> list[datetime]:
-    """The fire times of a stored definition from its first one on, up to ``until``, which is not included.
+    """Return the fire times of a stored definition, beginning with ``first``.
 
     Arguments:
-        until: None: all that there are.
+        definition: the definition, as it is stored.
+        first: the first fire time.
+        until: the end, which is not included; None: no end.
     """
-    terms = _terms(definition)
-    return list(islice(_fire_times(terms, first, until), terms.max_runs))
+    policy = _policy(definition)
+    return list(islice(_fire_times(policy, first, until), policy.max_runs))
 
 
 def due_at(definition: str, fire_time: datetime) -> datetime:
-    """When a fire time is due: with jitter some time after it."""
-    return _terms(definition).due_at(fire_time)
+    """Return when a fire time is due: with jitter, later than the fire time itself."""
+    return _policy(definition).due_at(fire_time)
 
 
 def audit(account: Account, messages: Sequence[Message]) -> Finding:
-    """Balance one entry: its messages against the fire times that it owed."""
+    """Compare the messages of an entry with the fire times that it owed."""
     owed = _all(expected(each.definition, each.first, each.owed_until) for each in account.stretches)
     sent = {message.scheduled_for for message in messages}
     run_count = len(owed & sent) if account.run_count is None else account.run_count
@@ -143,16 +145,16 @@ def audit(account: Account, messages: Sequence[Message]) -> Finding:
     )
 
 
-def _terms(definition: str) -> ResolvedPolicy:
+def _policy(definition: str) -> ResolvedPolicy:
     name = from_text(definition, "$")["name"]
     return ResolvedPolicy.of(Definition.from_text(name, definition, ScheduleCodec()), DEFAULTS)
 
 
-def _fire_times(terms: ResolvedPolicy, first: datetime, until: datetime | None) -> Iterator[datetime]:
+def _fire_times(policy: ResolvedPolicy, first: datetime, until: datetime | None) -> Iterator[datetime]:
     fire_time: datetime | None = first
     while fire_time is not None and (until is None or fire_time < until):
         yield fire_time
-        fire_time = terms.timetable.next(fire_time)
+        fire_time = policy.timetable.next(fire_time)
 
 
 def _all(fire_times: Iterable[Iterable[datetime]]) -> set[datetime]:
@@ -160,17 +162,17 @@ def _all(fire_times: Iterable[Iterable[datetime]]) -> set[datetime]:
 
 
 def _skips(account: Account) -> Mapping[str, int]:
-    """What was skipped of the fire times that were owed: those beyond ``max_runs`` were not."""
+    """Return the counts of skipped fire times that were owed; those beyond ``max_runs`` were not."""
     return {reason: count for reason, count in account.skipped.items() if reason != Reason.MAX_RUNS}
 
 
 def _has_skips(account: Account) -> bool:
-    terms = _terms(account.stretches[0].definition)
-    return bool(_skips(account)) or terms.coalesce is not Coalesce.ALL or terms.grace is not None
+    policy = _policy(account.stretches[0].definition)
+    return bool(_skips(account)) or policy.coalesce is not Coalesce.ALL or policy.grace is not None
 
 
 def _balance(account: Account, owed: set[datetime], sent: set[datetime]) -> Iterator[Problem]:
-    """Of an entry that skips nothing each fire time is sent, and Redis has counted them."""
+    """Check an entry that skips nothing: each fire time was sent, and Redis counted them."""
     for fire_time in sorted(owed - sent):
         yield _problem(Fault.MISSING, account, fire_time.isoformat())
     least = len(sent if account.is_live else owed & sent)
@@ -180,23 +182,23 @@ def _balance(account: Account, owed: set[datetime], sent: set[datetime]) -> Iter
 
 
 def _balance_of_counts(account: Account, owed: set[datetime], sent: set[datetime]) -> Iterator[Problem]:
-    """Of any other, what was run and what was skipped is told by their counts.
+    """Check any other entry, by its counts of runs and of skipped fire times.
 
-    One more may have been sent than was counted: when its commit failed, another fire time may stand for it afterwards.
+    One more run may have been sent than counted: if its commit failed, a later fire time may have replaced it.
     """
     if account.run_count is None:
         return
     counted = account.run_count + sum(_skips(account).values())
     most = len(owed if account.is_live else _allowed(account))
-    terms = f"{len(owed)} to {most} owed, {account.run_count} run and {_skips(account)} skipped; {len(sent)} sent"
+    detail = f"{len(owed)} to {most} owed, {account.run_count} run and {_skips(account)} skipped; {len(sent)} sent"
     if counted < len(owed) or len(sent) < account.run_count:
-        yield _problem(Fault.MISSING, account, terms)
+        yield _problem(Fault.MISSING, account, detail)
     elif counted > most:
-        yield _problem(Fault.IMBALANCE, account, terms)
+        yield _problem(Fault.IMBALANCE, account, detail)
 
 
 def _allowed(account: Account) -> set[datetime]:
-    """The fire times that were owed, or may have been on their way."""
+    """Return the fire times that were owed or may have been in flight."""
     return _all(expected(each.definition, each.first, each.ended_at) for each in account.stretches)
 
 
@@ -216,20 +218,20 @@ def _identities(name: str, messages: Sequence[Message]) -> Iterator[Problem]:
 
 
 def _early(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
-    terms = _terms(account.stretches[0].definition)
+    policy = _policy(account.stretches[0].definition)
     for message in messages:
-        due = terms.due_at(message.scheduled_for) if terms.jitter else message.scheduled_for
+        due = policy.due_at(message.scheduled_for) if policy.jitter else message.scheduled_for
         if message.arrived_at is not None and message.arrived_at < due:
             yield _problem(Fault.EARLY, account, f"due at {due.isoformat()}, sent at {message.arrived_at.isoformat()}")
 
 
 def _unexpected(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
     for fire_time in sorted({message.scheduled_for for message in messages} - _allowed(account)):
-        yield _problem(Fault.UNEXPECTED, account, f"{fire_time.isoformat()} is no fire time of it")
+        yield _problem(Fault.UNEXPECTED, account, f"{fire_time.isoformat()} is not a fire time of the entry")
 
 
 def _stale(account: Account, messages: Sequence[Message]) -> Iterator[Problem]:
-    """Messages whose fire time came after an edit was stored, with args that are older than it."""
+    """Find messages with older args than an edit that was stored before their fire time."""
     for message in messages:
         stored = [args for edited_at, args in account.edits if edited_at <= message.scheduled_for]
         later = [args for edited_at, args in account.edits if edited_at > message.scheduled_for]

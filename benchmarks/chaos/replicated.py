@@ -1,4 +1,4 @@
-"""A server with a replica and three Sentinels, which have the replica take over when the server is killed or hangs."""
+"""A server with a replica and three Sentinels, which let the replica take over when the server is killed or hangs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from servers import Program
 from topologies import FAILOVER_PATIENCE, Node, Sentinels, running_sentinels
 from waiting import wait_until
 
-from chaos.server import TIMEOUT, version_of
+from chaos.server import TIMEOUT_SECONDS, version_of
 
 __all__ = ("ReplicatedServer",)
 
 
 class ReplicatedServer:
-    """The same to the benchmark as a :class:`~chaos.server.DurableServer`.
+    """A replicated server with the interface of :class:`~chaos.server.DurableServer`.
 
-    Its replica follows a moment later, so that what was written last may be lost when it takes over.
+    Replication is asynchronous: the last writes may be lost when the replica takes over.
     """
 
     def __init__(self, program: Program) -> None:
@@ -30,27 +30,27 @@ class ReplicatedServer:
         self._master = self._sentinels.master
 
     def settings(self) -> dict[str, Any]:
-        """What beats need to find it."""
+        """Return the settings with which beats find the server."""
         return self._sentinels.settings()
 
-    def impatient_client(self) -> Any:
-        """A client of the server that was last known to lead, which gives up soon."""
+    def hasty_client(self) -> Any:
+        """Return a client of the last known master, with a short timeout."""
         once = Retry(NoBackoff(), 0)
         return redis.Redis(
             port=self._master.port,
             decode_responses=True,
-            socket_timeout=TIMEOUT,
-            socket_connect_timeout=TIMEOUT,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
             retry=once,
         )
 
     def kill(self) -> None:
-        """SIGKILL, when the replica has all that was written until now; beats write on until it comes."""
+        """Send SIGKILL as soon as the replica has all writes up to now; beats go on writing meanwhile."""
         self._wait_for_replica()
         self._master.kill()
 
     def start(self) -> None:
-        """Returns when the replica has taken over, and the one that was killed follows it."""
+        """Wait until the replica has taken over and the killed server follows it."""
         wait_until(lambda: self._sentinels.master is not self._master, "the replica to take over", FAILOVER_PATIENCE)
         self.wait_until_it_answers()
 
@@ -62,7 +62,7 @@ class ReplicatedServer:
         self._signal(signal.SIGCONT)
 
     def wait_until_it_answers(self) -> None:
-        """Wait for one to lead and the other to follow it."""
+        """Wait until one server is the master and the other one follows it."""
         self._sentinels.heal()
         self._master = self._sentinels.master
 

@@ -1,4 +1,4 @@
-"""The report: what happened in a run, what the ledger found, and how long things took."""
+"""The report of a run: its faults, the findings of the ledger, and the times."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from chaos.faults import Kill
 from chaos.health import Down, blackouts, is_clear
 from chaos.ledger import Account, Finding, Message, Problem, audit, due_at
 
-__all__ = ("Late", "Record", "Report", "reported")
+__all__ = ("Late", "Record", "Report", "create_report")
 
-#: How many problems are printed; JSON has all.
+#: The number of problems that are printed; JSON has all of them.
 SHOWN = 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """All that a run has left behind."""
+    """All facts that a run recorded."""
 
     command: str
     servers: str
@@ -38,7 +38,7 @@ class Record:
     downs: Sequence[Down]
     beats: Sequence[str]
     starts: int
-    deaf: int
+    unresponsive: int
     endings: Sequence[Ending]
     accounts: Sequence[Account]
     messages: Sequence[Message]
@@ -46,7 +46,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
-    """One run, when it was due and when it arrived, in UNIX seconds, and the pid of the beat that sent it."""
+    """One run: when it was due and when it arrived, in UNIX seconds, and the pid of its sender."""
 
     name: str
     due: float
@@ -65,7 +65,7 @@ class Report:
     faults: Mapping[str, int]
     changes: Mapping[str, int]
     starts: int
-    deaf: int
+    unresponsive: int
     endings: Mapping[str, int]
     messages: int
     owed: int
@@ -88,28 +88,29 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is missing, early, ambiguous or unaccounted for, and every beat ended when told to."""
-        return not self.details and self.caught_up_in is not None and not self.deaf
+        """Whether no run is missing, early, ambiguous or unexpected, and every beat ended on SIGTERM."""
+        return not self.details and self.caught_up_in is not None and not self.unresponsive
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "is_clean": self.is_clean}
 
     def to_text(self) -> str:
-        """A table for people."""
+        """Return the report as a table for people."""
         rows = {
             "machine": self.machine,
             "run": f"{self.seconds:.0f} s; {_caught_up(self.caught_up_in)}",
             "faults": _counts(self.faults),
             "changes": _counts(self.changes),
-            "beats": f"{self.starts} starts, {self.deaf} deaf to SIGTERM; by themselves ended {_counts(self.endings)}",
+            "beats": f"{self.starts} starts, {self.unresponsive} ignored SIGTERM; "
+            f"ended by themselves: {_counts(self.endings)}",
             "fire times": f"{self.owed} expected = {self.runs} run + {sum(self.skipped.values())} skipped "
             f"({_counts(self.skipped)})",
             "messages": f"{self.messages}: {self.distinct} distinct runs, {self.repeats} repeats with the same id, "
             f"{self.overtaken} sent, not committed, and skipped later",
             "problems": _counts(self.problems),
-            "health": f"{self.share_of_health:.0%} of the time a beat existed that could work, with both servers",
-            "late": f"while one existed {self.late_median:.2f} s median, {self.late_99_percent:.2f} s of 99 %, "
-            f"{self.late_longest:.2f} s at most; {self.late_longest_in_all:.2f} s at most in all",
+            "health": f"{self.share_of_health:.0%} of the time at least one beat and both servers could work",
+            "late": f"while a beat could work {self.late_median:.2f} s median, {self.late_99_percent:.2f} s of 99 %, "
+            f"{self.late_longest:.2f} s at most; {self.late_longest_in_all:.2f} s at most at any time",
             "gap": f"{self.gap_median:.2f} s median, {self.gap_longest:.2f} s at most from the kill of a leader to the "
             f"next run, after {self.gaps} kills that left a healthy beat",
         }
@@ -120,8 +121,8 @@ class Report:
         return "\n".join([*(f"{name:<{width}}  {text}" for name, text in rows.items()), *shown])
 
 
-def reported(record: Record) -> Report:
-    """The figures for a record; the ledger is balanced here."""
+def create_report(record: Record) -> Report:
+    """Check a record against the ledger and return its figures."""
     findings = _findings(record)
     dark = blackouts(record.downs, record.beats)
     lates = _lates(record)
@@ -136,7 +137,7 @@ def reported(record: Record) -> Report:
         faults=dict(record.faults),
         changes=dict(record.changes),
         starts=record.starts,
-        deaf=record.deaf,
+        unresponsive=record.unresponsive,
         endings=dict(Counter(ending.reason for ending in record.endings)),
         messages=len(record.messages),
         owed=sum(finding.owed for finding in findings),
@@ -174,7 +175,7 @@ def _by_name(messages: Iterable[Message]) -> dict[str, list[Message]]:
 
 
 def _lates(record: Record) -> list[Late]:
-    """How late each run was, by its first message."""
+    """Return each run with its first message."""
     definitions = {account.name: account.stretches[0].definition for account in record.accounts}
     firsts: dict[tuple[str, datetime], Message] = {}
     for message in record.messages:
@@ -194,7 +195,7 @@ def _seconds(late: Late) -> float:
 
 
 def _share_of_health(record: Record, dark: Sequence[tuple[float, float]]) -> float:
-    """Of the time from the first message to the last."""
+    """Return the share of the time between the first and the last message in which a beat could work."""
     arrivals = [message.arrived_at.timestamp() for message in record.messages if message.arrived_at]
     if not arrivals:
         return 0.0
@@ -204,7 +205,7 @@ def _share_of_health(record: Record, dark: Sequence[tuple[float, float]]) -> flo
 
 
 def _gaps(record: Record, dark: Sequence[tuple[float, float]]) -> list[float]:
-    """Seconds from each kill of a leader to the next run by another beat, if a healthy one existed all the while."""
+    """Return the seconds from each kill of a leader to the next run by another beat, if one could work all the time."""
     arrivals = sorted((each.arrived_at.timestamp(), each.sender) for each in record.messages if each.arrived_at)
     gaps = []
     for kill in record.kills:
@@ -220,4 +221,4 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def _caught_up(seconds: float | None) -> str:
-    return "what was missed was never made up for" if seconds is None else f"all made up for {seconds:.1f} s later"
+    return "beats never caught up" if seconds is None else f"beats caught up {seconds:.1f} s after the last fault"

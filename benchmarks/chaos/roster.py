@@ -1,4 +1,4 @@
-"""The roster: the entries of a run, what is done to them meanwhile, and what the ledger has to know of it."""
+"""The roster: the entries of a run, their changes, and their accounts for the ledger."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = ("Roster",)
 
 TASK = "proj.work"
 
-#: Seconds that the clock may need between the making of an entry and its first fire time, where that is given.
+#: Time from the creation of an entry to its first fire time, where the benchmark sets one.
 LEAD = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """A kind of entry: how one is made at an instant, and what may be done to it while beats run."""
+    """A kind of entry: its fields if created at an instant, and the changes that it gets while beats run."""
 
     fields: Callable[[datetime, random.Random], Mapping[str, Any]]
     actions: tuple[str, ...] = ("edit",)
@@ -43,7 +43,7 @@ def _every(seconds: float, **fields: Any) -> Callable[[datetime, random.Random],
 
 
 def _jittered(seconds: float, jitter: float, **fields: Any) -> Callable[[datetime, random.Random], Mapping[str, Any]]:
-    # Its first fire time is given, because what a save returns has the jitter in it.
+    # The first fire time is set, because the due time that a save returns includes the jitter.
     every = _every(seconds, jitter=jitter, **fields)
     return lambda now, rng: {**every(now, rng), "start_at": now + LEAD}
 
@@ -58,10 +58,10 @@ def _once(now: datetime, rng: random.Random) -> Mapping[str, Any]:
     return {"schedule": clocked(at), "on_finish": rng.choice(("keep", "disable", "delete")), "coalesce": "all"}
 
 
-#: How often an entry is made, where the schedule is changed.
-NEW = 0.15
+#: The share of changes that create an entry.
+CREATE_SHARE = 0.15
 
-CHANGING = ("edit", "rest", "wake", "change interval", "delete")
+CHANGING = ("edit", "disable", "enable", "change interval", "delete")
 
 KINDS: Mapping[str, Kind] = {
     "half a second": Kind(fields=_every(0.5)),
@@ -73,7 +73,7 @@ KINDS: Mapping[str, Kind] = {
     "jitter": Kind(fields=_jittered(1.5, 0.8)),
     "earliest": Kind(fields=_every(1.0, coalesce="earliest")),
     "grace": Kind(fields=_every(1.0, misfire_grace_time=2.0)),
-    # Rarely enough that the ten first ones are never left out.
+    # Far enough apart that none of the first ten is ever skipped.
     "ten runs": Kind(fields=_every(3.0, max_runs=10)),
     "latest, jitter, grace": Kind(fields=_jittered(0.7, 0.3, coalesce="latest", misfire_grace_time=1.0)),
     "second again": Kind(fields=_every(1.0), actions=CHANGING),
@@ -82,16 +82,16 @@ KINDS: Mapping[str, Kind] = {
 
 @dataclass(kw_only=True)
 class _Listed:
-    """One entry as the benchmark has it; closed when it is gone."""
+    """The benchmark's record of one entry."""
 
     name: str
     kind: Kind
     stretches: list[Stretch] = field(default_factory=list)
     edits: list[tuple[datetime, str]] = field(default_factory=list)
-    #: What Redis counted at the end; None: it ended by itself.
+    #: The counts in Redis at the end; None: the entry ended by itself.
     counts: Snapshot | None = None
     was_changed: bool = False
-    is_resting: bool = False
+    is_disabled: bool = False
     is_gone: bool = False
 
     def open(self, entry: RedisScheduleEntry, first: datetime, context: Context) -> None:
@@ -103,7 +103,7 @@ class _Listed:
 
 
 class Roster:
-    """Makes, changes and deletes entries, and keeps their accounts. Not while the schedule's server is away."""
+    """Creates, changes and deletes entries, and keeps their accounts. Needs the schedule's server to be up."""
 
     def __init__(self, app: Celery, rng: random.Random) -> None:
         self._app = app
@@ -112,50 +112,50 @@ class Roster:
         self._rng = rng
         self._listed: list[_Listed] = []
         self._most = 0
-        #: What was done, and how often.
+        #: How often each change was made.
         self.tally: dict[str, int] = {}
 
-    def make(self, count: int) -> None:
-        """Make so many entries, of each kind in turn; later there will be as many, give or take."""
+    def create(self, count: int) -> None:
+        """Create `count` entries, of each kind in turn; their number stays about the same during the run."""
         self._most = count + count // 4
         for _ in range(count):
-            self._make_another()
+            self._create_next()
 
     def act(self) -> None:
-        """Do something to one of the entries, or make another one."""
+        """Change one of the entries, or create another one."""
         present = [listed for listed in self._listed if not listed.is_gone]
-        if not present or self._rng.random() < NEW:
+        if not present or self._rng.random() < CREATE_SHARE:
             if len(present) >= self._most:
                 self._delete(self._rng.choice(present))
-            self._make_another()
+            self._create_next()
             return
         choices = [(listed, action) for listed in present for action in self._actions(listed)]
         listed, action = self._rng.choice(choices)
         self._actions_by_name()[action](listed)
 
     def lateness(self) -> timedelta:
-        """For how long the oldest fire time that is not dealt with has been waiting."""
+        """Return how long the oldest fire time that is neither run nor skipped has been waiting."""
         waiting = [score.fire_time for score in self._scores() if score.fire_time and not score.dormant]
         return max([self.now() - fire_time for fire_time in waiting], default=timedelta())
 
     def is_handled_up_to(self, instant: datetime) -> bool:
-        """Whether no entry that is awake waits for a fire time up to an instant."""
+        """Return whether all fire times of enabled entries up to an instant were run or skipped."""
         return all(score.dormant or not score.fire_time or score.fire_time > instant for score in self._scores())
 
     def now(self) -> datetime:
-        """The server's time, aware UTC."""
+        """Return the server's time, aware UTC."""
         return self._context.redis.load(":").now
 
     def accounts(self) -> list[Account]:
-        """The accounts, when beats have ended."""
+        """Return the accounts; call it after the beats have ended."""
         return [self._account(listed) for listed in self._listed]
 
-    def _make_another(self) -> None:
+    def _create_next(self) -> None:
         number = len(self._listed)
         word = list(KINDS)[number % len(KINDS)]
-        self._make(f"{number}: {word}", KINDS[word])
+        self._create(f"{number}: {word}", KINDS[word])
 
-    def _make(self, name: str, kind: Kind) -> None:
+    def _create(self, name: str, kind: Kind) -> None:
         fields = dict(kind.fields(self.now(), self._rng))
         entry = RedisScheduleEntry(name, TASK, args=[0], app=self._app, **fields).create()
         first = entry.start_at or entry.due_at
@@ -163,17 +163,17 @@ class Roster:
         listed = _Listed(name=name, kind=kind, edits=[(first, "[0]")])
         listed.open(entry, first, self._context)
         self._listed.append(listed)
-        self._count("make")
+        self._count("create")
 
     def _actions(self, listed: _Listed) -> list[str]:
-        unfit = {"rest", "change interval"} if listed.is_resting else {"wake"}
+        unfit = {"disable", "change interval"} if listed.is_disabled else {"enable"}
         return [action for action in listed.kind.actions if action not in unfit]
 
     def _actions_by_name(self) -> Mapping[str, Callable[[_Listed], None]]:
         return {
             "edit": self._edit,
-            "rest": self._rest,
-            "wake": self._wake,
+            "disable": self._disable,
+            "enable": self._enable,
             "change interval": self._change_interval,
             "delete": self._delete,
         }
@@ -182,30 +182,30 @@ class Roster:
         number = len(listed.edits)
         try:
             self._store.update(listed.name, args=[number])
-        except EntryNotFound:  # it had its last run, and was to be deleted then
+        except EntryNotFound:  # it had its last run, and its policy deleted it
             listed.is_gone = True
             return
         listed.edits.append((self.now(), f"[{number}]"))
         self._count("edit")
 
-    def _rest(self, listed: _Listed) -> None:
+    def _disable(self, listed: _Listed) -> None:
         self._store.disable(listed.name)
-        # A disabled entry remembers where it stood: all before that was dealt with.
+        # A disabled entry keeps its next fire time: all earlier ones were run or skipped.
         listed.close(self._fire_time(self._load(listed)), self.now())
-        listed.is_resting = listed.was_changed = True
+        listed.is_disabled = listed.was_changed = True
         self._count("disable")
 
-    def _wake(self, listed: _Listed) -> None:
+    def _enable(self, listed: _Listed) -> None:
         entry = self._store.enable(listed.name)
-        assert entry.due_at is not None, "it is awake"
+        assert entry.due_at is not None, "an enabled entry is due"
         listed.open(entry, entry.due_at, self._context)
-        listed.is_resting = False
+        listed.is_disabled = False
         self._count("enable")
 
     def _change_interval(self, listed: _Listed) -> None:
         owed_until = self._fire_time(self._load(listed))
         entry = self._store.update(listed.name, schedule=self._rng.choice((0.5, 0.8, 1.0, 2.0)))
-        assert entry.due_at is not None, "it is awake"
+        assert entry.due_at is not None, "an enabled entry is due"
         listed.close(owed_until, self.now())
         listed.open(entry, entry.due_at, self._context)
         listed.was_changed = True
@@ -216,15 +216,15 @@ class Roster:
         with suppress(EntryNotFound):
             self._store.delete(listed.name)
             self._count("delete")
-        if not listed.is_resting:
+        if not listed.is_disabled:
             listed.close(listed.stretches[-1].owed_until, self.now())
         listed.is_gone = True
 
     def _end(self, listed: _Listed) -> None:
-        """Note how far it has come, and what is counted until then."""
+        """Record its next fire time and its counts up to it."""
         snapshot = self._load(listed)
         listed.counts = snapshot if snapshot.definition else None
-        if not listed.is_resting:
+        if not listed.is_disabled:
             listed.close(self._fire_time(snapshot) if snapshot.definition else None, snapshot.now)
 
     def _count(self, action: str) -> None:

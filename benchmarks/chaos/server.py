@@ -1,4 +1,4 @@
-"""A server that can be killed and comes back with all that it had confirmed: each write is on disk before its reply."""
+"""A server that survives a kill with all confirmed writes: each write is on disk before its reply."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from redis.retry import Retry
 from servers import Program, free_port, stop
 from waiting import wait_until
 
-__all__ = ("TIMEOUT", "DurableServer", "version_of")
+__all__ = ("TIMEOUT_SECONDS", "DurableServer", "version_of")
 
-#: Seconds without an answer after which the benchmark itself gives up on a server that hangs.
-TIMEOUT = 0.5
+#: How long the benchmark itself waits for an answer of a server.
+TIMEOUT_SECONDS = 0.5
 
 
 class DurableServer:
-    """A server on a port of its own, with its data in a folder of its own."""
+    """A server on a free port, with its data in a folder."""
 
     def __init__(self, program: Program, folder: Path) -> None:
         self.port = free_port()
@@ -35,11 +35,11 @@ class DurableServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def settings(self) -> dict[str, Any]:
-        """What beats need to find it, unless a proxy stands before it."""
+        """Return the settings with which beats find the server, unless a proxy is in between."""
         return {"redisbeater_redis_url": self.url}
 
     def client(self, timeout: float | None = None) -> Any:
-        """A client that tries everything once and waits for its reply, for so many seconds or for ever."""
+        """Return a client that never retries and waits `timeout` seconds for a reply; None: without end."""
         return redis.Redis(
             port=self.port,
             decode_responses=True,
@@ -48,22 +48,22 @@ class DurableServer:
             retry=Retry(NoBackoff(), 0),
         )
 
-    def impatient_client(self) -> Any:
-        """A client that gives up soon, for questions that may remain open."""
-        return self.client(TIMEOUT)
+    def hasty_client(self) -> Any:
+        """Return a client with a short timeout, for questions that may remain unanswered."""
+        return self.client(TIMEOUT_SECONDS)
 
     def kill(self) -> None:
-        """SIGKILL: a crash."""
+        """Send SIGKILL, as in a crash."""
         self._process.kill()
         self._process.wait()
 
     def end(self) -> None:
-        """SIGTERM, as for an upgrade."""
+        """Send SIGTERM, as for an upgrade, and wait for the end."""
         self.resume()
         stop(self._process)
 
     def start(self) -> None:
-        """Start it again, after :meth:`kill` or :meth:`end`; returns when it answers."""
+        """Start the server again after :meth:`kill` or :meth:`end`, and wait until it answers."""
         self._process = self._spawn()
         self.wait_until_it_answers()
 
@@ -74,7 +74,7 @@ class DurableServer:
         self._process.send_signal(signal.SIGCONT)
 
     def wait_until_it_answers(self) -> None:
-        client = self.impatient_client()
+        client = self.hasty_client()
         wait_until(lambda: _answers(client), f"{self._program.path} to answer on port {self.port}")
 
     def version(self) -> str:
@@ -87,13 +87,13 @@ class DurableServer:
 
 
 def version_of(client: Any) -> str:
-    """Name and version of a server, as it tells them."""
+    """Return name and version of a server, as it reports them."""
     info = client.info("server")
     name = info.get("server_name", "redis")
     return f"{name} {info.get(f'{name}_version', info['redis_version'])}"
 
 
 def _answers(client: Any) -> bool:
-    with contextlib.suppress(redis.RedisError):  # not there yet, or loading
+    with contextlib.suppress(redis.RedisError):  # not started yet, or loading its data
         return bool(client.ping())
     return False

@@ -1,4 +1,4 @@
-"""The parts of ``benchmarks/compare.py``; real servers are run by the helpers of the tests."""
+"""The parts of ``benchmarks/compare.py``. The helpers of the tests run the servers."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The Celery application that every contender schedules for: defaults everywhere, one task."""
+"""The Celery application of every contender: default settings, one task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEDULERS = {
     "django-celery-beat": "django_celery_beat.schedulers.DatabaseScheduler",
 }
 
-#: What a contender is imported as, where it is not Celery itself.
+#: The package of each contender that is not Celery itself.
 MODULES = {
     "redisbeater": "redisbeater",
     "celery-redbeat": "redbeat",
@@ -41,7 +41,7 @@ def task(*args):
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """What a contender must be told; everything else is its default."""
+    """Return the settings that a contender needs; all others keep their defaults."""
     if job.contender == "redisbeater":
         return {"redisbeater_redis_url": job.schedule_url}
     if job.contender == "celery-redbeat":
@@ -52,7 +52,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 def application(job: Job) -> Celery:
-    """The app, current in this process, with its task."""
+    """Return the app with its task, current in this process."""
     module = MODULES.get(job.contender)
     if module and importlib.util.find_spec(module) is None:
         raise Unavailable(f"{job.contender} is not installed")
@@ -63,9 +63,9 @@ def application(job: Job) -> Celery:
     return app
 
 
-def source(job: Job, **more: Any) -> str:
-    """The same app as a module, for a process of its own."""
-    return SOURCE.format(broker=job.broker_url, settings={**settings(job), **more}, task=TASK)
+def source(job: Job, **extra: Any) -> str:
+    """Return the source of a module with the same app, for another process."""
+    return SOURCE.format(broker=job.broker_url, settings={**settings(job), **extra}, task=TASK)
 
 
 def _nothing(*args: Any) -> None:

@@ -1,6 +1,6 @@
 """APScheduler 3 with its Redis job store, its jobs calling ``apply_async`` in the scheduler's own thread.
 
-It is no Celery scheduler: this is what a program that uses both does. Threads, its default, would only add to it.
+It is no Celery scheduler: this is how a program uses both. Threads, its default, would only add costs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ("APScheduler", "send")
 
 
 def send(number: str) -> None:
-    """What a job does."""
+    """Send the task; this is the function of each job."""
     current_app.tasks[TASK].apply_async([number])
 
 
 class APScheduler(Subject):
-    """Its BlockingScheduler, whose passes are called one by one."""
+    """APScheduler's BlockingScheduler, whose passes the benchmark calls one by one."""
 
     scheduler: Any
 
@@ -33,7 +33,7 @@ class APScheduler(Subject):
         from apscheduler.schedulers.blocking import BlockingScheduler
 
         class Passes(BlockingScheduler):
-            def _main_loop(self) -> None:  # passes are called by tick
+            def _main_loop(self) -> None:  # tick calls the passes
                 pass
 
         store = RedisJobStore(db=0, port=self.job.port)
@@ -41,7 +41,7 @@ class APScheduler(Subject):
         self.scheduler = Passes(jobstores={"default": store}, executors=executors, timezone=timezone.utc)
         self.scheduler.start()
 
-    def make(self, population: Population) -> None:
+    def create(self, population: Population) -> None:
         self.scheduler.remove_all_jobs()
         for number in range(population.count):
             self.add(f"entry-{number}", datetime.fromtimestamp(population.fire_time(number), timezone.utc))

@@ -1,7 +1,7 @@
-"""Arrivals: a process of its own takes messages from the queue and notes when it saw each.
+"""Arrivals: a separate process takes messages from the queue and records when it saw each.
 
-It looks every millisecond, so a time is that much too late at most, and while a burst comes in it takes a few percent
-of one core.
+It reads the queue every millisecond, so a time is at most that much too late. During a burst it uses a few percent of
+one core.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ json.dump(seen, sys.stdout)
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A message on the queue: when, of which entry, and the fire time that it says it is for (UNIX seconds)."""
+    """A message on the queue: its time of arrival, its entry and the fire time in its header, in UNIX seconds."""
 
     at: float
     entry: str
@@ -42,13 +42,13 @@ class Arrival:
 
 
 class Arrivals:
-    """What arrives until the end of the look."""
+    """The messages that arrive until the end of the measurement."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def all(self) -> list[Arrival]:
-        """Every arrival; waits for the end of the look."""
+        """Wait for the end of the measurement and return every arrival."""
         output, _ = self._process.communicate()
         return [_arrival(at, message) for at, messages in json.loads(output) for message in messages]
 

@@ -1,4 +1,4 @@
-"""A real ``celery beat`` of a contender, as a user runs it, and what it costs."""
+"""A real ``celery beat`` of a contender, run as a user runs it, and its memory and processor time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from suite.job import Job, Unavailable
 
 __all__ = ("BeatProcess", "beat")
 
-#: Seconds within which beat must be up.
-PATIENCE = 60.0
+#: How long beat may take to start.
+START_TIMEOUT_SECONDS = 60.0
 
-#: Seconds after which a beat that holds its lock, or has opened its file, has finished its first pass.
-SETTLING = 0.5
+#: Time from the lock, or the open file, to the end of the first pass.
+SETTLE_SECONDS = 0.5
 
 
 class BeatProcess:
@@ -30,12 +30,12 @@ class BeatProcess:
         self._process = process
 
     def rss_mb(self) -> float:
-        """Its memory now, in MB."""
+        """Return its resident memory in MB."""
         pages = int(self._proc("statm").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def cpu_seconds(self) -> float:
-        """The processor's time that it has used."""
+        """Return the processor time that it has used so far."""
         fields = self._proc("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -43,30 +43,36 @@ class BeatProcess:
         try:
             return Path(f"/proc/{self._process.pid}/{name}").read_text()
         except OSError as exc:
-            raise Unavailable("memory and processor time of a process are read from /proc, on Linux") from exc
+            raise Unavailable("needs Linux: memory and processor time of a process are read from /proc") from exc
 
 
 @contextmanager
 def beat(job: Job, *, settles: bool = True, **settings: Any) -> Iterator[BeatProcess]:
-    """Run a beat with its default settings, and those given, until the end of the block; no worker, no pid file."""
+    """Run a beat until the end of the block, with its default settings and the given ones, without a worker.
+
+    Arguments:
+        job: the contender and its servers.
+        settles: whether to wait for the end of the first pass.
+        settings: settings of the Celery app.
+    """
     (job.path / "proj.py").write_text(source(job, **settings))
     command = [sys.executable, "-m", "celery", "-A", "proj", "beat", "--pidfile=", "-S", SCHEDULERS[job.contender]]
     with (job.path / "beat.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=job.folder, stdout=log, stderr=log)
         try:
             _wait_until_up(job, process)
-            time.sleep(SETTLING if settles else 0)
+            time.sleep(SETTLE_SECONDS if settles else 0)
             yield BeatProcess(process)
         finally:
-            process.kill()  # what is measured is over, and RedBeat may take seconds to end
+            process.kill()  # the measurement is over, and RedBeat may take seconds to end
             process.wait()
 
 
 def _wait_until_up(job: Job, process: subprocess.Popen[bytes]) -> None:
     client = job.schedule_client()
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while not (client.exists("redisbeater::lock", "redbeat::lock") or list(job.path.glob("schedule*"))):
         if process.poll() is not None or time.monotonic() > deadline:
             log = (job.path / "beat.log").read_text().strip().splitlines()
-            raise RuntimeError(f"beat did not start: {log[-1] if log else 'it said nothing'}")
+            raise RuntimeError(f"beat did not start: {log[-1] if log else 'it logged nothing'}")
         time.sleep(0.01)

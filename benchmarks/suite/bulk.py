@@ -1,4 +1,4 @@
-"""Many entries written at once, and many listed: how fast, and for how long the server is kept from others."""
+"""Many entries written at once, and many listed: the rate, and the longest time that the server is blocked."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from suite.subjects import started
 
 __all__ = ("BULK", "LISTING")
 
-#: How redisbeater is called when it saves one by one, as the others do.
+#: The name of redisbeater when it saves one entry at a time, as the others do.
 ONE_BY_ONE = "redisbeater save"
 
 
 def write(job: Job) -> Outcome:
-    """Entries a second, all of them new."""
+    """Measure the rate of new entries per second."""
     if job.contender == "apscheduler":
         return Outcome(figures={"rate": job.size / _added_jobs(job)})
-    made, saved = _written(job, _bulk if job.contender == "redisbeater" else _one_by_one)
-    return Outcome(figures={"rate": job.size / (made + saved), "saved": job.size / saved})
+    created, saved = _written(job, _bulk if job.contender == "redisbeater" else _one_by_one)
+    return Outcome(figures={"rate": job.size / (created + saved), "saved": job.size / saved})
 
 
 def _written(job: Job, save: Callable[[Any, list[Any]], None]) -> tuple[float, float]:
-    """Seconds that the objects take, and that their saving takes."""
+    """Return the seconds for creating the objects, and those for saving them."""
     contender = "redisbeater" if job.contender == ONE_BY_ONE else job.contender
     app = application(job)
     app.conf.update(redisbeater_redis_url=job.schedule_url)
@@ -38,14 +38,14 @@ def _written(job: Job, save: Callable[[Any, list[Any]], None]) -> tuple[float, f
     make("first", TASK, schedule(60.0), app=app).save()
     began_at = time.perf_counter()
     entries = [make(f"entry-{number}", TASK, schedule(60.0), [number], app=app) for number in range(job.size)]
-    made_at = time.perf_counter()
+    created_at = time.perf_counter()
     save(app, entries)
     saved_at = time.perf_counter()
     prefix = "redisbeater:" if contender == "redisbeater" else "redbeat:"
     stored = job.schedule_client().zcard(f"{prefix}:schedule")
     if stored != job.size + 1:
         raise RuntimeError(f"{stored} entries are stored, not {job.size + 1}")
-    return made_at - began_at, saved_at - made_at
+    return created_at - began_at, saved_at - created_at
 
 
 def _one_by_one(app: Any, entries: list[Any]) -> None:
@@ -72,12 +72,12 @@ def _added_jobs(job: Job) -> float:
     assert isinstance(subject, APScheduler)
     population = Population(count=job.size, due=0, at=time.time())
     began_at = time.perf_counter()
-    subject.make(population)
+    subject.create(population)
     return time.perf_counter() - began_at
 
 
 def listing(job: Job) -> Outcome:
-    """Entries a second page by page, and the longest command on the server."""
+    """Measure the rate of entries listed page by page, and the longest command on the server."""
     from redisbeater import ScheduleStore
 
     store: Any = ScheduleStore(application(job))
@@ -121,7 +121,7 @@ BULK = Case(
     sizes=dict.fromkeys(("redisbeater", ONE_BY_ONE, "celery-redbeat", "apscheduler"), (10000,)),
     quick_sizes=dict.fromkeys(("redisbeater", "celery-redbeat"), (2000,)),
     columns=(
-        Column(figure="rate", title="made and saved/s", digits=0),
+        Column(figure="rate", title="created and saved/s", digits=0),
         Column(figure="saved", title="saved/s", digits=0),
     ),
     measure=write,
@@ -133,7 +133,7 @@ BULK = Case(
             measure=lambda results: results.ratio("redisbeater", "celery-redbeat", "saved"),
         ),
         Target(
-            text="the same, the making of the objects included",
+            text="bulk by celery-redbeat's save(), with the creation of the objects",
             bound=10,
             at_least=True,
             measure=lambda results: results.ratio("redisbeater", "celery-redbeat", "rate"),
@@ -144,7 +144,7 @@ BULK = Case(
 LISTING = Case(
     name="listing",
     title="all entries listed page by page, 100 a page",
-    about="the longest command is the server's own time, by its slow log; the others have no such call",
+    about="the longest command is the server's own time, from its slow log; the others have no such call",
     size_title="entries",
     sizes={"redisbeater": (100_000,)},
     quick_sizes={"redisbeater": (10_000,)},

@@ -1,4 +1,4 @@
-"""Many entries due at once: how fast they leave, how soon the first does, what it asks of Redis."""
+"""Many entries due at once: the dispatch rate, the time to the first message, and the round trips to Redis."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from suite.subjects import started
 
 __all__ = ("BURST",)
 
-#: The size that the targets speak of.
+#: The size that the targets refer to.
 BURST_SIZE = 10_000
 
-#: Up to how many due entries the quick mode measures again.
+#: The largest size that the quick mode measures a second time.
 QUICK_AGAIN = 1000
 
 
 def measure(job: Job) -> Outcome:
-    """Dispatches per second of a burst whose entries the scheduler has never seen, and of the same ones again."""
+    """Measure the rate of a burst of entries that are new to the scheduler, and of the same entries again."""
     if job.contender in (PLAIN, BATCHED):
         seconds = loop(job, job.size)
         return Outcome(figures={"seconds": seconds, "rate": job.size / seconds})
@@ -36,7 +36,7 @@ def measure(job: Job) -> Outcome:
 
 
 def _first(subject: Subject, count: int) -> dict[str, float]:
-    subject.make(Population.due_now(count))
+    subject.create(Population.due_now(count))
     with awaited(subject.job) as first:
         began_at = time.monotonic()
         seconds = drain(subject, count - 1)
@@ -45,7 +45,7 @@ def _first(subject: Subject, count: int) -> dict[str, float]:
 
 def _again(subject: Subject, count: int) -> dict[str, float]:
     subject.queue.clear()
-    subject.make(Population.due_now(count))
+    subject.create(Population.due_now(count))
     with counted() as round_trips:
         seconds = drain(subject, count)
     return {"rate_again": count / seconds, "round_trips": round_trips[0] / count}

@@ -1,4 +1,4 @@
-"""A case: what is measured of whom, how it is shown, and what the target is."""
+"""A case: its measurements, its table and its targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("Case", "Column", "Target")
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A figure in the table."""
+    """A column of the table, for one figure."""
 
     figure: str
     title: str
@@ -22,12 +22,12 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A bound and how near a run came to it.
+    """A bound for a figure.
 
     Arguments:
-        measure: from the results to what is compared; None: not measured in this run.
-        at_least: whether the bound is the least; else the most.
-        aim: what one would like, beyond the bound.
+        measure: returns the value to compare; None if this run did not measure it.
+        at_least: whether the bound is the smallest allowed value; otherwise it is the largest.
+        aim: the value that would be better than the bound.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Target:
     unit: str = "x"
 
     def is_met(self, value: float) -> bool:
-        """Whether a value keeps within the bound."""
+        """Return whether a value is within the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
 
@@ -47,11 +47,11 @@ class Case:
     """One comparison.
 
     Arguments:
-        sizes: of each contender, what is measured: how many entries, or beats.
-        quick_sizes: those of the quick mode; a contender that is not named is left out.
-        once: sizes from which on a contender is measured once only, because it takes so long.
-        most_repeats: how often at most, whatever was asked for.
-        quick_repeats: how often in the quick mode.
+        sizes: the sizes of each contender: numbers of entries or beats.
+        quick_sizes: the sizes in the quick mode; a contender without sizes is left out.
+        once: from this size on, a contender is measured only once because it is slow.
+        most_repeats: the largest number of rounds, whatever was requested.
+        quick_repeats: the number of rounds in the quick mode.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Case:
     quick_repeats: int = 1
 
     def jobs(self, *, quick: bool, repeat: int) -> list[tuple[int, str, int]]:
-        """What is to be measured, interleaved: round, contender, size."""
+        """Return round, contender and size of each measurement, with the contenders in turn."""
         sizes = self.quick_sizes if quick else self.sizes
         rounds = min(repeat, self.most_repeats)
         return [

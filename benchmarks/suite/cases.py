@@ -1,4 +1,4 @@
-"""Every case, in the order of the report."""
+"""All cases, in the order of the report."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ CASES: tuple[Case, ...] = (
 
 
 def case_named(name: str) -> Case:
-    """The case of that name."""
+    """Return the case with a name."""
     return next(case for case in CASES if case.name == name)

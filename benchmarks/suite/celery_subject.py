@@ -1,4 +1,4 @@
-"""Celery's own PersistentScheduler: entries in memory, in a file when it is synchronised. One run a pass."""
+"""Celery's own PersistentScheduler: entries in memory, written to a file when synchronised. One run a pass."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from celery.beat import PersistentScheduler
 from celery.schedules import schedule
 
 from suite.application import TASK
-from suite.population import EVERY, Population
+from suite.population import EVERY_SECONDS, Population
 from suite.subject import Subject
 
 __all__ = ("CeleryFile",)
 
 
 class CeleryFile(Subject):
-    """The scheduler that ``celery beat`` uses unless it is told otherwise."""
+    """The default scheduler of ``celery beat``."""
 
     scheduler: Any
 
     def start(self) -> None:
         self.scheduler = PersistentScheduler(self.app, schedule_filename=str(self.job.path / "schedule"))
 
-    def make(self, population: Population) -> None:
+    def create(self, population: Population) -> None:
         self.scheduler.schedule.clear()
         self.scheduler.update_from_dict({f"entry-{number}": _entry(number) for number in range(population.count)})
         for number, entry in enumerate(self.scheduler.schedule.values()):
@@ -33,4 +33,4 @@ class CeleryFile(Subject):
 
 
 def _entry(number: int) -> dict[str, Any]:
-    return {"task": TASK, "schedule": schedule(EVERY), "args": [str(number)]}
+    return {"task": TASK, "schedule": schedule(EVERY_SECONDS), "args": [str(number)]}

@@ -1,4 +1,4 @@
-"""The process of one job: measures and prints the outcome as its last line."""
+"""The process of one job: measure, and print the outcome as the last line."""
 
 from __future__ import annotations
 

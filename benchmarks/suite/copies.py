@@ -1,6 +1,6 @@
-"""Many entries fast: one is saved through the contender's own API, and copied on the server with other names.
+"""Create many entries fast: save one through the contender's own API, and copy it on the server under other names.
 
-So each copy is what the API would have written, byte for byte but for its name and argument, which differ in each.
+Each copy is byte for byte what the API would have written, except for its name and its argument.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import redis
 
 __all__ = ("MARK", "copy")
 
-#: Stands in the name and the argument of the model, and becomes a number in each copy.
+#: The placeholder in the name and the argument of the original; each copy has a number instead.
 MARK = "@@"
 
-#: How many copies one script makes: a server is not blocked for long.
+#: The number of copies from one call of the script, so that it does not block the server for long.
 CHUNK = 5000
 
-#: KEYS: none, it is a benchmark on one server. ARGV: schedule key, first number, last number, score of the first in
-#: seconds, seconds from one score to the next, key with the mark, then field and value with the mark.
+#: KEYS: none, because the benchmark runs on one server. ARGV: schedule key, first number, last number, score of the
+#: first in seconds, seconds from one score to the next, key with the mark, then field and value with the mark.
 SCRIPT = """
 for number = tonumber(ARGV[2]), tonumber(ARGV[3]) do
   local key = string.gsub(ARGV[6], '@@', number)
@@ -41,9 +41,9 @@ def copy(
     score: float,
     step: float = 0.0,
 ) -> None:
-    """Write ``count`` copies of an entry, the first with that score and each next one ``step`` seconds later."""
+    """Write ``count`` copies of an entry: the first with ``score``, each next one ``step`` seconds later."""
     script = client.register_script(SCRIPT)
-    model = [text for pair in fields.items() for text in pair]
+    original = [text for pair in fields.items() for text in pair]
     for first in range(0, count, CHUNK):
         last = min(first + CHUNK, count) - 1
-        script(args=[schedule, first, last, f"{score:.6f}", f"{step:.9f}", key, *model])
+        script(args=[schedule, first, last, f"{score:.6f}", f"{step:.9f}", key, *original])

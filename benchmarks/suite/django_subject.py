@@ -1,4 +1,4 @@
-"""django-celery-beat on SQLite: all enabled entries in memory, read anew when they changed. One run a pass."""
+"""django-celery-beat on SQLite: all enabled entries in memory, read again after a change. One run a pass."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from suite.application import TASK
-from suite.population import EVERY, Population
+from suite.population import EVERY_SECONDS, Population
 from suite.subject import Subject
 
 __all__ = ("DjangoDatabase",)
 
 
 class DjangoDatabase(Subject):
-    """Its DatabaseScheduler, in a project with nothing else in it."""
+    """The DatabaseScheduler of django-celery-beat, in a project without anything else."""
 
     scheduler: Any
 
@@ -31,11 +31,11 @@ class DjangoDatabase(Subject):
 
         self.scheduler = DatabaseScheduler(self.app)
 
-    def make(self, population: Population) -> None:
+    def create(self, population: Population) -> None:
         from django_celery_beat.models import IntervalSchedule, PeriodicTask, PeriodicTasks
 
         PeriodicTask.objects.all().delete()
-        hourly, _ = IntervalSchedule.objects.get_or_create(every=int(EVERY), period="seconds")
+        hourly, _ = IntervalSchedule.objects.get_or_create(every=int(EVERY_SECONDS), period="seconds")
         rows = (
             PeriodicTask(
                 name=f"entry-{number}",

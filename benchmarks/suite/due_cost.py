@@ -1,4 +1,4 @@
-"""Ten entries that come due among many: what the passes cost that send them."""
+"""Ten entries that come due among many: the cost of the passes that send them."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from suite.subjects import started
 
 __all__ = ("DUE_COST",)
 
-#: How many come due at a time, how often, and how many seconds apart.
-DUE, GROUPS, APART = 10, 4, 1.0
+#: How many entries come due at a time, how often, and how many seconds apart.
+DUE, GROUPS, APART_SECONDS = 10, 4, 1.0
 
-#: How often in the quick mode.
+#: The number of groups in the quick mode.
 QUICK_GROUPS = 1
 
-#: Seconds in which a scheduler must have stored and loaded its entries: at least, and for each.
-LEAD = 0.5
-LEAD_EACH = {"celery": 60e-6, "django-celery-beat": 800e-6, "apscheduler": 900e-6}
+#: How long a scheduler may take to store and load its entries: at least, and for each entry.
+LEAD_SECONDS = 0.5
+LEAD_SECONDS_EACH = {"celery": 60e-6, "django-celery-beat": 800e-6, "apscheduler": 900e-6}
 
 
 def measure(job: Job) -> Outcome:
-    """Milliseconds from the first pass after they are due to the last message, the median of several times."""
+    """Measure the milliseconds from the first pass after the due time to the last message: the median of all groups."""
     subject = started(job)
     groups = QUICK_GROUPS if job.quick else GROUPS
-    at = math.ceil(time.time() + LEAD + job.size * LEAD_EACH.get(job.contender, 40e-6))
-    population = Population(count=job.size, due=DUE * groups, at=at, groups=groups, apart=APART)
-    subject.make(population)
+    at = math.ceil(time.time() + LEAD_SECONDS + job.size * LEAD_SECONDS_EACH.get(job.contender, 40e-6))
+    population = Population(count=job.size, due=DUE * groups, at=at, groups=groups, apart=APART_SECONDS)
+    subject.create(population)
     subject.tick()
     if time.time() > at:
-        raise RuntimeError("the machine is too busy: the entries were not loaded in time")
+        raise RuntimeError("the machine is too busy: the entries were not loaded in time; run it again")
     durations = []
     for group in range(groups):
         time.sleep(max(population.fire_time(group) + 0.05 - time.time(), 0))

@@ -1,4 +1,4 @@
-"""The first message: another process waits for it, and takes it from the queue."""
+"""The first message: a separate process waits for it and takes it from the queue."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ print(time.monotonic(), flush=True)
 
 
 class FirstMessage:
-    """When it arrived, on the monotonic clock, which the processes of a machine share."""
+    """The first message, timed on the monotonic clock, which all processes of a machine share."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def at(self) -> float:
-        """Seconds on that clock; waits for it."""
+        """Wait for the message and return its time of arrival, in seconds."""
         output, _ = self._process.communicate()
         return float(output.split()[-1])
 
 
 @contextmanager
 def awaited(job: Job) -> Iterator[FirstMessage]:
-    """Wait for the first message from now on."""
+    """Start to wait for the first message."""
     command = [sys.executable, "-c", SOURCE, job.broker_url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A large schedule with nothing due: what one pass takes, and what a real beat costs while it waits."""
+"""A large schedule with nothing due: the cost of a pass, and of a real beat that waits."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from suite.traffic import commands
 
 __all__ = ("IDLE",)
 
-#: Seconds until the first of the entries is due.
-MONTH = 30 * 86_400.0
+#: Time until the first entry is due.
+MONTH_SECONDS = 30 * 86_400.0
 
-#: How many passes are timed: every entry is swept meanwhile.
+#: The number of timed passes: enough for the periodic repair to visit every entry.
 PASSES, QUICK_PASSES = 2000, 400
 
-#: Seconds for which a real beat is watched, in two halves.
-LOOK, QUICK_LOOK = 40.0, 2.0
+#: How long a real beat is observed, in two halves.
+OBSERVE_SECONDS, QUICK_OBSERVE_SECONDS = 40.0, 2.0
 
 
 def measure(job: Job) -> Outcome:
-    """Milliseconds of a pass; commands a second, memory and processor time of a beat."""
+    """Measure the milliseconds of a pass, and commands per second, memory and processor time of a beat."""
     subject = started(job)
     assert isinstance(subject, RedisSubject)
     now = float(int(time.time()))
-    subject.copy(job.size, f"far-{MARK}", score=now + MONTH, ran_at=now, step=1.0, when=schedule(MONTH))
+    subject.copy(job.size, f"far-{MARK}", score=now + MONTH_SECONDS, ran_at=now, step=1.0, when=schedule(MONTH_SECONDS))
     figures = _passes(subject, QUICK_PASSES if job.quick else PASSES)
     subject.scheduler.close()
-    return Outcome(figures=figures | _real(job, QUICK_LOOK if job.quick else LOOK))
+    return Outcome(figures=figures | _real(job, QUICK_OBSERVE_SECONDS if job.quick else OBSERVE_SECONDS))
 
 
 def _passes(subject: RedisSubject, count: int) -> dict[str, float]:
@@ -65,7 +65,7 @@ def _real(job: Job, seconds: float) -> dict[str, float]:
 IDLE = Case(
     name="idle",
     title="entries that are all far away",
-    about="passes called in this process, then a real beat that is only watched (MONITOR, /proc)",
+    about="passes called in this process, then a real beat that is only observed (MONITOR, /proc)",
     size_title="entries",
     sizes={"redisbeater": (1000, 1_000_000), "celery-redbeat": (1000, 1_000_000)},
     quick_sizes={"redisbeater": (100_000,), "celery-redbeat": (100_000,)},
@@ -90,7 +90,7 @@ IDLE = Case(
         ),
         Target(text="memory", bound=100, unit="MB", measure=lambda results: results.median("redisbeater", "rss_mb")),
         Target(
-            text="growth while watched",
+            text="growth while observed",
             bound=1,
             unit="MB",
             measure=lambda results: results.median("redisbeater", "growth_mb"),

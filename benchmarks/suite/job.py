@@ -1,4 +1,4 @@
-"""A job: one measurement of one contender, as it is handed to a process of its own; and what comes back."""
+"""A job: one measurement of one contender, passed to a separate process; and its outcome."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ("Job", "Outcome", "Unavailable")
 
 
 class Unavailable(Exception):
-    """What the case needs is not there: an older kombu, another library, a feature of a later version."""
+    """The case cannot run: it needs a newer kombu, another library or a feature of a later version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to measure and where: a fresh server, the schedule in its database 0 and the broker in database 1."""
+    """One measurement, on a fresh server with the schedule in database 0 and the broker in database 1."""
 
     case: str
     contender: str
@@ -27,49 +27,49 @@ class Job:
     quick: bool
     port: int
     folder: str
-    #: A RabbitMQ to use instead of that database, if any.
+    #: The RabbitMQ to use as the broker instead; empty: none.
     amqp_url: str = ""
 
     @classmethod
     def from_text(cls, text: str) -> Job:
-        """The job of an argument."""
+        """Read a job from the text of :meth:`to_text`."""
         return cls(**json.loads(text))
 
     def to_text(self) -> str:
-        """The job as an argument."""
+        """Return the job as one argument of a command."""
         return json.dumps(asdict(self))
 
     @property
     def schedule_url(self) -> str:
-        """Where the schedule is."""
+        """The URL of the schedule's database."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     @property
     def broker_url(self) -> str:
-        """Where the queue is."""
+        """The URL of the broker."""
         return self.amqp_url or f"redis://127.0.0.1:{self.port}/1"
 
     @property
     def path(self) -> Path:
-        """A folder of its own."""
+        """The folder of the job."""
         return Path(self.folder)
 
     def schedule_client(self) -> redis.Redis:
-        """A client of the schedule's database, for looking."""
+        """Return a client of the schedule's database, for the benchmark's own checks."""
         return _client(self.schedule_url)
 
     def broker_client(self) -> redis.Redis:
-        """A client of the broker's database, for looking."""
+        """Return a client of the broker's database, for the benchmark's own checks."""
         return _client(self.broker_url)
 
 
 def _client(url: str) -> redis.Redis:
-    return redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)  # some wait long, by BRPOP
+    return redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)  # BRPOP may wait long
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one job measured: figures by name, samples for plots, and what a reader should know."""
+    """The result of one job: figures by name, samples for plots, and notes for the reader."""
 
     figures: Mapping[str, float] = field(default_factory=dict)
     samples: Mapping[str, list[float]] = field(default_factory=dict)
@@ -78,10 +78,10 @@ class Outcome:
 
     @classmethod
     def from_text(cls, text: str) -> Outcome:
-        """The outcome that a process printed."""
+        """Read an outcome from the text that a process printed."""
         read: dict[str, Any] = json.loads(text)
         return cls(**{**read, "notes": tuple(read["notes"])})
 
     def to_text(self) -> str:
-        """The outcome in one line."""
+        """Return the outcome in one line."""
         return json.dumps(asdict(self))

@@ -1,4 +1,4 @@
-"""Many one-second entries under a real beat: how late each run is, whether that grows, and how many are missing."""
+"""Many one-second entries under a real beat: the lateness of runs, its growth, and the number of missing runs."""
 
 from __future__ import annotations
 
@@ -22,44 +22,47 @@ from suite.results import Results
 
 __all__ = ("SAME_SECOND", "SPREAD")
 
-#: How many entries there are.
+#: The number of entries.
 ENTRIES = 1000
 
-#: Seconds in which the entries are made and beat starts, before the first fire time.
-LEAD, QUICK_LEAD = 5, 3
+#: Time before the first fire time, in which the entries are created and beat starts.
+LEAD_SECONDS, QUICK_LEAD_SECONDS = 5, 3
 
-#: Seconds of fire times that are not judged: a beat may need the first one to get going.
-GRACE = 1
+#: The fire times of these first seconds are left out: beat may still be starting.
+WARM_UP_SECONDS = 1
 
-#: Seconds after the last fire time in which its runs may still arrive.
-TAIL = 0.5
+#: How long after the last fire time its runs may still arrive.
+TAIL_SECONDS = 0.5
 
 
 def same_second(job: Job) -> Outcome:
-    """All on the same second; the size is for how many seconds. Of the batched loop: the time of as many calls."""
+    """Measure entries that are all due on the same second; the size is the number of seconds.
+
+    The batched loop: the time of as many calls.
+    """
     if job.contender == BATCHED:
-        with collected(job, time.time() + LEAD):  # the same reader takes its share of the processor
+        with collected(job, time.time() + LEAD_SECONDS):  # the reader takes its share of the processor here, too
             return Outcome(figures={"p99_ms": loop(job, ENTRIES) * 1000})
     return _measure(job, step=0.0)
 
 
 def spread(job: Job) -> Outcome:
-    """Evenly over the second."""
+    """Measure entries that are due evenly over the second."""
     return _measure(job, step=1 / ENTRIES)
 
 
 def _measure(job: Job, step: float) -> Outcome:
-    first = math.ceil(time.time()) + (QUICK_LEAD if job.quick else LEAD)
+    first = math.ceil(time.time()) + (QUICK_LEAD_SECONDS if job.quick else LEAD_SECONDS)
     grid = {repr([number]): first + number * step for number in range(ENTRIES)}
-    _make(job, list(grid.values()))
-    end = first + job.size + GRACE
-    with beat(job, settles=False), collected(job, end + TAIL) as arrivals:
+    _create(job, list(grid.values()))
+    end = first + job.size + WARM_UP_SECONDS
+    with beat(job, settles=False), collected(job, end + TAIL_SECONDS) as arrivals:
         if time.time() > first:
-            raise RuntimeError("the machine is too busy: beat was not up in time")
-        return _judged(arrivals.all(), grid, first + GRACE, end)
+            raise RuntimeError("the machine is too busy: beat did not start in time; run it again")
+        return _figures_of(arrivals.all(), grid, first + WARM_UP_SECONDS, end)
 
 
-def _make(job: Job, first_fire_times: list[float]) -> None:
+def _create(job: Job, first_fire_times: list[float]) -> None:
     app = application(job)
     for number, first in enumerate(first_fire_times):
         make = entry_class(job.contender)
@@ -72,8 +75,8 @@ def _make(job: Job, first_fire_times: list[float]) -> None:
             entry.save()
 
 
-def _judged(arrivals: list[Arrival], grid: dict[str, float], begin: float, end: float) -> Outcome:
-    """Figures of the runs whose fire time is from ``begin`` to before ``end``."""
+def _figures_of(arrivals: list[Arrival], grid: dict[str, float], begin: float, end: float) -> Outcome:
+    """Return the figures of the runs whose fire time is at ``begin`` or later, and before ``end``."""
     runs = [(fire_time, item) for fire_time, item in _fire_times(arrivals, grid) if begin <= fire_time < end]
     expected = len(grid) * round(end - begin)
     if not runs:
@@ -92,7 +95,10 @@ def _judged(arrivals: list[Arrival], grid: dict[str, float], begin: float, end: 
 
 
 def _fire_times(arrivals: list[Arrival], grid: dict[str, float]) -> list[tuple[float, Arrival]]:
-    """Each with its fire time: what its header says, else the k-th run of an entry is for its k-th second."""
+    """Return each arrival with its fire time.
+
+    Without a header, the k-th run of an entry belongs to its k-th second.
+    """
     seen: Counter[str] = Counter()
     found = []
     for item in arrivals:
@@ -103,7 +109,7 @@ def _fire_times(arrivals: list[Arrival], grid: dict[str, float]) -> list[tuple[f
 
 
 def _drift(runs: list[tuple[float, Arrival]]) -> float:
-    """By how many milliseconds the last seconds' medians are above those of the first ones: a quarter of them each."""
+    """Return by how many milliseconds the median lateness of the last quarter is above that of the first quarter."""
     by_second: dict[int, list[float]] = {}
     for fire_time, item in runs:
         by_second.setdefault(math.floor(fire_time), []).append(item.at - fire_time)

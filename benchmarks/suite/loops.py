@@ -1,4 +1,4 @@
-"""The bare loops: what ``apply_async`` costs when nothing is scheduled at all."""
+"""The bare loops: the cost of ``apply_async`` without any scheduler."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PLAIN, BATCHED, CONFIRMED = "loop", "batched loop", "confirmed loop"
 
 
 def loop(job: Job, count: int) -> float:
-    """Seconds that so many calls of ``task.apply_async`` take on one producer, with its defaults.
+    """Return the seconds of ``count`` calls of ``task.apply_async`` on one producer, with its defaults.
 
-    The batched one runs inside kombu's ``Producer.batch()``, and its last message is on the queue, too. The confirmed
-    one is for RabbitMQ, which confirms each message before the next is sent.
+    The batched loop runs inside kombu's ``Producer.batch()``, and includes its flush. The confirmed loop is for
+    RabbitMQ, which confirms each message before the next one is sent.
     """
     app = application(job)
     task = app.tasks[TASK]

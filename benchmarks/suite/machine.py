@@ -1,4 +1,4 @@
-"""The machine and the versions that figures belong to."""
+"""The machine and the versions that were measured."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PACKAGES = ("celery", "kombu", "redis", "redisbeater", "celery-redbeat", "django
 
 
 def server_program() -> Program | None:
-    """The server that is run: the one that the environment names, else the first that is found."""
+    """Return the server program: the one in the environment, otherwise the first one found; None: none is."""
     return next(iter(programs()), None)
 
 
 def facts(program: Program) -> dict[str, str]:
-    """What decides the figures, by name."""
+    """Return the hardware and the versions, by name."""
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
@@ -33,7 +33,7 @@ def facts(program: Program) -> dict[str, str]:
 
 
 def describe(program: Program) -> str:
-    """The facts in two lines."""
+    """Return the facts in two lines."""
     found = facts(program)
     machine = f"{found['processor']}, {found['cores']} cores, Python {found['python']}, {found['server']}"
     return machine + "\n" + ", ".join(f"{name} {found[name]}" for name in PACKAGES)

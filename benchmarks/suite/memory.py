@@ -1,4 +1,4 @@
-"""Redis memory per entry, new and after a run."""
+"""Memory of Redis per entry, new and after a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from celery.schedules import BaseSchedule, crontab, schedule
 from suite.case import Case, Column, Target
 from suite.copies import MARK
 from suite.job import Job, Outcome
-from suite.population import EVERY
+from suite.population import EVERY_SECONDS
 from suite.redis_subjects import RedisSubject
 from suite.subject import drain
 from suite.subjects import started
@@ -19,8 +19,8 @@ __all__ = ("MEMORY",)
 
 
 def measure(job: Job) -> Outcome:
-    """Bytes of Redis for each entry, its share of the sorted set included."""
-    schedules = {"interval": schedule(EVERY), "crontab": crontab(minute="30", hour="7", day_of_week="mon-fri")}
+    """Measure the bytes of Redis per entry, with its share of the sorted set."""
+    schedules = {"interval": schedule(EVERY_SECONDS), "crontab": crontab(minute="30", hour="7", day_of_week="mon-fri")}
     return Outcome(figures={key: value for name, when in schedules.items() for key, value in _of(job, name, when)})
 
 
@@ -32,7 +32,7 @@ def _of(job: Job, name: str, when: BaseSchedule) -> list[tuple[str, float]]:
 
 
 def _bytes(job: Job, when: BaseSchedule, ran_at: float | None) -> float:
-    """Bytes for each entry; those with a last run are due since, and run once more."""
+    """Return the bytes per entry. Entries with a last run are due, and run once more first."""
     job.schedule_client().flushall()
     subject = started(job)
     assert isinstance(subject, RedisSubject)
@@ -44,9 +44,9 @@ def _bytes(job: Job, when: BaseSchedule, ran_at: float | None) -> float:
 
 
 def _stored(client: redis.Redis, schedule_key: str, pattern: str) -> float:
-    """The mean of the hashes, with their keys, and of their share of the sorted set: MEMORY USAGE of everything.
+    """Return the mean MEMORY USAGE of the hashes, with their keys, and their share of the sorted set.
 
-    In whole bytes: the levels of a sorted set are drawn at random, and make a tenth of one.
+    Rounded to whole bytes, because the random levels of a sorted set change it by a tenth of a byte.
     """
     keys = list(client.scan_iter(match=pattern, count=1000))
     with client.pipeline(transaction=False) as pipe:

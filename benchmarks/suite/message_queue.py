@@ -1,4 +1,4 @@
-"""The queue that messages arrive on, seen from outside."""
+"""The queue where messages arrive, read from outside."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class MessageQueue(ABC):
 
     @abstractmethod
     def length(self) -> int:
-        """How many messages are on it; 0 before it is there."""
+        """Return the number of messages; 0 if the queue does not exist yet."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Take them all away."""
+        """Remove all messages."""
 
 
 class _RedisQueue(MessageQueue):
@@ -54,5 +54,5 @@ class _RabbitMQQueue(MessageQueue):
 
 
 def queue_of(job: Job) -> MessageQueue:
-    """The queue of a job's broker."""
+    """Return the queue of a job's broker."""
     return _RabbitMQQueue(job) if job.amqp_url else _RedisQueue(job)

@@ -1,4 +1,4 @@
-"""A percentile that never lies beyond what was measured."""
+"""A percentile that is always one of the measured values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ __all__ = ("percentile",)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least value that so many percent of the values do not exceed."""
+    """Return the smallest value that at least `share` percent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(math.ceil(len(ordered) * share / 100) - 1, 0)]

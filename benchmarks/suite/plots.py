@@ -1,4 +1,4 @@
-"""The plots: throughput against the size of a burst, lateness, cost against the number of entries."""
+"""The plots: rate by size of a burst, lateness, and cost by number of entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZE = (7.0, 4.2)
 
 
 def draw(results: Mapping[str, Results], folder: Path) -> Iterator[Path]:
-    """Draw what was measured as SVG files; gives each path when it is written.
+    """Draw the results as SVG files; yield each path after it is written.
 
     Raises:
         ImportError: matplotlib is not installed.

@@ -1,4 +1,4 @@
-"""A population: hourly entries, of which some are due at given times and the others later."""
+"""A population: hourly entries, some due at given times and the others later."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-__all__ = ("EVERY", "Population")
+__all__ = ("EVERY_SECONDS", "Population")
 
-#: Seconds from one run of an entry to the next: one that was sent is out of the way.
-EVERY = 3600.0
+#: Time from one run of an entry to the next: long enough that each is due only once.
+EVERY_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """Hourly entries, numbered from 0. Give whole seconds: celery-redbeat stores no others, and looks for no others.
+    """Hourly entries, numbered from 0.
 
     Arguments:
-        due: how many of them are due, in ``groups`` of the same size, the first at ``at`` and each next one
-            ``apart`` seconds later. The others are due an hour after ``at``, or later.
+        count: the number of entries.
+        due: the number of entries that are due, in ``groups`` of the same size. The others are due an hour later.
+        at: when the first group is due, in whole UNIX seconds: celery-redbeat stores no fractions.
+        apart: seconds from one group to the next.
     """
 
     count: int
@@ -29,15 +31,15 @@ class Population:
 
     @classmethod
     def due_now(cls, count: int) -> Population:
-        """All of them due a second ago."""
+        """Return a population that is due since a second ago."""
         return cls(count=count, due=count, at=float(int(time.time()) - 1))
 
     def fire_time(self, number: int) -> float:
-        """When an entry is due, in UNIX seconds."""
+        """Return when an entry is due, in UNIX seconds."""
         if number < self.due:
             return self.at + number % self.groups * self.apart
-        return self.at + EVERY + number
+        return self.at + EVERY_SECONDS + number
 
     def last_run_at(self, number: int) -> datetime:
-        """When it ran last: an interval before."""
-        return datetime.fromtimestamp(self.fire_time(number) - EVERY, timezone.utc)
+        """Return the last run of an entry: one interval before it is due."""
+        return datetime.fromtimestamp(self.fire_time(number) - EVERY_SECONDS, timezone.utc)

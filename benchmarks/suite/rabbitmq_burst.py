@@ -1,4 +1,4 @@
-"""Many entries due at once, with RabbitMQ as the broker: how fast they leave, confirmed or not."""
+"""Many entries due at once, with RabbitMQ as the broker: the rate with and without publisher confirms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("RABBITMQ",)
 
 
 def measure(job: Job) -> Outcome:
-    """Messages a second, over a node of its own."""
+    """Measure messages per second on a fresh node."""
     if rabbitmq.program() is None:
         raise Unavailable(rabbitmq.INSTALL)
     with rabbitmq.running() as node:
@@ -29,7 +29,7 @@ def _seconds(job: Job) -> float:
     if job.contender in (PLAIN, CONFIRMED):
         return loop(job, job.size)
     subject = started(job)
-    subject.make(Population.due_now(job.size))
+    subject.create(Population.due_now(job.size))
     return drain(subject, job.size)
 
 
@@ -38,10 +38,10 @@ CONTENDERS = ("redisbeater", "celery-redbeat", PLAIN, CONFIRMED)
 RABBITMQ = Case(
     name="rabbitmq",
     title="entries due at once, dispatched to RabbitMQ",
-    about="redisbeater and the confirmed loop have each message confirmed, when it is on disk; the others have none",
+    about="redisbeater and the confirmed loop wait for the confirm of each message; the others use no confirms",
     size_title="due",
     sizes=dict.fromkeys(CONTENDERS, (5000,)),
-    quick_sizes={},  # its nodes take five seconds each to start
+    quick_sizes={},  # each node takes five seconds to start
     columns=(Column(figure="rate", title="runs/s", digits=0),),
     measure=measure,
 )

@@ -10,14 +10,14 @@ from celery.schedules import BaseSchedule, schedule
 
 from suite.application import TASK
 from suite.copies import MARK, copy
-from suite.population import EVERY, Population
+from suite.population import EVERY_SECONDS, Population
 from suite.subject import Subject
 
 __all__ = ("RedBeat", "RedisSubject", "Redisbeater", "entry_class")
 
 
 def entry_class(contender: str) -> Any:
-    """The class of a contender's entries."""
+    """Return the class of a contender's entries."""
     if contender == "redisbeater":
         from redisbeater import RedisScheduleEntry
 
@@ -28,20 +28,20 @@ def entry_class(contender: str) -> Any:
 
 
 class RedisSubject(Subject):
-    """What the two have in common."""
+    """A scheduler whose entries can be copied on the server."""
 
     prefix: str
     scheduler: Any
 
-    def make(self, population: Population) -> None:
+    def create(self, population: Population) -> None:
         share = population.due // population.groups
         for group in range(population.groups):
             score = population.fire_time(group)
-            self.copy(share, f"group-{group}-{MARK}", score=score, ran_at=score - EVERY)
+            self.copy(share, f"group-{group}-{MARK}", score=score, ran_at=score - EVERY_SECONDS)
         later = population.count - population.due
         if later:
             score = population.fire_time(population.due)
-            self.copy(later, f"later-{MARK}", score=score, ran_at=score - EVERY, step=1.0)
+            self.copy(later, f"later-{MARK}", score=score, ran_at=score - EVERY_SECONDS, step=1.0)
 
     def copy(
         self,
@@ -53,12 +53,15 @@ class RedisSubject(Subject):
         step: float = 0.0,
         when: BaseSchedule | None = None,
     ) -> None:
-        """Write so many entries, each ``step`` seconds after the one before, which last ran at ``ran_at``.
+        """Write `count` entries, the first due at `score` and each next one `step` seconds later.
 
-        None: each is as its constructor makes it.
+        Arguments:
+            name: their name, with the placeholder for a number.
+            ran_at: their last run, in UNIX seconds; None: whatever their constructor sets.
+            when: their schedule; None: hourly.
         """
         client = self.job.schedule_client()
-        entry = entry_class(self.job.contender)(name, TASK, when or schedule(EVERY), args=[MARK], app=self.app)
+        entry = entry_class(self.job.contender)(name, TASK, when or schedule(EVERY_SECONDS), args=[MARK], app=self.app)
         if ran_at is not None:
             entry.last_run_at = datetime.fromtimestamp(ran_at, timezone.utc)
         entry.save()

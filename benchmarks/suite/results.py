@@ -1,4 +1,4 @@
-"""Results: the samples of a case, and the medians, spreads and ratios of them."""
+"""Results: the samples of a case, with their medians, spreads and ratios."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """The median of some values, the least and the most."""
+    """The median, the least and the most of some values."""
 
     median: float
     least: float
@@ -33,7 +33,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread | None:
-        """That of values; None: there are none."""
+        """Return the spread of values; None if there are none."""
         found = sorted(values)
         if not found:
             return None
@@ -47,32 +47,32 @@ class Results:
         self.samples = list(samples)
 
     def rows(self) -> list[tuple[str, int]]:
-        """Contender and size of each line, in the order of the sizes."""
+        """Return contender and size of each row, ordered by size."""
         seen = dict.fromkeys((sample.contender, sample.size) for sample in self.samples)
         return sorted(seen, key=lambda row: row[1])
 
     def of(self, contender: str, size: int) -> list[Sample]:
-        """The samples of one line."""
+        """Return the samples of one row."""
         return [item for item in self.samples if (item.contender, item.size) == (contender, size)]
 
     def sizes(self, contender: str) -> list[int]:
-        """The sizes that were measured of a contender."""
+        """Return the sizes that were measured for a contender."""
         return sorted({sample.size for sample in self.samples if sample.contender == contender})
 
     def spread(self, contender: str, size: int, figure: str) -> Spread | None:
-        """A figure of one line."""
+        """Return the spread of a figure of one row."""
         return Spread.of(self._by_round(contender, size, figure).values())
 
     def median(self, contender: str, figure: str, size: int | None = None) -> float | None:
-        """The median of a figure, at the largest size that has it unless one is given."""
+        """Return the median of a figure, at a size or else at the largest size that has it."""
         sizes = reversed(self.sizes(contender)) if size is None else [size]
         found = (self.spread(contender, each, figure) for each in sizes)
         return next((spread.median for spread in found if spread), None)
 
     def ratio(self, one: str, other: str, figure: str, *, at: int | None = None) -> float | None:
-        """One contender's figure by another's: the median of each round's ratio.
+        """Return one contender's figure divided by another's: the median of each round's ratio.
 
-        At a given size, and where one of them has none there at the largest that both have.
+        The size is ``at``; if one of them was not measured there, it is the largest size that both have.
         """
         for size in [*([] if at is None else [at]), *reversed(self.sizes(one))]:
             above = self._by_round(one, size, figure)
@@ -83,7 +83,7 @@ class Results:
         return None
 
     def pooled(self, contender: str, size: int, name: str) -> list[float]:
-        """The samples of a plot, of all rounds."""
+        """Return the samples for a plot, from all rounds."""
         return [value for sample in self.of(contender, size) for value in sample.outcome.samples.get(name, ())]
 
     def _by_round(self, contender: str, size: int, figure: str) -> dict[int, float]:

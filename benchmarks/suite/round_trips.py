@@ -1,4 +1,4 @@
-"""Round trips: how often the Redis client of this process wrote to a database. A pipeline counts once."""
+"""Round trips: how often the Redis client of this process sent to a database. A pipeline counts once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("counted",)
 
 @contextmanager
 def counted() -> Iterator[Counter[int]]:
-    """Count, by database, within the block."""
+    """Count the round trips by database until the end of the block."""
     counts: Counter[int] = Counter()
     sender = connection.AbstractConnection
     original = sender.send_packed_command

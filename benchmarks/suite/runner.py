@@ -18,14 +18,14 @@ from suite.results import Results, Sample
 
 __all__ = ("run_case",)
 
-#: Seconds after which a job is ended: a scheduler that hangs must not hold up the rest.
-PATIENCE = 600.0
+#: A job is ended after this time, so that a scheduler that hangs does not block the rest.
+JOB_TIMEOUT_SECONDS = 600.0
 
 BENCHMARKS = Path(__file__).parents[1]
 
 
 def run_case(case: Case, program: Program, *, quick: bool, repeat: int, progress: Callable[[str], None]) -> Results:
-    """Measure a case; what fails is noted in its line and the others go on."""
+    """Measure a case and return the results. A job that fails leaves a note, and the others continue."""
     results = Results()
     jobs = case.jobs(quick=quick, repeat=repeat)
     for done, (number, contender, size) in enumerate(jobs, 1):
@@ -55,11 +55,11 @@ def _in_a_process(job: Job) -> Outcome:
         text=True,
     )
     try:
-        output, errors = process.communicate(timeout=PATIENCE)
+        output, errors = process.communicate(timeout=JOB_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         process.terminate()
         process.communicate()
-        return Outcome(unavailable=f"did not end within {PATIENCE:g} s")
+        return Outcome(unavailable=f"did not end within {JOB_TIMEOUT_SECONDS:g} s")
     if process.returncode:
         return Outcome(unavailable=f"failed: {_last_line(errors)}")
     return Outcome.from_text(_last_line(output))

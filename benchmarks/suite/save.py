@@ -1,4 +1,4 @@
-"""A saved entry that is due, while a real beat sleeps: how soon it is on the queue."""
+"""A due entry is saved while a real beat sleeps: the time until its message is on the queue."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from suite.redis_subjects import entry_class
 
 __all__ = ("SAVE",)
 
-#: Seconds from one save to the next: beat has gone to sleep again.
-PAUSE = 0.05
+#: Time from one save to the next, in which beat goes to sleep again.
+PAUSE_SECONDS = 0.05
 
-#: Seconds after which a save counts as not noticed; in the quick mode less.
-PATIENCE, QUICK_PATIENCE = 20.0, 2.0
+#: How long to wait for the message of a save.
+TIMEOUT_SECONDS, QUICK_TIMEOUT_SECONDS = 20.0, 2.0
 
 
 def measure(job: Job) -> Outcome:
-    """Milliseconds from the beginning of ``save()`` to the message, of each save."""
+    """Measure the milliseconds from the start of ``save()`` to the message, for each save."""
     app = application(job)
     queue = job.broker_client()
-    patience = QUICK_PATIENCE if job.quick else PATIENCE
+    timeout = QUICK_TIMEOUT_SECONDS if job.quick else TIMEOUT_SECONDS
     latencies: list[float] = []
     with beat(job):
         for number in range(job.size):
@@ -33,10 +33,10 @@ def measure(job: Job) -> Outcome:
             entry.last_run_at = app.now().replace(year=2020)
             began_at = time.perf_counter()
             entry.save()
-            if queue.brpop(["celery"], timeout=patience) is None:
-                return Outcome(figures={"saves": number}, notes=(f"save {number + 1} not sent within {patience:g} s",))
+            if queue.brpop(["celery"], timeout=timeout) is None:
+                return Outcome(figures={"saves": number}, notes=(f"save {number + 1} not sent within {timeout:g} s",))
             latencies.append((time.perf_counter() - began_at) * 1000)
-            time.sleep(PAUSE)
+            time.sleep(PAUSE_SECONDS)
     return Outcome(figures=_figures(latencies), samples={"save_ms": latencies})
 
 
@@ -51,8 +51,8 @@ def _figures(latencies: list[float]) -> dict[str, float]:
 
 SAVE = Case(
     name="save",
-    title="a due entry is saved while a real beat sleeps, and its message is on the queue",
-    about="from the beginning of save() in one process to the message that beat sends; default settings",
+    title="a due entry is saved while a real beat sleeps, until its message is on the queue",
+    about="from the start of save() in one process to the message that beat sends; default settings",
     size_title="saves",
     sizes={"redisbeater": (200,), "celery-redbeat": (200,)},
     quick_sizes={"redisbeater": (30,), "celery-redbeat": (30,)},

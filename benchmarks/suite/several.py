@@ -1,4 +1,4 @@
-"""Active beats without a lock: ``benchmarks/several_beats.py``, with one and two of them."""
+"""Several active beats without a lock: ``benchmarks/several_beats.py`` as a case."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from suite.results import Results
 
 __all__ = ("SEVERAL",)
 
-#: How many entries are due at once.
+#: The number of entries that are due at once.
 ENTRIES, QUICK_ENTRIES = 10_000, 2000
 
 
 class _Server:
-    """The job's server, as that benchmark knows one."""
+    """The job's server, with the interface that ``several_beats`` expects."""
 
     def __init__(self, job: Job) -> None:
         self._port = job.port
@@ -32,7 +32,7 @@ class _Server:
 
 
 def measure(job: Job) -> Outcome:
-    """Runs a second with so many beats."""
+    """Measure runs per second with as many beats as the size says."""
     server: Any = _Server(job)
     return Outcome(figures={"rate": several_beats.burst(server, job.size, QUICK_ENTRIES if job.quick else ENTRIES)})
 

@@ -1,4 +1,4 @@
-"""The small case: one entry a minute. What the import, the memory and the processor's time come to."""
+"""The small case: one entry a minute. Import time, memory and processor time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suite.redis_subjects import entry_class
 
 __all__ = ("SMALL",)
 
-#: What every beat imports: the command line, beat, and the Redis transport of the broker.
+#: The modules that every beat imports: the command line, beat and the Redis transport of the broker.
 COMMON = "import celery.bin.celery, celery.beat, celery.app.amqp, kombu.transport.redis"
 
 IMPORTS = {
@@ -27,15 +27,15 @@ IMPORTS = {
     "celery": "import shelve",
 }
 
-#: How often each import is timed, in turns with the one that it is compared with.
+#: How often each import is timed, in turns with the import that it is compared with.
 TURNS, QUICK_TURNS = 7, 1
 
-#: Seconds for which beat is watched.
-LOOK, QUICK_LOOK = 20.0, 2.0
+#: How long beat is observed.
+OBSERVE_SECONDS, QUICK_OBSERVE_SECONDS = 20.0, 2.0
 
 
 def measure(job: Job) -> Outcome:
-    """Import time on top of Celery's, memory after the start, and processor time."""
+    """Measure the import time on top of Celery's, the memory after the start, and the processor time."""
     added = _import_ms(IMPORTS[job.contender], QUICK_TURNS if job.quick else TURNS)
     entry = {"task": TASK, "schedule": schedule(60.0)}
     settings = {}
@@ -44,17 +44,17 @@ def measure(job: Job) -> Outcome:
     else:
         app = application(job)
         entry_class(job.contender)("entry", TASK, schedule(60.0), app=app).save()
-    look = QUICK_LOOK if job.quick else LOOK
+    seconds = QUICK_OBSERVE_SECONDS if job.quick else OBSERVE_SECONDS
     with beat(job, **settings) as process:
         rss, cpu = process.rss_mb(), process.cpu_seconds()
-        time.sleep(look)
+        time.sleep(seconds)
         used = process.cpu_seconds() - cpu
-    figures = {"import_ms": added, "rss_mb": rss, "start_cpu_ms": cpu * 1000, "cpu_ms": used / look * 1000}
+    figures = {"import_ms": added, "rss_mb": rss, "start_cpu_ms": cpu * 1000, "cpu_ms": used / seconds * 1000}
     return Outcome(figures=figures)
 
 
 def _import_ms(statement: str, turns: int) -> float:
-    """Milliseconds of processor time that an import adds to what every beat imports, the median of the differences."""
+    """Return the milliseconds of processor time that an import adds to COMMON: the median of the differences."""
     differences = []
     for _ in range(turns):
         without = _cpu_seconds(COMMON)
@@ -63,7 +63,7 @@ def _import_ms(statement: str, turns: int) -> float:
 
 
 def _cpu_seconds(statement: str) -> float:
-    """The processor's time, which other processes do not prolong much."""
+    """Return the processor time of a statement, which depends little on other processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", statement], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -73,7 +73,7 @@ def _cpu_seconds(statement: str) -> float:
 SMALL = Case(
     name="small",
     title="one entry a minute under a real beat",
-    about="processor time of the import above Celery's own, and of the start; memory half a second later; then idle",
+    about="processor time of the import on top of Celery's, and of the start; memory half a second later; then idle",
     size_title="entries",
     sizes=dict.fromkeys(IMPORTS, (1,)),
     quick_sizes={"redisbeater": (1,), "celery-redbeat": (1,)},

@@ -1,4 +1,4 @@
-"""Stages: the time that some functions take, each without what others of them take inside it."""
+"""Stages: the time of some functions, each without the time of the other stages inside it."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Any
 
 __all__ = ("LOOP_STAGES", "STAGES", "Stages")
 
-_MESSAGE = "apply_async: make the message"
+_MESSAGE = "apply_async: create the message"
 _PUBLISHING = {
     "publish: serialise and route": "kombu.messaging:Producer.publish",
     "flush: to the broker": "kombu.transport.redis:PublishBatch.flush",
 }
 
-#: What both do: stage -> ``module:qualified name``.
+#: The stages of both the bare loop and a dispatch: stage -> ``module:qualified name``.
 LOOP_STAGES = {_MESSAGE: "celery.app.task:Task.apply_async", **_PUBLISHING}
 
-#: What a dispatch adds to it.
+#: The stages of a dispatch.
 STAGES = {
     "claim: Redis": "redisbeater.store.schedule:RedisSchedule.claim",
-    "decode and plan": "redisbeater.job:Job.planned",
-    "an entry for each run": "redisbeater.job:Job.runs",
+    "decode and plan": "redisbeater.dispatch.job:Job.planned",
+    "an entry for each run": "redisbeater.dispatch.job:Job.runs",
     "Celery's apply_entry": "redisbeater.scheduler:RedisScheduler.apply_entry",
-    _MESSAGE: "celery.beat:Scheduler.apply_async",  # around a task's own, it is told no texts of arguments
+    _MESSAGE: "celery.beat:Scheduler.apply_async",  # around the task's own, which builds no texts of arguments here
     **_PUBLISHING,
-    "what to commit": "redisbeater.job:Job.commitment",
+    "build the commitment": "redisbeater.dispatch.job:Job.commitment",
     "commit: Redis": "redisbeater.store.schedule:RedisSchedule.commit",
 }
 
 
 class Stages:
-    """Times stages within a ``with`` block, in this thread."""
+    """Times the stages within a ``with`` block, in this thread."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
         self._originals: list[tuple[Any, str, Any]] = []
         self._inside: list[float] = []
-        #: Seconds of each stage.
+        #: The seconds of each stage.
         self.seconds: dict[str, float] = dict.fromkeys(names, 0.0)
 
     def __enter__(self) -> Stages:
@@ -47,7 +47,7 @@ class Stages:
             module, _, path = name.partition(":")
             holder, _, attribute = path.rpartition(".")
             owner = getattr(importlib.import_module(module), holder)
-            original = owner.__dict__.get(attribute)  # None: it is inherited
+            original = owner.__dict__.get(attribute)  # None: the attribute is inherited
             self._originals.append((owner, attribute, original))
             setattr(owner, attribute, self._wrapped(stage, original or getattr(owner, attribute)))
         return self

@@ -1,4 +1,4 @@
-"""The start of an application with many static entries, none of which changed since the last one."""
+"""The start of an application with many static entries that did not change since the last start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ("START",)
 
 
 def measure(job: Job) -> Outcome:
-    """Milliseconds that ``setup_schedule()`` takes when all is new, and when all is there already."""
+    """Measure the milliseconds of ``setup_schedule()`` when all entries are new, and when all are stored already."""
     figures = {}
     for figure in ("first_ms", "again_ms"):
         app = application(job)
@@ -54,7 +54,7 @@ def _celery(job: Job, app: Celery) -> Any:
     return PersistentScheduler(app, schedule_filename=str(job.path / "schedule"), lazy=True)
 
 
-#: Contender -> its scheduler, which has not yet looked at the schedule.
+#: Contender -> a function that creates its scheduler, which has not read the schedule yet.
 SCHEDULERS: dict[str, Callable[[Job, Celery], Any]] = {
     "redisbeater": _redisbeater,
     "celery-redbeat": _redbeat,

@@ -1,4 +1,4 @@
-"""A subject: a contender's scheduler in this process, over entries that are due or far away."""
+"""A subject: a contender's scheduler in this process, with entries that are due or far away."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from suite.population import Population
 
 __all__ = ("Subject", "drain")
 
-#: Seconds without a message after which a scheduler has failed.
-PATIENCE = 60.0
+#: A scheduler has failed when it sends no message for this long.
+PROGRESS_TIMEOUT_SECONDS = 60.0
 
 
 class Subject(ABC):
-    """A scheduler whose passes are called directly: nothing sleeps, nothing else runs."""
+    """A scheduler whose passes the benchmark calls directly, without any sleep in between."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -28,25 +28,25 @@ class Subject(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Make the scheduler, as beat would when it starts."""
+        """Create the scheduler, as beat does when it starts."""
 
     @abstractmethod
-    def make(self, population: Population) -> None:
-        """Have these entries, for the next pass to find."""
+    def create(self, population: Population) -> None:
+        """Create these entries for the next pass."""
 
     @abstractmethod
     def tick(self) -> float:
-        """One pass; seconds until the next one is due, 0 when it should follow at once."""
+        """Run one pass; return the seconds until the next one, 0 if it should follow at once."""
 
     def warm_up(self) -> None:
         """Send one run, so that everything is imported and connected before the clock starts."""
-        self.make(Population.due_now(1))
+        self.create(Population.due_now(1))
         drain(self, 1)
         self.queue.clear()
 
 
 def drain(subject: Subject, count: int) -> float:
-    """Call passes until so many messages are on the queue; seconds from the first pass to the last message."""
+    """Call passes until ``count`` messages are on the queue; return the seconds until then."""
     began_at = progress_at = time.perf_counter()
     found = 0
     while True:
@@ -58,6 +58,6 @@ def drain(subject: Subject, count: int) -> float:
                 return now - began_at
             progress_at = now if length > found else progress_at
             found = length
-            if now > progress_at + PATIENCE:
-                raise TimeoutError(f"{found} of {count} runs were sent, and no more")
+            if now > progress_at + PROGRESS_TIMEOUT_SECONDS:
+                raise TimeoutError(f"{found} of {count} runs were sent, then none for {PROGRESS_TIMEOUT_SECONDS:g} s")
             time.sleep(min(delay, 0.001))

@@ -9,7 +9,7 @@ from suite.subject import Subject
 
 __all__ = ("started",)
 
-#: Contender -> module and class; imported when it is its turn, so that none carries another's modules.
+#: Contender -> module and class; imported only when used, so that no contender carries another's modules.
 _SUBJECTS = {
     "redisbeater": ("redis_subjects", "Redisbeater"),
     "celery-redbeat": ("redis_subjects", "RedBeat"),
@@ -20,7 +20,7 @@ _SUBJECTS = {
 
 
 def started(job: Job) -> Subject:
-    """A contender's scheduler, started and warmed up."""
+    """Start and warm up a contender's scheduler."""
     module, name = _SUBJECTS[job.contender]
     subject: Subject = getattr(import_module(f"suite.{module}"), name)(job)
     subject.start()

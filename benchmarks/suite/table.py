@@ -1,4 +1,4 @@
-"""The table of a case: a line for each contender and size, then the targets."""
+"""The table of a case: a row for each contender and size, then the targets and the notes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ("to_json", "to_text")
 
 
 def to_text(case: Case, results: Results) -> str:
-    """The table, its targets and its notes."""
+    """Return the table, its targets and its notes."""
     rows = [_row(case, results, contender, size) for contender, size in results.rows()]
     header = ["contender", case.size_title, *(column.title for column in case.columns)]
     lines = [f"{case.name}: {case.title}", *_aligned([header, *rows])]
@@ -19,7 +19,7 @@ def to_text(case: Case, results: Results) -> str:
 
 
 def to_json(case: Case, results: Results) -> dict[str, object]:
-    """The same for programs, with every sample."""
+    """Return the results for programs, with every sample."""
     return {
         "case": case.name,
         "title": case.title,

@@ -1,4 +1,4 @@
-"""Traffic: the commands that clients send to a server, and those that its scripts run, counted by MONITOR."""
+"""Traffic: the commands of clients, and those inside scripts, counted with MONITOR."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import time
 
 __all__ = ("commands",)
 
-#: Seconds that one read waits, so that the look ends in time.
-READ = 0.2
+#: How long one read waits, so that the count ends in time.
+READ_SECONDS = 0.2
 
 
 def commands(port: int, seconds: float) -> tuple[int, int]:
-    """How many commands came from clients within so many seconds, and how many from scripts.
+    """Count the commands from clients, and those from scripts, for some seconds.
 
-    Not for a server under load: MONITOR costs one that is busy half of its speed.
+    Do not use it on a busy server: MONITOR costs half of its speed.
     """
     received = b""
     deadline = time.monotonic() + seconds
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.settimeout(READ)
+        connection.settimeout(READ_SECONDS)
         connection.sendall(b"MONITOR\r\n")
         while time.monotonic() < deadline:
             try:
