@@ -32,12 +32,12 @@ class PortInUse(Exception):
 
 def free_port() -> int:
     """Return a port that nothing listens on at the moment."""
-    return next(port for port in _shuffled(PORTS) if _is_free(port))
+    return next(port for port in _random_ports(PORTS) if _is_free(port))
 
 
 def free_node_port() -> int:
     """Return a port that is free together with the one of the cluster bus."""
-    return next(port for port in _shuffled(NODE_PORTS) if _is_free(port) and _is_free(port + BUS_OFFSET))
+    return next(port for port in _random_ports(NODE_PORTS) if _is_free(port) and _is_free(port + BUS_OFFSET))
 
 
 def with_free_port(start: Callable[[int], T], choose: Callable[[], int] = free_port) -> T:
@@ -65,8 +65,9 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def _shuffled(ports: range) -> Iterator[int]:
-    yield from _random.sample(ports, len(ports))
+def _random_ports(ports: range) -> Iterator[int]:
+    while True:
+        yield _random.choice(ports)
 
 
 def _is_free(port: int) -> bool:
