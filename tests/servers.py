@@ -98,7 +98,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 def answers(port: int, process: subprocess.Popen[bytes], **connection: Any) -> bool:
     """Return whether this process answers on a port; another program that has the port does not count."""
-    options = {"socket_timeout": ANSWER_SECONDS, "retry": Retry(NoBackoff(), 0), **connection}
+    options = {"protocol": 2, "socket_timeout": ANSWER_SECONDS, "retry": Retry(NoBackoff(), 0), **connection}
     with contextlib.suppress(redis.RedisError), redis.Redis(LOOPBACK, port, **options) as client:
         return int(client.info("server")["process_id"]) == process.pid
     return False

@@ -154,17 +154,16 @@ T = TypeVar("T", bound=Topology)
 class Keeper(Generic[T]):
     """Keeps a topology for one test after the other, and replaces it when a test left it beyond repair."""
 
-    def __init__(self, run: Callable[[], AbstractContextManager[T]], patience: float = HEAL_PATIENCE) -> None:
+    def __init__(self, run: Callable[[], AbstractContextManager[T]]) -> None:
         self._run = run
-        self._patience = patience
         self._stack = ExitStack()
         self._current: T | None = None
 
-    def whole(self) -> T:
+    def whole(self, patience: float = HEAL_PATIENCE) -> T:
         """Return a topology that is whole and empty: the one of the last test, or a new one."""
         if self._current is not None:
             try:
-                self._current.heal(self._patience)
+                self._current.heal(patience)
                 self._current.empty()
             except Exception as error:  # whatever a test left behind, the next one must not suffer from it
                 warnings.warn(f"replacing a topology that cannot be healed: {error!r}", stacklevel=2)

@@ -32,7 +32,7 @@ assert abs(datetime.datetime.now(datetime.timezone.utc) - now - shift) < datetim
 print(f"the clock shows {{time.time():.3f}}", flush=True)
 """
 
-#: Seconds by which a clock is wrong, and the delay of a busy machine that is told from it.
+#: Seconds by which a clock is wrong; far more than the delay that a busy machine may cause.
 WRONG_BY = 600
 SLACK = timedelta(seconds=120)
 

@@ -1,4 +1,4 @@
-"""The servers of the tests themselves: what one test breaks is whole for the next, and a taken port is passed over."""
+"""The servers of the tests themselves: each test gets a whole topology, and a port that is taken is passed over."""
 
 from __future__ import annotations
 
@@ -73,7 +73,6 @@ def test_a_cluster_with_a_slot_half_moved_is_whole_for_the_next_test(clusters: K
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("damage", ["forgotten", "joined"])
 def test_a_cluster_that_cannot_be_healed_is_replaced_with_a_warning(clusters: Keeper[Cluster], damage: str) -> None:
-    clusters._patience = IMPATIENT
     broken = clusters.whole()
     if damage == "forgotten":
         for master in broken.masters:
@@ -83,7 +82,7 @@ def test_a_cluster_that_cannot_be_healed_is_replaced_with_a_warning(clusters: Ke
         broken.nodes.append(broken.another())
 
     with pytest.warns(UserWarning, match="replacing a topology that cannot be healed"):
-        replaced = clusters.whole()
+        replaced = clusters.whole(IMPATIENT)
 
     assert replaced is not broken
     assert all(node.has_ended for node in broken.nodes)
@@ -99,9 +98,11 @@ def test_sentinels_whose_processes_were_killed_are_whole_for_the_next_test(
     watched: Keeper[Sentinels], kills: str
 ) -> None:
     sentinels = watched.whole()
-    for node in (sentinels.servers if kills != "the Sentinels" else []) + (
-        sentinels.watchers if kills != "the servers" else []
-    ):
+    for node in {
+        "the servers": sentinels.servers,
+        "the Sentinels": sentinels.watchers,
+        "all": [*sentinels.servers, *sentinels.watchers],
+    }[kills]:
         node.kill()
 
     assert watched.whole().master.ask("SET", KEY, "1")
@@ -122,7 +123,6 @@ def test_a_late_failover_is_waited_for_by_the_next_test(watched: Keeper[Sentinel
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("damage", ["forgotten", "paused"])
 def test_sentinels_that_cannot_be_healed_are_replaced_with_a_warning(watched: Keeper[Sentinels], damage: str) -> None:
-    watched._patience = IMPATIENT
     broken = watched.whole()
     for node in broken.watchers:
         if damage == "forgotten":
@@ -131,7 +131,7 @@ def test_sentinels_that_cannot_be_healed_are_replaced_with_a_warning(watched: Ke
             node.process.send_signal(signal.SIGSTOP)
 
     with pytest.warns(UserWarning, match="replacing a topology that cannot be healed"):
-        replaced = watched.whole()
+        replaced = watched.whole(IMPATIENT)
 
     assert replaced is not broken
     assert all(node.has_ended for node in [*broken.servers, *broken.watchers])
