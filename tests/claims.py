@@ -1,4 +1,4 @@
-"""What stands beside the score of an entry, as ``docs/wire-format.rst`` has it."""
+"""The state that is stored with the score of an entry, as ``docs/wire-format.rst`` describes it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import redis
 
 
 def beside(client: redis.Redis, key: str) -> list[str]:
-    """Fire time, the score that it stands beside and, of an entry that is claimed, the claim; nothing, if none does."""
+    """Return the fire time, its score and, for a claimed entry, the claim's id; an empty list if none is stored."""
     text = client.hget(key, "fire_time")
     return text.split(" ") if text else []
 
 
 def is_claimed(client: redis.Redis, key: str) -> bool:
-    """Whether a beat has claimed an entry, and not settled what became of it."""
+    """Return whether a beat has claimed an entry and neither committed nor released it."""
     return len(beside(client, key)) == 3

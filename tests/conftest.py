@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,14 +11,26 @@ import redis
 from celery import Celery
 from hypothesis import HealthCheck, settings
 from servers import INSTALL, Program, Server, programs, running
-from topologies import Cluster, Sentinels, running_cluster, running_sentinels
+from topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
 
-#: Databases of the test server: the schedule's, the broker's.
+#: Databases of the test server: of the schedule and of the broker.
 SCHEDULE_DB, BROKER_DB = 0, 1
 
-# How long an example takes on a shared machine says nothing about it.
+# Examples have no deadline: on a shared machine any of them may take long.
 settings.register_profile("shared-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared-machine")
+
+
+#: Seconds that a test of real processes may take on a busy machine: they start, fail over and are healed.
+PROCESSES_TIMEOUT = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that start many processes more time than the default."""
+    for item in items:
+        slow = "acceptance" in item.path.parts or {"sentinels", "cluster"} & set(getattr(item, "fixturenames", ()))
+        if slow and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PROCESSES_TIMEOUT))
 
 
 def _name(program: Program | None) -> str:
@@ -26,7 +39,7 @@ def _name(program: Program | None) -> str:
 
 @pytest.fixture(scope="session", params=programs() or [None], ids=_name)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A real server; the tests that use it run once for each program found."""
+    """A real server; the tests that use it run once for each program on this machine."""
     if request.param is None:
         pytest.fail(INSTALL)
     with running(request.param) as server:
@@ -50,13 +63,13 @@ def prefix() -> str:
 
 @pytest.fixture
 def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
-    """A plain client of the schedule's database, which must hold no key afterwards that we do not know."""
+    """A plain client of the schedule's database; fails the test if it leaves a key that the wire format has not."""
     client = server.client(SCHEDULE_DB)
     yield client
     unknown = [key for key in client.scan_iter() if not _is_known(client, key, prefix)]
     for db in (SCHEDULE_DB, BROKER_DB):
         server.client(db).flushdb()
-    assert not unknown, f"keys left that are none of ours: {unknown}"
+    assert not unknown, f"the test left unknown keys: {unknown}"
 
 
 def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
@@ -70,7 +83,7 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
 
 @pytest.fixture
 def make_app(server: Server, client: redis.Redis, prefix: str) -> Callable[..., Celery]:
-    """Make apps over one fresh schedule; their broker is in memory unless they say otherwise."""
+    """Make apps over one new schedule; their broker is in memory unless the settings name another."""
 
     def make(name: str = "proj", **settings: Any) -> Celery:
         app = Celery(name, broker="memory://", set_as_current=False)
@@ -87,33 +100,28 @@ def app(make_app: Callable[..., Celery]) -> Celery:
 
 
 @pytest.fixture(scope="session", params=programs() or [None], ids=_name)
-def _sentinels(request: pytest.FixtureRequest) -> Iterator[Sentinels]:
+def _sentinels(request: pytest.FixtureRequest) -> Iterator[Keeper[Sentinels]]:
     if request.param is None:
         pytest.fail(INSTALL)
-    with running_sentinels(request.param) as sentinels:
-        yield sentinels
+    with contextlib.closing(Keeper(lambda: running_sentinels(request.param))) as keeper:
+        yield keeper
 
 
 @pytest.fixture
-def sentinels(_sentinels: Sentinels) -> Iterator[Sentinels]:
-    """Sentinels with a master and a replica, empty; whole again after each test."""
-    yield _sentinels
-    _sentinels.heal()
-    _sentinels.master.ask("FLUSHALL")
+def sentinels(_sentinels: Keeper[Sentinels]) -> Sentinels:
+    """Sentinels with a master and a replica, whole and empty, whatever the test before left."""
+    return _sentinels.whole()
 
 
 @pytest.fixture(scope="session", params=programs() or [None], ids=_name)
-def _cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def _cluster(request: pytest.FixtureRequest) -> Iterator[Keeper[Cluster]]:
     if request.param is None:
         pytest.fail(INSTALL)
-    with running_cluster(request.param) as cluster:
-        yield cluster
+    with contextlib.closing(Keeper(lambda: running_cluster(request.param))) as keeper:
+        yield keeper
 
 
 @pytest.fixture
-def cluster(_cluster: Cluster) -> Iterator[Cluster]:
-    """A cluster of three masters, each with a replica, empty; whole again after each test."""
-    yield _cluster
-    _cluster.heal()
-    for master in _cluster.masters:
-        master.ask("FLUSHALL")
+def cluster(_cluster: Keeper[Cluster]) -> Cluster:
+    """A cluster of three masters, each with a replica, whole and empty, whatever the test before left."""
+    return _cluster.whole()

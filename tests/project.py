@@ -1,7 +1,8 @@
-"""A Celery project as a user would have it, with real beat and worker processes."""
+"""A Celery project as a user would write it, with real beat and worker processes."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,11 +16,14 @@ from celery import Celery
 from servers import Server, stop
 from waiting import wait_until
 
-#: Databases of the test server: the schedule's, the broker's.
+#: Databases of the test server: of the schedule and of the broker.
 SCHEDULE_DB, BROKER_DB = 0, 1
 
-#: Where the tasks of the project note their runs.
+#: The list in which the project's task records its runs.
 RUNS = "runs"
+
+#: Seconds that a process may take to end; Kubernetes kills what takes longer.
+END_SECONDS = 30
 
 SOURCE = """
 import json, time
@@ -44,7 +48,7 @@ def note(self, *args, **kwargs):
 
 @dataclass
 class Process:
-    """A celery process, with what it printed."""
+    """A celery process and its output."""
 
     popen: subprocess.Popen[bytes]
     log: Path
@@ -53,7 +57,7 @@ class Process:
         return self.log.read_text(errors="replace")
 
     def says(self, text: str) -> None:
-        """Wait until it has printed this."""
+        """Wait until it has printed a text; fail at once if it ends without."""
         wait_until(lambda: text in self.output() or self._has_ended(text), f"{text!r} in the output of {self.log.stem}")
 
     def _has_ended(self, text: str) -> bool:
@@ -61,14 +65,14 @@ class Process:
         return False
 
     def end(self) -> int:
-        """SIGTERM, as a supervisor would; the exit code."""
+        """End it with SIGTERM, as a supervisor would, and return the exit code."""
         self.popen.terminate()
-        return self.popen.wait(15)
+        return self.popen.wait(END_SECONDS)
 
     def kill(self) -> None:
-        """SIGKILL: a crash."""
+        """End it with SIGKILL, as a crash would."""
         self._send_to_all(signal.SIGKILL)
-        self.popen.wait(15)
+        self.popen.wait(END_SECONDS)
 
     def pause(self) -> None:
         self._send_to_all(signal.SIGSTOP)
@@ -77,12 +81,12 @@ class Process:
         self._send_to_all(signal.SIGCONT)
 
     def _send_to_all(self, number: int) -> None:
-        """To its children, too: the beat of a worker is one."""
+        """Send a signal to the process and its children: an embedded beat is a child of the worker."""
         os.killpg(self.popen.pid, number)
 
 
 class Project:
-    """A module ``proj`` in a folder, with an app, a task ``proj.note`` and settings."""
+    """A module ``proj`` in a folder, with an app, its settings and a task ``proj.note``."""
 
     def __init__(self, server: Server, prefix: str, folder: Path, **settings: Any) -> None:
         self.server = server
@@ -104,19 +108,21 @@ class Project:
         self.end()
 
     def add_source(self, source: str) -> None:
-        """Add to the module; processes that are started from now on have it."""
+        """Append source to the module, for processes that are started from now on."""
         self._module.write_text(self._module.read_text() + source)
 
     def app(self) -> Celery:
-        """The same app, for the test's own process."""
+        """Return the same app, for the test's own process."""
         app = Celery("proj", broker=self.server.url(BROKER_DB), set_as_current=False)
         app.conf.update(self.settings)
         return app
 
     def beat(self, *arguments: str, scheduler: str = "redisbeater.RedisScheduler") -> Process:
+        """Start a beat."""
         return self.celery("beat", "-S", scheduler, "--loglevel", "DEBUG", *arguments)
 
     def worker(self, *arguments: str) -> Process:
+        """Start a worker."""
         return self.celery(
             "worker", "--pool", "solo", "--loglevel", "INFO", "--without-gossip", "--without-mingle", *arguments
         )
@@ -139,13 +145,11 @@ class Project:
         return process
 
     def queued(self) -> list[str]:
-        """The messages on the queue, newest first; nobody takes them unless a worker runs."""
+        """Return the messages in the queue, newest first; they stay there unless a worker runs."""
         return self.broker.lrange("celery", 0, -1)  # type: ignore[return-value]
 
     def runs(self) -> list[dict[str, Any]]:
-        """What the worker executed, oldest first."""
-        import json
-
+        """Return the runs that the worker executed, oldest first."""
         return [json.loads(run) for run in self.broker.lrange(RUNS, 0, -1)]  # type: ignore[union-attr]
 
     def end(self) -> None:

@@ -3,13 +3,13 @@
 .. code-block:: python
 
     with Proxy(server.port) as proxy:       # forwards 127.0.0.1:proxy.port to the server
-        proxy.cut()                         # ends all connections; new ones are forwarded
-        proxy.refuse()                      # ends all connections, and refuses new ones
-        proxy.swallow()                     # a black hole: accepts, and passes nothing on, either way
-        proxy.delay(0.1)                    # each piece of data waits that long, in seconds, either way
-        proxy.lose_reply(b"LPUSH")          # the next request with these bytes arrives, its reply does not
-        proxy.cut_after(b"LPUSH", 3)        # the third request with these bytes arrives, then all is cut
-        proxy.heal()                        # forwards as at first; connections that have lost data are ended
+        proxy.cut()                         # close all connections; new ones are forwarded
+        proxy.refuse()                      # close all connections, and refuse new ones
+        proxy.swallow()                     # accept connections and data, but forward nothing in either direction
+        proxy.delay(0.1)                    # delay all data by so many seconds, in both directions
+        proxy.lose_reply(b"LPUSH")          # forward the next request with these bytes, but not its reply
+        proxy.cut_after(b"LPUSH", 3)        # forward the third request with these bytes, then close all connections
+        proxy.heal()                        # forward everything again; close the connections that have lost data
 
 ``refuse``, ``swallow`` and ``delay`` last until ``heal``. ``lose_reply`` and ``cut_after`` happen once; they return an
 event that is set when it has happened. A request is one piece of data that arrived at once: enough for what the tests
@@ -21,19 +21,23 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
-LOOPBACK = "127.0.0.1"
+from ports import LOOPBACK, free_port, listen
 
-#: Bytes that are read at once.
+__all__ = ("LOOPBACK", "Proxy")
+
+#: Bytes to read at once.
 PIECE = 1 << 16
 
 
 class Proxy:
-    """Forwards a port of its own to ``target_port``, both on the loopback interface, with the faults told to it."""
+    """A forwarder from a port of its own to ``target_port`` on the loopback interface, which can be made to fail."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, choose: Callable[[], int] = free_port) -> None:
         self.target_port = target_port
+        self._choose = choose
         self.port = 0
         #: How many connections were accepted so far.
         self.accepted = 0
@@ -44,68 +48,69 @@ class Proxy:
         self._links: set[_Link] = set()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
+        self._refuses = False
 
     def __enter__(self) -> Proxy:
-        self._listen()
+        self._listener = listen(self._choose)
+        self.port = int(self._listener.getsockname()[1])
+        self._accept_in_background(self._listener)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended.set()
         self.refuse()
+        if self._listener is not None:
+            self._listener.close()
 
     def heal(self) -> None:
-        """Forward again, without faults."""
+        """Forward everything again."""
         self._swallows, self._delay = False, 0.0
         self._losing = self._cutting = _Trap(b"", 0)
         for link in self._open_links():
             if link.lost_data or link.loses_replies:
                 link.end()
-        if self._listener is None:
-            self._listen()
+        if self._refuses and self._listener is not None:
+            self._refuses = False
+            self._listener.listen()
+            self._accept_in_background(self._listener)
 
     def cut(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for link in self._open_links():
             link.end()
 
     def refuse(self) -> None:
-        """End all connections, and refuse new ones."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
+        """Close all connections, and refuse new ones."""
+        self._refuses = True
+        if self._listener is not None:
             with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept()
-            listener.close()
+                # Not closed: the port would be free for another program. This wakes the thread in accept(), too.
+                self._listener.shutdown(socket.SHUT_RDWR)
         self.cut()
 
     def swallow(self) -> None:
-        """Accept and pass nothing on, either way, as a firewall that drops or a server that hangs."""
+        """Accept connections and data, but forward nothing: like a firewall that drops, or a server that hangs."""
         self._swallows = True
 
     def delay(self, seconds: float) -> None:
-        """Hold each piece of data back for a while, either way."""
+        """Delay all data by this many seconds, in both directions."""
         self._delay = seconds
 
     def lose_reply(self, marker: bytes) -> threading.Event:
-        """Pass the next request that contains the marker on, and swallow what its connection answers from then on."""
+        """Forward the next request that contains the marker, and from then on no reply on its connection."""
         self._losing = _Trap(marker, 1)
         return self._losing.sprung
 
     def cut_after(self, marker: bytes, times: int = 1) -> threading.Event:
-        """Pass so many requests that contain the marker on, then end all connections."""
+        """Forward this many requests that contain the marker, then close all connections."""
         self._cutting = _Trap(marker, times)
         return self._cutting.sprung
 
-    def _listen(self) -> None:
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((LOOPBACK, self.port))
-        listener.listen()
-        self.port = int(listener.getsockname()[1])
-        self._listener = listener
+    def _accept_in_background(self, listener: socket.socket) -> None:
         threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # the listener was closed
+        with contextlib.suppress(OSError):  # it listens no more
             while True:
                 client, _ = listener.accept()
                 self.accepted += 1
@@ -124,14 +129,14 @@ class Proxy:
             threading.Thread(target=self._pump, args=(link, source, sink), daemon=True).start()
 
     def _pump(self, link: _Link, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # one of the sides has ended it
+        with contextlib.suppress(OSError):  # one side has closed the connection
             while piece := source.recv(PIECE):
-                self._pass_on(link, piece, sink)
+                self._forward(link, piece, sink)
         link.end()
         with self._lock:
             self._links.discard(link)
 
-    def _pass_on(self, link: _Link, piece: bytes, sink: socket.socket) -> None:
+    def _forward(self, link: _Link, piece: bytes, sink: socket.socket) -> None:
         if self._delay:
             self._ended.wait(self._delay)
         is_request = sink is link.server
@@ -156,7 +161,7 @@ class Proxy:
 
 
 class _Trap:
-    """What happens once, at the n-th request with a marker."""
+    """A fault that happens once, at the n-th request with a marker."""
 
     def __init__(self, marker: bytes, times: int) -> None:
         self.sprung = threading.Event()
@@ -164,7 +169,7 @@ class _Trap:
         self._left = times
 
     def springs_at(self, piece: bytes) -> bool:
-        """Whether this request is the one."""
+        """Whether the fault happens at this request."""
         before, self._left = self._left, self._left - piece.count(self._marker)
         return self._left <= 0 < before
 

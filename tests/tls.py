@@ -1,4 +1,4 @@
-"""TLS for the tests: certificates, and a terminator for servers that have none."""
+"""TLS for the tests: certificates, and a terminator for servers without TLS."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from ports import LOOPBACK, listen
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """The files of an authority, of a server on this machine, and of a client."""
+    """The certificate files of an authority, of a server on this machine, and of a client."""
 
     ca: str
     server: str
@@ -25,8 +26,8 @@ class Certificates:
     client_key: str
 
     @classmethod
-    def issued(cls, folder: Path, name: str = "127.0.0.1") -> Certificates:
-        """By an authority of their own; the server's is for this name."""
+    def issued(cls, folder: Path, name: str = LOOPBACK) -> Certificates:
+        """Issue them by a new authority, the server's for ``name``."""
         folder.mkdir(exist_ok=True)
         authority = trustme.CA()
         server, client = authority.issue_cert(name), authority.issue_cert("beat@example.org")
@@ -37,6 +38,7 @@ class Certificates:
         return cls(**{file: str(folder / f"{file}.pem") for file in files})
 
     def for_server(self, *, asks_client: bool = False) -> ssl.SSLContext:
+        """Return a server's context, which may require a certificate of its clients."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.server, self.server_key)
         if asks_client:
@@ -47,8 +49,8 @@ class Certificates:
 
 @contextlib.contextmanager
 def terminator(port: int, context: ssl.SSLContext) -> Iterator[int]:
-    """A port that speaks TLS and passes what it says on to another one."""
-    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+    """Accept TLS on a port, which this yields, and forward to ``port`` without TLS."""
+    with listen() as listener, contextlib.ExitStack() as stack:
         threading.Thread(target=_accept, args=(listener, port, context, stack), daemon=True).start()
         yield int(listener.getsockname()[1])
         listener.shutdown(socket.SHUT_RDWR)
@@ -64,7 +66,7 @@ def _accept(listener: socket.socket, port: int, context: ssl.SSLContext, stack: 
 def _serve(client: socket.socket, port: int, context: ssl.SSLContext, stack: contextlib.ExitStack) -> None:
     # Not asyncio: it closes without the alert that tells a client what is wrong with its certificate.
     with contextlib.suppress(OSError), _wrapped(client, context) as secure:
-        server = socket.create_connection(("127.0.0.1", port))
+        server = socket.create_connection((LOOPBACK, port))
         stack.callback(_hang_up, secure, server)
         threading.Thread(target=_copy, args=(server, secure), daemon=True).start()
         _copy(secure, server)

@@ -1,35 +1,38 @@
-"""Redis Sentinel and Redis Cluster for the tests, made of real servers on this machine."""
+"""Redis Sentinel and Redis Cluster for the tests: real servers on this machine, replaced when a test breaks them."""
 
 from __future__ import annotations
 
 import contextlib
-import random
-import socket
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import redis
 from celery import Celery
+from ports import LOOPBACK, PortInUse, free_node_port, with_free_port
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
-from servers import Program, Server, stop
+from servers import Program, Server, answers, has_port_in_use, stop
 from tls import Certificates
 from waiting import wait_until
 
-#: Ports of the nodes. A cluster node listens 10,000 above, too; systems give neither to clients.
-PORTS = range(20_000, 22_700)
-BUS_OFFSET = 10_000
+#: Milliseconds without an answer until a node is taken for dead: soon, but not after a stall of a busy machine.
+NODE_TIMEOUT_MS = 2_000
 
-#: Failovers within seconds; not so fast that a busy machine is taken for a dead server.
-NODE_TIMEOUT_MS = 1_000
+#: Seconds that a failover may take on a busy machine.
+FAILOVER_PATIENCE = 90.0
 
-#: A failover on a machine that has much else to do.
-FAILOVER_PATIENCE = 60.0
+#: Seconds that a topology may take to be whole again before it is replaced, which takes a few seconds.
+HEAL_PATIENCE = 45.0
+
+#: Sentinel's own clocks, in milliseconds. After a stall of two seconds it does nothing for 30 s unless told otherwise.
+SENTINEL_PERIODS = {"tilt-period": 1_000, "info-period": 1_000}
 
 SLOTS = 16_384
 MASTERS, SENTINELS = 3, 3
@@ -37,7 +40,7 @@ SERVICE = "mymaster"
 
 
 def app_with(**settings: Any) -> Celery:
-    """An app with a broker in memory."""
+    """Return an app with a broker in memory."""
     app = Celery("proj", broker="memory://", set_as_current=False)
     app.conf.update(settings)
     return app
@@ -45,7 +48,7 @@ def app_with(**settings: Any) -> Celery:
 
 @dataclass(eq=False)
 class Node:
-    """One server of several. It can be killed, and started again on its port with its data."""
+    """A server of a topology, which can be killed and started again on its port with its data."""
 
     program: Program
     folder: Path
@@ -60,38 +63,42 @@ class Node:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def client(self) -> redis.Redis:
-        """A plain client, for the test's own questions."""
+        """A client of this node alone, for the test's own questions."""
         options: dict[str, Any] = {
             "protocol": 2,
             "socket_timeout": 10,
             "retry": Retry(NoBackoff(), 0),
             **self.connection,
         }
-        return redis.Redis("127.0.0.1", self.port, decode_responses=True, **options)
+        return redis.Redis(LOOPBACK, self.port, decode_responses=True, **options)
 
-    def start(self, *options: str) -> Node:
-        """Start it: on its port, or the first time on one that is free."""
-        for port in [self.port] if self.port else _candidates():
-            log = (self.folder / "log").open("ab")
+    def start(self, *options: str, choose: Callable[[], int] = free_node_port) -> Node:
+        """Start it: the first time on a port that is free, later on the same one."""
+        if self.port:
+            self._start(self.port, options)
+        else:
+            with_free_port(lambda port: self._start(port, options), choose)
+        return self
+
+    def _start(self, port: int, options: Sequence[str]) -> None:
+        log = self.folder / "log"
+        before = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as output:
             command = [self.program.path, *self._arguments(port), *options]
-            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
-            self.port = port
-            if wait_until(lambda: self.has_ended or self.answers, f"{self.program.path} to answer") and self.answers:
-                return self
-            if "in use" not in self.log:
-                break
-        raise AssertionError(f"does not start:\n{self.log}")
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "log").read_text(errors="replace")
+            self.process = subprocess.Popen(command, cwd=self.folder, stdout=output, stderr=output)
+        had_port, self.port = self.port, port
+        wait_until(lambda: self.has_ended or self.answers, f"{self.program.path} to answer")
+        if self.has_ended:
+            self.port = had_port
+            printed = log.read_bytes()[before:].decode(errors="replace")
+            raise PortInUse(printed) if has_port_in_use(printed) else AssertionError(f"does not start:\n{printed}")
 
     def _arguments(self, port: int) -> list[str]:
-        return [*self._ports(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder), *self.options]
+        return [*self._ports(port), "--bind", LOOPBACK, "--save", "", "--dir", str(self.folder), *self.options]
 
     def _ports(self, port: int) -> list[str]:
         return ["--port", "0", "--tls-port", str(port)] if "ssl" in self.connection else ["--port", str(port)]
@@ -102,12 +109,10 @@ class Node:
 
     @property
     def answers(self) -> bool:
-        with contextlib.suppress(redis.ConnectionError, redis.TimeoutError), self.client as client:
-            return not self.has_ended and bool(client.ping())
-        return False
+        return self.process is not None and answers(self.port, self.process, **self.connection)
 
     def kill(self) -> None:
-        """SIGKILL: a crash."""
+        """End it with SIGKILL, as a crash would."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(15)
@@ -118,7 +123,7 @@ class Node:
 
     @property
     def id(self) -> str:
-        """Its name in a cluster."""
+        """Its name in its cluster."""
         return self.ask("CLUSTER", "MYID")  # type: ignore[no-any-return]
 
     def info(self, section: str) -> dict[str, Any]:
@@ -130,15 +135,54 @@ class Node:
             return client.execute_command(*command)
 
 
-def _candidates() -> Iterator[int]:
-    for port in random.sample(PORTS, 50):
-        if _is_free(port) and _is_free(port + BUS_OFFSET):
-            yield port
+# A topology for one test after the other
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+class Topology(Protocol):
+    """Several servers that can be made whole again."""
+
+    def heal(self, patience: float) -> None:
+        """Start what was killed, and wait until the topology is whole; raise an error if that takes too long."""
+
+    def empty(self) -> None:
+        """Delete all data."""
+
+
+T = TypeVar("T", bound=Topology)
+
+
+class Keeper(Generic[T]):
+    """Keeps a topology for one test after the other, and replaces it when a test left it beyond repair."""
+
+    def __init__(self, run: Callable[[], AbstractContextManager[T]]) -> None:
+        self._run = run
+        self._stack = ExitStack()
+        self._current: T | None = None
+
+    def whole(self, patience: float = HEAL_PATIENCE) -> T:
+        """Return a topology that is whole and empty: the one of the last test, or a new one."""
+        if self._current is not None:
+            try:
+                self._current.heal(patience)
+                self._current.empty()
+            except Exception as error:  # whatever a test left behind, the next one must not suffer from it
+                warnings.warn(f"replacing a topology that cannot be healed: {error!r}", stacklevel=2)
+                self.close()
+        if self._current is None:
+            self._current = self._start()
+        return self._current
+
+    def _start(self) -> T:
+        try:
+            return self._stack.enter_context(self._run())
+        except Exception as error:  # a busy machine; once more, then it is an error
+            warnings.warn(f"starting a topology again after a failure: {error!r}", stacklevel=3)
+            return self._stack.enter_context(self._run())
+
+    def close(self) -> None:
+        """End the servers."""
+        self._current = None
+        self._stack.close()
 
 
 # Sentinel
@@ -153,10 +197,10 @@ class Sentinels:
 
     @property
     def hosts(self) -> list[tuple[str, int]]:
-        return [("127.0.0.1", watcher.port) for watcher in self.watchers]
+        return [(LOOPBACK, watcher.port) for watcher in self.watchers]
 
     def url(self, db: int = 0, password: str = "") -> str:
-        """In kombu's form."""
+        """The URL in kombu's form."""
         user = f":{password}@" if password else ""
         return ";".join(f"sentinel://{user}{watcher.address}" for watcher in self.watchers) + f"/{db}"
 
@@ -170,23 +214,38 @@ class Sentinels:
         return next(server for server in self.servers if server.port == int(port))
 
     def fail_over(self) -> None:
-        """Kill the master, and wait for the other to be it."""
+        """Kill the master, and wait until the Sentinels name the other server."""
         old = self.master
         old.kill()
         wait_until(lambda: self.master is not old, "the Sentinels to name another master", FAILOVER_PATIENCE)
 
-    def heal(self) -> None:
-        """Start what was killed; the replica has all that the master has, and every Sentinel sees both."""
+    def heal(self, patience: float = FAILOVER_PATIENCE) -> None:
+        """Start what was killed; wait until the replica follows the master and every Sentinel sees both."""
+        for watcher in self.watchers:
+            if watcher.has_ended:
+                watcher.start()
+        if all(server.has_ended for server in self.servers):
+            self.master.start()
+        wait_until(lambda: not self.master.has_ended, "the Sentinels to name a master that is up", patience)
         for server in self.servers:
             if server.has_ended:
-                # The Sentinels would tell it so themselves, after a while.
-                server.start("--replicaof", "127.0.0.1", str(self.master.port))
-        wait_until(self._is_whole, "the replica to follow the master", FAILOVER_PATIENCE)
+                # The Sentinels would make it a replica themselves, but later.
+                server.start("--replicaof", LOOPBACK, str(self.master.port))
+        wait_until(self._is_whole, "the replica to follow the master", patience)
+
+    def empty(self) -> None:
+        """Delete all data."""
+        self.master.ask("FLUSHALL")
 
     def _is_whole(self) -> bool:
+        with contextlib.suppress(redis.RedisError):  # one that is busy answers the next time
+            return self._is_replicated() and all(self._is_seen(watcher) for watcher in self.watchers)
+        return False
+
+    def _is_replicated(self) -> bool:
         replicas = [server.info("replication") for server in self.servers if server is not self.master]
         links = [each.get("master_link_status") for each in replicas]
-        return links == ["up"] and all(self._is_seen(watcher) for watcher in self.watchers)
+        return links == ["up"]
 
     def _is_seen(self, watcher: Node) -> bool:
         state = _fields(watcher.ask("SENTINEL", "MASTER", SERVICE))
@@ -210,7 +269,7 @@ def running_sentinels(program: Program, tls: Certificates | None = None) -> Iter
     with contextlib.ExitStack() as stack:
         fast = ["--repl-diskless-sync-delay", "0", "--appendonly", "no"]
         master = new_node(stack, program, fast, tls).start()
-        replica = new_node(stack, program, fast, tls).start("--replicaof", "127.0.0.1", str(master.port))
+        replica = new_node(stack, program, fast, tls).start("--replicaof", LOOPBACK, str(master.port))
         watchers = [stack.enter_context(running_watcher(master, tls=tls)) for _ in range(SENTINELS)]
         sentinels = Sentinels([master, replica], watchers)
         wait_until(sentinels._is_whole, "the Sentinels to know each other", FAILOVER_PATIENCE)
@@ -218,7 +277,13 @@ def running_sentinels(program: Program, tls: Certificates | None = None) -> Iter
 
 
 class Watcher(Node):
-    """A Sentinel; it keeps what it knows in its configuration file."""
+    """A Sentinel; it keeps its state in its configuration file."""
+
+    def _start(self, port: int, options: Sequence[str]) -> None:
+        super()._start(port, options)
+        with contextlib.suppress(redis.ResponseError):  # before Redis 7 they cannot be set
+            for name, milliseconds in SENTINEL_PERIODS.items():
+                self.ask("SENTINEL", "DEBUG", name, milliseconds)
 
     def _arguments(self, port: int) -> list[str]:
         return [str(self.folder / "sentinel.conf"), *self._ports(port), *self.options, "--sentinel"]
@@ -229,9 +294,9 @@ def running_watcher(master: Node | Server, password: str = "", tls: Certificates
     """Run one Sentinel."""
     with tempfile.TemporaryDirectory(prefix="redisbeater-") as folder:
         lines = [
-            "bind 127.0.0.1",
+            f"bind {LOOPBACK}",
             f"dir {folder}",
-            f"sentinel monitor {SERVICE} 127.0.0.1 {master.port} {SENTINELS // 2 + 1}",
+            f"sentinel monitor {SERVICE} {LOOPBACK} {master.port} {SENTINELS // 2 + 1}",
             f"sentinel down-after-milliseconds {SERVICE} {NODE_TIMEOUT_MS}",
             f"sentinel failover-timeout {SERVICE} {4 * NODE_TIMEOUT_MS}",
             *([f"requirepass {password}"] if password else []),
@@ -249,7 +314,7 @@ def running_watcher(master: Node | Server, password: str = "", tls: Certificates
 def new_node(
     stack: contextlib.ExitStack, program: Program, options: Sequence[str], tls: Certificates | None = None
 ) -> Node:
-    """A node that is not started yet, and ends with the stack."""
+    """Return a node that is not started yet, and that ends with the stack."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redisbeater-")))
     node = Node(program, folder, [*options, *_tls_options(tls)], connection=_tls_client(tls))
     stack.callback(node.stop)
@@ -281,39 +346,53 @@ class Cluster:
         return "redis-cluster://" + ",".join(node.address for node in self.living[:hosts])
 
     def client(self) -> redis.RedisCluster:
-        """A cluster client, for the test's own questions."""
-        return redis.RedisCluster("127.0.0.1", self.living[0].port, decode_responses=True)
+        """Return a cluster client, for the test's own questions."""
+        return redis.RedisCluster(LOOPBACK, self.living[0].port, decode_responses=True)
 
     @property
     def living(self) -> list[Node]:
         return [node for node in self.nodes if not node.has_ended]
 
     def owner(self, key: str) -> Node:
-        """The master that says of itself that it has the slot of a key."""
+        """Return the master that reports to have the slot of a key; wait until there is one."""
         return wait_until(lambda: self._owner(key_slot(key.encode())), f"a node that has {key}", FAILOVER_PATIENCE)
 
     def _owner(self, slot: int) -> Node | None:
         return next((node for node in self.living if _owner_by(node, slot) == node.port), None)
 
     def fail_over(self, key: str) -> Node:
-        """Kill the master that has the slot of a key, and wait for another to have it; the dead one."""
+        """Kill the master that has the slot of a key, wait until another has it, and return the dead one."""
         old = self.owner(key)
         old.kill()
         self.owner(key)
         return old
 
-    def heal(self) -> None:
-        """Start what was killed; the cluster is whole, each master with a replica that has all it has."""
+    def heal(self, patience: float = FAILOVER_PATIENCE) -> None:
+        """Start what was killed, end moves of slots, and wait until each master has a replica that follows it."""
+        assert len(self.nodes) == 2 * MASTERS, f"a node stayed that had joined: {self.nodes}"
         for node in self.nodes:
             if node.has_ended:
                 node.start()
-        wait_until(self._is_whole, "the cluster to be whole", FAILOVER_PATIENCE)
+        self._close_slots()
+        wait_until(self._is_whole, "the cluster to be whole", patience)
+
+    def empty(self) -> None:
+        """Delete all data."""
+        for master in self.masters:
+            master.ask("FLUSHALL")
+
+    def _close_slots(self) -> None:
+        """End the moves that a test began and did not finish: the slot stays with the master that has it."""
+        for master in self.masters:
+            for slot in _open_slots(master):
+                master.ask("FLUSHALL")  # keys of the slot on both sides would contradict each other
+                master.ask("CLUSTER", "SETSLOT", slot, "STABLE")
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[Node]:
-        """A new master without slots; it must have none when it goes."""
+        """Add a new master without slots, and remove it afterwards; it must have no slots then."""
         node = self.another().start()
-        node.ask("CLUSTER", "MEET", "127.0.0.1", self.nodes[0].port)
+        node.ask("CLUSTER", "MEET", LOOPBACK, self.nodes[0].port)
         self.nodes.append(node)
         wait_until(lambda: all(_knows(each) == len(self.nodes) for each in self.nodes), "all to know the new node")
         wait_until(self._is_ok, "the new node to know the slots", FAILOVER_PATIENCE)
@@ -326,7 +405,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def moving(self, key: str, first: Sequence[str], target: Node) -> Iterator[None]:
-        """The slot of a key is on its way: some of its keys are there, the others follow when this is over."""
+        """Begin to move the slot of a key, with the keys in ``first``; move the other keys and the slot afterwards."""
         source, slot = self.owner(key), key_slot(key.encode())
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
@@ -334,13 +413,13 @@ class Cluster:
         yield
         _move(source, target, source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000))
         target.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
-        for master in self.masters:  # a source that has no slots left is a replica by now
+        for master in self.masters:  # a source that has no slots left has become a replica
             master.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
-        # Before they all know that this is the latest word, another move could contradict it.
+        # Another move, begun before all nodes have the new epoch, could contradict this one.
         wait_until(lambda: len({_epoch(node, target) for node in self.living}) == 1, "the nodes to agree")
 
     def other_master(self, key: str) -> Node:
-        """One that does not have the slot of a key."""
+        """Return a master that does not have the slot of a key."""
         return next(node for node in self.masters if node is not self.owner(key))
 
     @property
@@ -351,12 +430,22 @@ class Cluster:
         return all("cluster_state:ok" in node.ask("CLUSTER", "INFO") for node in self.living)
 
     def _is_whole(self) -> bool:
+        with contextlib.suppress(redis.RedisError):  # one that is busy answers the next time
+            return self._is_ok() and self._is_replicated() and self._is_agreed()
+        return False
+
+    def _is_agreed(self) -> bool:
+        """Whether all nodes tell the same of each slot, no slot is being moved, and there is no other node."""
+        views = {str(sorted(_slots(node))) for node in self.nodes}
+        known = {_knows(node) for node in self.nodes}
+        return len(views) == 1 and known == {len(self.nodes)} and not any(map(_open_slots, self.nodes))
+
+    def _is_replicated(self) -> bool:
         replications = [node.info("replication") for node in self.nodes]
         masters = [each for each in replications if each["role"] == "master"]
         links = [each["master_link_status"] for each in replications if each["role"] == "slave"]
         return (
-            self._is_ok()
-            and len(masters) == MASTERS
+            len(masters) == MASTERS
             and links == ["up"] * (len(self.nodes) - MASTERS)
             and all(each["connected_slaves"] >= 1 for each in masters)
         )
@@ -389,7 +478,7 @@ def _form(cluster: Cluster) -> None:
     for master, first, end in zip(masters, bounds, bounds[1:]):
         master.ask("CLUSTER", "ADDSLOTS", *range(first, end))
     for node in cluster.nodes[1:]:
-        node.ask("CLUSTER", "MEET", "127.0.0.1", cluster.nodes[0].port)
+        node.ask("CLUSTER", "MEET", LOOPBACK, cluster.nodes[0].port)
     wait_until(lambda: all(_knows(node) == len(cluster.nodes) for node in cluster.nodes), "the nodes to meet")
     for master, replica in zip(masters, replicas):
         replica.ask("CLUSTER", "REPLICATE", master.id)
@@ -398,23 +487,31 @@ def _form(cluster: Cluster) -> None:
 
 def _move(source: Node, target: Node, keys: Sequence[str]) -> None:
     if keys:
-        source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+        source.ask("MIGRATE", LOOPBACK, target.port, "", 0, 5000, "KEYS", *keys)
 
 
 def _epoch(node: Node, target: Node) -> str:
-    """How new the word of a node is, as another one knows it."""
+    """Return the configuration epoch of ``target`` that ``node`` knows."""
     lines = [line.split() for line in node.ask("CLUSTER", "NODES").splitlines()]
     return next(fields[6] for fields in lines if fields[0] == target.id)
 
 
 def _knows(node: Node) -> int:
-    """How many nodes it knows, not counting those it is just shaking hands with."""
+    """Return how many nodes it knows, without those in a handshake."""
     return len([line for line in node.ask("CLUSTER", "NODES").splitlines() if "handshake" not in line])
 
 
 def _owner_by(node: Node, slot: int) -> int | None:
-    """The port of the master that has a slot, as one node says."""
-    for first, last, master, *_ in node.ask("CLUSTER", "SLOTS"):
-        if first <= slot <= last:
-            return int(master[1])
-    return None
+    """Return the port of the master that has a slot, as ``node`` reports it."""
+    return next((port for first, last, port in _slots(node) if first <= slot <= last), None)
+
+
+def _slots(node: Node) -> list[tuple[int, int, int]]:
+    """Return the ranges of slots that ``node`` reports, each as first slot, last slot and port of its master."""
+    return [(first, last, int(master[1])) for first, last, master, *_ in node.ask("CLUSTER", "SLOTS")]
+
+
+def _open_slots(node: Node) -> list[int]:
+    """Return the slots that a node is migrating or importing: ``[93->-...]`` or ``[77-<-...]`` in its own line."""
+    own = next(line for line in node.ask("CLUSTER", "NODES").splitlines() if "myself" in line)
+    return [int(word[1:].split("-")[0]) for word in own.split() if word.startswith("[")]

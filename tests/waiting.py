@@ -1,4 +1,4 @@
-"""Waiting for a condition, where a sleep would guess."""
+"""Waiting for a condition instead of sleeping for a time that may be too short."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Seconds that anything may take on a slow, shared machine.
-PATIENCE = 30.0
+#: Seconds that a condition may take to come true on a slow, shared machine.
+PATIENCE = 60.0
 
 
 def wait_until(condition: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
-    """The condition's value once it is true; fails, saying what did not come, when patience is over."""
+    """Return the condition's value once it is true; fail after ``patience`` seconds, naming ``what`` did not happen."""
     deadline = time.monotonic() + patience
     while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {patience:g} s in vain for {what}"

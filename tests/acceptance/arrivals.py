@@ -1,4 +1,4 @@
-"""A real beat and a real worker, and whether every fire time of an entry arrives, whatever becomes of the broker."""
+"""A real beat and a real worker; checks that every fire time of an entry arrives, whatever happens to the broker."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from redisbeater import RedisScheduleEntry
 
 AWAY, BACK = "the broker takes no runs", "the broker takes runs again"
 
-#: Seconds that a broker and all that use it may take to come back on a slow machine.
+#: Seconds that a broker and its clients may take to recover on a slow machine.
 RECOVERY = 90.0
 
 
 class Arrivals:
-    """An entry that runs every half second and makes up for each fire time, from its first run on."""
+    """The runs of an entry that runs every half second and catches up on each fire time it missed."""
 
     def __init__(self, project: Project, client: redis.Redis, prefix: str, every: float = 0.5) -> None:
         self._project = project
@@ -32,25 +32,27 @@ class Arrivals:
         self._entry = RedisScheduleEntry("steady", "proj.note", every, app=project.app(), coalesce="all").save()
 
     def wait_for_more(self, number: int = 3) -> None:
-        """Wait until so many more fire times have arrived."""
+        """Wait until this many more fire times have arrived."""
         before = len(self.ids())
         wait_until(lambda: len(self.ids()) >= before + number, f"{number} more fire times", RECOVERY)
 
     def ids(self) -> dict[datetime, set[str]]:
-        """The ids of the runs that arrived, by fire time."""
+        """Return the ids of the runs that arrived, by fire time."""
         found: dict[datetime, set[str]] = defaultdict(set)
         for run in self._project.runs():
             found[datetime.fromisoformat(run["scheduled_for"])].add(run["id"])
         return found
 
     def misses_the_broker(self) -> None:
+        """Wait until beat reports that the broker is unavailable."""
         says(self.beat, AWAY)
 
     def has_the_broker_again(self) -> None:
+        """Wait until beat reports that the broker is available again."""
         says(self.beat, BACK)
 
     def check(self) -> None:
-        """All fire times up to now have arrived, each with one id and counted once, from the beat that began."""
+        """Assert that all fire times until now arrived with one id each and were counted once, by the first beat."""
         self._wait_for_count()
         assert self.beat.popen.poll() is None
         assert (self._client.get(self._lock), self.beat.output().count("leading as")) == (self._token, 1)
@@ -65,7 +67,7 @@ class Arrivals:
         assert {len(ids) for ids in arrived.values()} == {1}, "one fire time had two ids"
 
     def _wait_for_count(self) -> None:
-        """Wait until more runs are counted, and all that arrived: what was not confirmed is sent and counted later."""
+        """Wait until more runs, and all that arrived, are counted: unconfirmed runs are sent and counted later."""
         enough = self._count() + 3
         wait_until(lambda: max(enough, len(self.ids())) <= self._count(), "what arrived to be counted", RECOVERY)
 
@@ -74,4 +76,5 @@ class Arrivals:
 
 
 def says(process: Process, text: str) -> None:
+    """Wait until a process has printed a text."""
     wait_until(lambda: text in process.output(), f"{text!r} in the output of beat", RECOVERY)

@@ -11,14 +11,14 @@ from servers import Server
 
 @pytest.fixture
 def project(server: Server, client: redis.Redis, prefix: str, tmp_path: Path) -> Iterator[Project]:
-    """A Celery project in a folder of its own, over a fresh schedule; its processes are ended afterwards."""
+    """A Celery project in its own folder, over a new schedule; its processes are ended afterwards."""
     with Project(server, prefix, tmp_path) as project:
         yield project
 
 
 @pytest.fixture
 def make_project(server: Server, client: redis.Redis, prefix: str, tmp_path: Path) -> Iterator[Callable[..., Project]]:
-    """The same, with settings of the test's own."""
+    """Make a project like ``project`` with the test's own settings."""
     made: list[Project] = []
 
     def make(**settings: object) -> Project:

@@ -1,4 +1,4 @@
-"""``python benchmarks/chaos.py --quick``: what is killed, paused and cut off loses no run and sends none early."""
+"""``python benchmarks/chaos.py --quick``: kills, pauses and cut connections lose no run and send none early."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import pytest
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "chaos.py"
 
+#: Seconds that the short run may take on a busy machine; on an idle one it takes about a minute.
+TIMEOUT_SECONDS = 540
 
-@pytest.mark.timeout(400)
+
+@pytest.mark.timeout(TIMEOUT_SECONDS + 60)
 @pytest.mark.parametrize(("lock", "seed"), [("--lock", "11"), ("--no-lock", "12")], ids=["with a lock", "without"])
 def test_the_ledger_of_a_short_run_balances(lock: str, seed: str, tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     command = [sys.executable, BENCHMARK, "--quick", lock, "--seed", seed, "--json", figures]
 
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=360, check=False)
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
     found = json.loads(figures.read_text())

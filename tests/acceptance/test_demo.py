@@ -7,11 +7,12 @@ import subprocess
 import sys
 
 from servers import Server
+from waiting import PATIENCE
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "redisbeater.demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE + 60, check=False)
 
 
 def executed(printed: str) -> int:
@@ -20,7 +21,7 @@ def executed(printed: str) -> int:
     return int(match[1])
 
 
-def test_the_demo_brings_its_own_server_and_counts_what_the_worker_executed() -> None:
+def test_the_demo_starts_its_own_server_and_counts_the_runs_that_the_worker_executed() -> None:
     finished = demo("--seconds", "6")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert executed(finished.stdout) == sum(" executed " in line for line in finished.stdout.splitlines()[:-1]) > 0
@@ -28,7 +29,7 @@ def test_the_demo_brings_its_own_server_and_counts_what_the_worker_executed() ->
         assert f"  {step} " in finished.stdout
 
 
-def test_the_demo_uses_the_redis_it_is_given_and_leaves_no_entry_there(server: Server) -> None:
+def test_the_demo_uses_a_given_redis_and_leaves_no_entry_there(server: Server) -> None:
     finished = demo("--seconds", "5", "--redis-url", server.url(2))
     left = server.client(2).zrange("redisbeater-demo::schedule", 0, -1)
     server.client(2).flushdb()

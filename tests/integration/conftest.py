@@ -11,7 +11,7 @@ from redisbeater import RedisScheduler
 
 @pytest.fixture(autouse=True)
 def empty_broker() -> None:
-    """The in-memory broker is one for the whole process."""
+    """Delete all messages: the whole process shares one in-memory broker."""
     memory.Channel.queues.clear()
 
 

@@ -1,4 +1,4 @@
-"""Entries that are due, and the clock they are due by."""
+"""Entries that are due, and the clock that decides it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def ago(**amount: float) -> datetime:
 def save_due(
     app: Celery, name: str, task: str = "proj.work", *, late: float = 1.0, **fields: Any
 ) -> RedisScheduleEntry:
-    """An entry that runs every minute and was due ``late`` seconds ago, stored."""
+    """Store and return an entry that runs every minute and was due ``late`` seconds ago."""
     return RedisScheduleEntry(name, task, 60.0, app=app, last_run_at=ago(seconds=60 + late), **fields).save()
 
 
 def stored(app: Celery, name: str) -> RedisScheduleEntry:
-    """The entry as it is stored now."""
+    """Return the entry as it is stored now."""
     return RedisScheduleEntry.from_key(RedisScheduleEntry.generate_key(app, name), app=app)

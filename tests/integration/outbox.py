@@ -1,4 +1,4 @@
-"""What beat has sent: the messages in the in-memory broker, and the ticks that put them there."""
+"""The messages that beat has sent to the in-memory broker, and the ticks that send them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from celery import Celery
 
 from redisbeater import RedisScheduler
 
-#: A schedule that is still busy after so many ticks never comes to rest.
+#: A schedule that is still busy after this many ticks never becomes idle.
 MANY_TICKS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """One run, as a worker would get it."""
+    """One run, as a worker would receive it."""
 
     name: str
     task: str
@@ -33,7 +33,7 @@ class Sent:
 
 
 def take(app: Celery, queue: str = "celery") -> list[Sent]:
-    """The runs sent since the last look, in their order."""
+    """Remove and return the messages in the queue, in their order."""
     with app.connection_for_read() as connection:
         inbox = connection.SimpleQueue(queue)
         sent: list[Sent] = []
@@ -44,7 +44,7 @@ def take(app: Celery, queue: str = "celery") -> list[Sent]:
 
 
 def run_due(scheduler: RedisScheduler, queue: str = "celery") -> list[Sent]:
-    """Tick until nothing is due any more; what was sent."""
+    """Tick until nothing is due any more; return the runs that were sent."""
     for _ in range(MANY_TICKS):
         if scheduler.tick():
             return take(scheduler.app, queue)

@@ -1,4 +1,4 @@
-"""Redis Cluster: all keys of a schedule in one slot, wherever that is at the moment."""
+"""Redis Cluster: all keys of a schedule are in one slot, which any node may have and which may move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outbox import Sent, names, run_due, take
 from redis.crc import key_slot
 from redis.credentials import UsernamePasswordCredentialProvider
 from servers import Server, free_port
-from topologies import Cluster, Node, app_with
+from topologies import FAILOVER_PATIENCE, Cluster, Node, app_with
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
@@ -34,8 +34,9 @@ MakeScheduler = Callable[..., RedisScheduler]
 
 @pytest.fixture
 def app(cluster: Cluster) -> Celery:
-    """An app that knows one node, the one that the tests kill."""
-    return app_with(redisbeater_redis_url=f"redis-cluster://{cluster.owner(SCHEDULE).address}")
+    """An app that knows one node, which the tests kill, and whose lock outlasts a failover, however long that takes."""
+    url = f"redis-cluster://{cluster.owner(SCHEDULE).address}"
+    return app_with(redisbeater_redis_url=url, redisbeater_lock_timeout=2 * FAILOVER_PATIENCE)
 
 
 @pytest.fixture
@@ -58,12 +59,12 @@ def scheduler(app: Celery, make_scheduler: MakeScheduler) -> RedisScheduler:
 
 @pytest.fixture
 def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls give up soon, where a test needs several to fail."""
+    """Make calls give up soon, for tests that need several of them to fail."""
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
 
 
 def sent(scheduler: RedisScheduler) -> list[str]:
-    """What is sent, once something is."""
+    """Return the names of the runs that are sent, once there are some."""
     return sorted(names(wait_until(lambda: run_due(scheduler), "a run")))
 
 
@@ -81,7 +82,7 @@ def test_entries_are_saved_run_and_deleted(app: Celery, scheduler: RedisSchedule
     assert store.broken() == {}
 
 
-def test_many_entries_are_made_changed_and_deleted_at_once(app: Celery) -> None:
+def test_many_entries_are_created_rewritten_and_deleted_in_bulk(app: Celery) -> None:
     store = ScheduleStore(app)
     entries = [RedisScheduleEntry(f"e {number}", "proj.work", 60.0, app=app) for number in range(300)]
     for _ in range(2):
@@ -96,7 +97,9 @@ def test_many_entries_are_made_changed_and_deleted_at_once(app: Celery) -> None:
     assert (store.count(), bulk.deleted) == (0, 300)
 
 
-def test_static_entries_are_stored_and_known_again(cluster: Cluster, make_scheduler: MakeScheduler) -> None:
+def test_static_entries_are_stored_and_recognized_at_the_next_start(
+    cluster: Cluster, make_scheduler: MakeScheduler
+) -> None:
     app = app_with(
         redisbeater_redis_url=cluster.url(), beat_schedule={"static": {"task": "proj.work", "schedule": 60.0}}
     )
@@ -118,7 +121,7 @@ def test_all_keys_are_in_one_slot(app: Celery, scheduler: RedisScheduler, cluste
     assert {key_slot(key.encode()) for key in keys} == {key_slot(SCHEDULE.encode())}
 
 
-def test_a_beat_that_waits_is_woken_by_a_save(app: Celery, scheduler: RedisScheduler) -> None:
+def test_a_save_wakes_a_waiting_beat(app: Celery, scheduler: RedisScheduler) -> None:
     app.conf.beat_max_loop_interval = 300
     scheduler.is_served = True
     scheduler.tick()
@@ -134,7 +137,7 @@ def ticked(scheduler: RedisScheduler) -> list[str]:
     return names(take(scheduler.app))
 
 
-def test_a_failover_costs_neither_the_lock_nor_a_run(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+def test_a_failover_loses_neither_the_lock_nor_a_run(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
     scheduler.is_served = True
     save_due(app, "before")
     assert wait_until(lambda: ticked(scheduler), "a run") == ["before"]
@@ -142,9 +145,9 @@ def test_a_failover_costs_neither_the_lock_nor_a_run(app: Celery, scheduler: Red
 
     cluster.fail_over(SCHEDULE)
 
-    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end")
+    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_PATIENCE)
     assert cluster.owner(LOCK).ask("GET", LOCK) == token
-    saving = threading.Timer(0.1, save_due, (app, "after"))  # on the replica, which never saw a script
+    saving = threading.Timer(0.1, save_due, (app, "after"))  # to the former replica, which has no script yet
     saving.start()
     assert wait_until(lambda: ticked(scheduler), "the run of an entry saved after it") == ["after"]
     saving.join()
@@ -153,7 +156,7 @@ def test_a_failover_costs_neither_the_lock_nor_a_run(app: Celery, scheduler: Red
 
 @pytest.mark.usefixtures("short_retries")
 @pytest.mark.parametrize("moves_first", ["the entries", "the rest"])
-def test_a_slot_on_its_way_delays_runs_and_loses_none(
+def test_a_slot_that_is_being_moved_delays_runs_and_loses_none(
     app: Celery, scheduler: RedisScheduler, cluster: Cluster, moves_first: str
 ) -> None:
     scheduler.tick()
@@ -174,7 +177,7 @@ def test_a_slot_on_its_way_delays_runs_and_loses_none(
 
 
 @pytest.mark.usefixtures("short_retries")
-def test_no_fire_time_is_missed_or_sent_twice_while_the_slot_goes_to_and_fro(
+def test_no_fire_time_is_missed_or_sent_twice_while_the_slot_moves_back_and_forth(
     app: Celery, scheduler: RedisScheduler, cluster: Cluster
 ) -> None:
     RedisScheduleEntry("report", "proj.work", 0.1, app=app, coalesce="all").save()
@@ -182,7 +185,7 @@ def test_no_fire_time_is_missed_or_sent_twice_while_the_slot_goes_to_and_fro(
     enough = threading.Event()
 
     with ThreadPoolExecutor(1) as mover:
-        moves = mover.submit(to_and_fro, cluster, enough)
+        moves = mover.submit(move_back_and_forth, cluster, enough)
         while len(sent) < 20 and not moves.done():
             scheduler.tick()
             sent += take(app)
@@ -193,10 +196,10 @@ def test_no_fire_time_is_missed_or_sent_twice_while_the_slot_goes_to_and_fro(
     assert steps == {0.1}
 
 
-def to_and_fro(cluster: Cluster, enough: threading.Event) -> int:
-    """The slot of the schedule goes from master to master, key by key; how often."""
+def move_back_and_forth(cluster: Cluster, enough: threading.Event) -> int:
+    """Move the slot of the schedule from master to master, key by key, until it is enough; return how often."""
     moves = 0
-    while not enough.is_set():
+    while not moves or not enough.is_set():
         source, target = cluster.owner(SCHEDULE), cluster.other_master(SCHEDULE)
         with cluster.moving(SCHEDULE, [], target):
             for key in source.ask("KEYS", f"{PREFIX}*"):
@@ -206,7 +209,9 @@ def to_and_fro(cluster: Cluster, enough: threading.Event) -> int:
 
 
 @pytest.mark.usefixtures("short_retries")
-def test_a_slot_goes_to_a_node_that_has_just_joined(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+def test_no_run_is_lost_when_a_slot_moves_to_a_node_that_has_just_joined(
+    app: Celery, scheduler: RedisScheduler, cluster: Cluster
+) -> None:
     scheduler.tick()
     save_due(app, "report")
     source = cluster.owner(SCHEDULE)
@@ -230,7 +235,7 @@ def test_a_member_without_a_hash_is_discarded(app: Celery, scheduler: RedisSched
     assert {f"{PREFIX}gone", "gone"}.isdisjoint(cluster.owner(SCHEDULE).ask("ZRANGE", SCHEDULE, 0, -1))
 
 
-def test_scripts_that_the_nodes_forgot_are_sent_again(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
+def test_scripts_that_the_nodes_lost_are_sent_again(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
     scheduler.tick()
     save_due(app, "report")
 
@@ -249,13 +254,13 @@ def test_building_a_client_connects_to_nothing() -> None:
         ScheduleStore(app).count()
 
 
-def test_of_the_nodes_in_the_url_one_that_answers_is_enough(cluster: Cluster) -> None:
+def test_one_node_of_the_url_that_answers_is_enough(cluster: Cluster) -> None:
     app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{free_port()},{cluster.nodes[0].address}")
 
     assert ScheduleStore(app).count() == 0
 
 
-def test_threads_may_share_the_first_use(app: Celery) -> None:
+def test_several_threads_may_connect_at_the_same_time(app: Celery) -> None:
     store = ScheduleStore(app)
     begin = threading.Barrier(8)
 
@@ -267,7 +272,7 @@ def test_threads_may_share_the_first_use(app: Celery) -> None:
         assert list(threads.map(count, range(8))) == [0] * 8
 
 
-def test_a_child_process_may_use_what_its_parent_made(app: Celery) -> None:
+def test_a_child_process_may_use_the_store_of_its_parent(app: Celery) -> None:
     store = ScheduleStore(app)
     save_due(app, "report")
 
@@ -298,7 +303,7 @@ def test_options_reach_every_connection(cluster: Cluster) -> None:
 
 @pytest.fixture
 def password(cluster: Cluster) -> Iterator[str]:
-    """That of a user whom every node knows."""
+    """The password of the user beat, whom every node knows."""
     for node in cluster.nodes:
         node.ask("ACL", "SETUSER", "beat", "on", ">right", "~*", "resetchannels", "&*", "+@all")
     yield "right"
@@ -306,7 +311,9 @@ def password(cluster: Cluster) -> Iterator[str]:
         node.ask("ACL", "DELUSER", "beat")
 
 
-def test_a_provider_of_credentials_is_asked(cluster: Cluster, password: str, make_scheduler: MakeScheduler) -> None:
+def test_the_credential_provider_is_asked_for_the_password(
+    cluster: Cluster, password: str, make_scheduler: MakeScheduler
+) -> None:
     provider = UsernamePasswordCredentialProvider("beat", password)
     app = app_with(redisbeater_redis_url=cluster.url(), redisbeater_redis_options={"credential_provider": provider})
     save_due(app, "report")
@@ -338,28 +345,28 @@ def plain(node: Node, **settings: Any) -> Celery:
     return app_with(redisbeater_redis_url=f"redis://{node.address}", **settings)
 
 
-def test_a_plain_client_of_a_cluster_is_told_what_to_write(cluster: Cluster) -> None:
+def test_the_error_of_a_plain_client_of_a_cluster_shows_the_fix(cluster: Cluster) -> None:
     with pytest.raises(StoreError, match="use redis-cluster:// in redisbeater_redis_url") as raised:
         save_due(plain(cluster.owner("redisbeater::schedule")), "report")
 
     assert "redisbeater_key_prefix = '{redisbeater}:'" in str(raised.value)
 
 
-def test_a_plain_client_of_the_wrong_node_is_told_what_to_write(cluster: Cluster) -> None:
+def test_the_error_of_a_plain_client_of_the_wrong_node_shows_the_fix(cluster: Cluster) -> None:
     app = plain(cluster.other_master(SCHEDULE), redisbeater_key_prefix=PREFIX)
 
     with pytest.raises(StoreError, match="use redis-cluster:// in redisbeater_redis_url"):
         ScheduleStore(app).count()
 
 
-def test_a_plain_client_works_where_one_address_stands_for_all(cluster: Cluster, make_scheduler: MakeScheduler) -> None:
+def test_a_plain_client_works_with_the_node_that_has_the_slot(cluster: Cluster, make_scheduler: MakeScheduler) -> None:
     app = plain(cluster.owner(SCHEDULE), redisbeater_key_prefix=PREFIX)
     save_due(app, "report")
 
     assert sent(make_scheduler(app)) == ["report"]
 
 
-def test_a_cluster_client_of_a_plain_server_is_told_what_to_write(server: Server) -> None:
+def test_the_error_of_a_cluster_client_of_a_plain_server_shows_the_fix(server: Server) -> None:
     app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{server.port}")
 
     with pytest.raises(StoreError, match="the server is no cluster: use redis:// in redisbeater_redis_url") as raised:

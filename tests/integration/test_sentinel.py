@@ -1,4 +1,4 @@
-"""Redis Sentinel: the master is where the Sentinels say, also after a failover."""
+"""Redis Sentinel: beat uses the master that the Sentinels name, also after a failover."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 from celery import Celery
 from due import save_due, stored
 from outbox import names, run_due, take
+from ports import LOOPBACK
 from redis.credentials import UsernamePasswordCredentialProvider
 from servers import Server, free_port
-from topologies import SERVICE, Sentinels, app_with, running_watcher
+from topologies import FAILOVER_PATIENCE, SERVICE, Sentinels, app_with, running_watcher
 from waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
@@ -39,12 +41,13 @@ def make_scheduler() -> Iterator[MakeScheduler]:
 
 @pytest.fixture
 def app(sentinels: Sentinels) -> Celery:
-    return app_with(**sentinels.settings())
+    """An app whose lock outlasts a failover, however long that takes."""
+    return app_with(**sentinels.settings(), redisbeater_lock_timeout=2 * FAILOVER_PATIENCE)
 
 
 @pytest.fixture
 def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls give up soon, where a test needs several to fail."""
+    """Make calls give up soon, for tests that need several of them to fail."""
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
 
 
@@ -72,7 +75,7 @@ def test_entries_run_on_the_master(
     assert sentinels.master.info("keyspace")["db1"]["keys"] >= 3
 
 
-def test_a_failover_costs_neither_the_lock_nor_a_run(
+def test_a_failover_loses_neither_the_lock_nor_a_run(
     app: Celery, sentinels: Sentinels, make_scheduler: MakeScheduler
 ) -> None:
     scheduler = make_scheduler(app)
@@ -84,9 +87,9 @@ def test_a_failover_costs_neither_the_lock_nor_a_run(
 
     sentinels.fail_over()
 
-    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end")
+    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_PATIENCE)
     assert sentinels.master.ask("GET", LOCK) == token
-    saving = threading.Timer(0.1, save_due, (app, "after"))  # on the replica, which never saw a script
+    saving = threading.Timer(0.1, save_due, (app, "after"))  # to the former replica, which has no script yet
     saving.start()
     assert wait_until(lambda: ticked(scheduler), "the run of an entry saved after it") == ["after"]
     saving.join()
@@ -98,21 +101,28 @@ def ticked(scheduler: RedisScheduler) -> list[str]:
     return names(take(scheduler.app))
 
 
-@pytest.mark.usefixtures("short_retries")
-def test_a_master_that_is_none_any_more_is_unavailable_and_does_not_refuse(server: Server) -> None:
-    app = app_with(redisbeater_redis_url=server.url(), redisbeater_key_prefix="demoted:")
-    with server.client() as client:
-        client.replicaof("127.0.0.1", str(free_port()))
-        with pytest.raises(StoreUnavailable):
-            save_due(app, "report")
+@contextlib.contextmanager
+def demoted(client: redis.Redis) -> Iterator[None]:
+    """Make a server a replica, and a master again whatever happens: other tests use it, too."""
+    client.replicaof(LOOPBACK, str(free_port()))
+    try:
+        yield
+    finally:
         client.replicaof("NO", "ONE")
+
+
+@pytest.mark.usefixtures("short_retries")
+def test_a_master_that_became_a_replica_is_unavailable(server: Server) -> None:
+    app = app_with(redisbeater_redis_url=server.url(), redisbeater_key_prefix="demoted:")
+    with server.client() as client, demoted(client), pytest.raises(StoreUnavailable):
+        save_due(app, "report")
 
     save_due(app, "report")
     ScheduleStore(app).delete("report")
 
 
 def test_one_sentinel_that_answers_is_enough(sentinels: Sentinels) -> None:
-    hosts = [("127.0.0.1", free_port()), *sentinels.hosts[:1]]
+    hosts = [(LOOPBACK, free_port()), *sentinels.hosts[:1]]
     options = {"sentinels": hosts, "service_name": SERVICE}
 
     app = app_with(redisbeater_redis_url="redis-sentinel://", redisbeater_redis_options=options)
@@ -134,14 +144,14 @@ def test_without_a_sentinel_that_answers_redis_is_unavailable() -> None:
 
 
 @pytest.mark.usefixtures("short_retries")
-def test_a_service_name_that_the_sentinels_do_not_know_is_told(sentinels: Sentinels) -> None:
+def test_the_error_of_an_unknown_service_names_it(sentinels: Sentinels) -> None:
     app = app_with(redisbeater_redis_url=sentinels.url(), redisbeater_redis_options={"service_name": "another"})
 
     with pytest.raises(StoreUnavailable, match="no Sentinel knows a master 'another' that is up"):
         ScheduleStore(app).count()
 
 
-def test_a_sentinel_s_own_password_is_in_sentinel_kwargs(server: Server, prefix: str) -> None:
+def test_the_password_of_the_sentinels_is_in_sentinel_kwargs(server: Server, prefix: str) -> None:
     with running_watcher(server, password="right") as watcher:
         url = f"sentinel://{watcher.address}"
         options = {"service_name": SERVICE, "sentinel_kwargs": {"password": "right"}}
@@ -153,13 +163,13 @@ def test_a_sentinel_s_own_password_is_in_sentinel_kwargs(server: Server, prefix:
         with pytest.raises(StoreError) as raised:
             ScheduleStore(app).count()
 
-    assert not isinstance(raised.value, StoreUnavailable), "a password does not come right by itself"
+    assert not isinstance(raised.value, StoreUnavailable), "a wrong password is not an outage"
     assert "hunter2" not in str(raised.value)
 
 
 @pytest.fixture
 def password(sentinels: Sentinels) -> Iterator[str]:
-    """That of a user whom both servers know."""
+    """The password of the user beat, whom both servers know."""
     for server in sentinels.servers:
         server.ask("ACL", "SETUSER", "beat", "on", ">right", "~*", "resetchannels", "&*", "+@all")
     yield "right"
@@ -167,7 +177,9 @@ def password(sentinels: Sentinels) -> Iterator[str]:
         server.ask("ACL", "DELUSER", "beat")
 
 
-def test_a_provider_of_credentials_is_asked(sentinels: Sentinels, password: str, make_scheduler: MakeScheduler) -> None:
+def test_the_credential_provider_is_asked_for_the_password(
+    sentinels: Sentinels, password: str, make_scheduler: MakeScheduler
+) -> None:
     provider = UsernamePasswordCredentialProvider("beat", password)
     app = app_with(
         redisbeater_redis_url=sentinels.url(),

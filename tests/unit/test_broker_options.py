@@ -1,4 +1,4 @@
-"""What beat adds to ``broker_transport_options``, and what it leaves."""
+"""The options that beat adds to ``broker_transport_options``, and those that it keeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redisbeater.broker.broker import connection_of
         pytest.param("amqp://rabbit", "confirm_publish", True, id="rabbitmq"),
     ],
 )
-def test_an_option_that_the_user_set_goes_before_ours(url: str, option: str, ours: Any) -> None:
+def test_an_option_of_the_user_takes_precedence_over_the_one_of_beat(url: str, option: str, ours: Any) -> None:
     app = Celery("proj", broker=url, set_as_current=False)
     assert connection_of(app, 5.0).transport_options[option] == ours
 
@@ -51,7 +51,7 @@ def test_other_transports_get_no_options() -> None:
     assert connection_of(app, 5.0).transport_options == {"polling_interval": 1}
 
 
-def test_rabbitmq_gets_no_heartbeats_that_nobody_would_send() -> None:
+def test_rabbitmq_is_not_asked_for_heartbeats_which_beat_would_not_send() -> None:
     app = Celery("proj", broker="amqp://rabbit", set_as_current=False)
     app.conf.broker_transport_options = {"heartbeat": 10}
 
@@ -66,7 +66,9 @@ def test_rabbitmq_gets_no_heartbeats_that_nobody_would_send() -> None:
         pytest.param(None, 5, id="unset"),
     ],
 )
-def test_connecting_takes_no_longer_than_a_send(broker_connection_timeout: float | None, expected: float) -> None:
+def test_the_time_out_of_connecting_is_at_most_the_one_of_a_send(
+    broker_connection_timeout: float | None, expected: float
+) -> None:
     app = Celery("proj", broker="amqp://rabbit", set_as_current=False)
     app.conf.broker_connection_timeout = broker_connection_timeout
 

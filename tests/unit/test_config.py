@@ -1,3 +1,5 @@
+"""The settings: which values are accepted, which are refused, and what the error shows."""
+
 from __future__ import annotations
 
 import traceback
@@ -33,7 +35,7 @@ class HalfTide(BaseSchedule):
 
 
 def read(broker: Any = "memory://", **settings: Any) -> Config:
-    """The configuration of an app with these settings, and a URL unless they have one."""
+    """Return the configuration of an app with these settings, and with a URL unless they have one."""
     app = Celery("proj", broker=broker, set_as_current=False)
     app.conf.update({f"{PREFIX}{name}": value for name, value in {"redis_url": URL, **settings}.items()})
     return Config.from_app(app)
@@ -46,7 +48,7 @@ def read_without_url(broker: Any, **conf: Any) -> Config:
 
 
 def read_django(**settings: Any) -> Config:
-    """The configuration of an app that is configured as Django's are."""
+    """Return the configuration of an app that is configured like Django's."""
     app = Celery("proj", broker="memory://", set_as_current=False)
     app.config_from_object(type("settings", (), {"CELERY_REDISBEATER_REDIS_URL": URL, **settings}), namespace="CELERY")
     return Config.from_app(app)
@@ -95,8 +97,8 @@ def test_the_defaults() -> None:
         pytest.param("lease_timeout", 1, id="shortest-lease"),
         pytest.param("batch_size", 1, id="smallest-batch"),
         pytest.param("retry_period", 0, id="no-retry"),
-        pytest.param("retry_period", -1, id="retry-for-ever"),
-        pytest.param("retry_period", 60.5, id="retry-a-while"),
+        pytest.param("retry_period", -1, id="retry-forever"),
+        pytest.param("retry_period", 60.5, id="retry-for-a-time"),
         pytest.param("misfire_grace_time", None, id="any-lateness"),
         pytest.param("misfire_grace_time", 1, id="shortest-grace"),
         pytest.param("misfire_grace_time", 90.5, id="grace"),
@@ -106,7 +108,7 @@ def test_the_defaults() -> None:
         pytest.param("schedule_classes", [], id="no-classes"),
     ],
 )
-def test_a_value_that_can_be_used_is_used(name: str, value: Any) -> None:
+def test_a_valid_value_is_accepted(name: str, value: Any) -> None:
     expected = {} if value == [] else value
 
     assert getattr(read(**{name: value}), name) == expected
@@ -120,7 +122,7 @@ def test_a_value_that_can_be_used_is_used(name: str, value: Any) -> None:
         pytest.param("lock_key", None, None, id="lock"),
     ],
 )
-def test_none_is_a_value_where_it_means_off(name: str, value: Any, expected: Any) -> None:
+def test_none_is_accepted_where_it_means_off(name: str, value: Any, expected: Any) -> None:
     assert getattr(read(**{name: value}), name) == expected
 
 
@@ -161,7 +163,7 @@ def test_none_is_a_value_where_it_means_off(name: str, value: Any, expected: Any
         *(pytest.param("schedule_classes", value, id=f"classes-{value!r}") for value in (None, "a.B", 0, b"a")),
     ],
 )
-def test_a_value_that_cannot_be_used_is_refused_with_what_is_accepted(name: str, value: Any) -> None:
+def test_an_invalid_value_is_refused_with_what_is_accepted(name: str, value: Any) -> None:
     accepts = next(setting.metadata["accepts"] for setting in fields(Config) if setting.name == name)
 
     with pytest.raises(ImproperlyConfigured) as refused:
@@ -171,7 +173,7 @@ def test_a_value_that_cannot_be_used_is_refused_with_what_is_accepted(name: str,
     assert str(refused.value).endswith(f"expected {accepts}")
 
 
-def test_a_refused_setting_is_an_error_of_ours_and_of_celery_s() -> None:
+def test_the_error_of_a_refused_setting_is_one_of_redisbeater_and_of_celery() -> None:
     assert issubclass(ImproperlyConfigured, RedisBeaterError)
     assert issubclass(ImproperlyConfigured, CeleryImproperlyConfigured)
 
@@ -185,7 +187,7 @@ def test_an_option_that_redisbeater_sets_itself_is_refused(option: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, {"ssl_cert_reqs": "none"}], ids=repr)
-def test_tls_options_go_with_a_tls_url(value: Any) -> None:
+def test_tls_options_are_accepted_with_a_tls_url(value: Any) -> None:
     assert read(redis_url="rediss://cache:6379/0", redis_use_ssl=value).redis_use_ssl == value
 
 
@@ -202,7 +204,7 @@ def test_the_configuration_is_frozen() -> None:
         read().batch_size = 1  # type: ignore[misc]
 
 
-def test_every_setting_says_what_it_is_for_and_what_it_accepts() -> None:
+def test_every_setting_documents_its_purpose_and_what_it_accepts() -> None:
     assert all(setting.metadata["doc"] and setting.metadata["accepts"] for setting in fields(Config))
 
 
@@ -210,13 +212,13 @@ def test_every_setting_says_what_it_is_for_and_what_it_accepts() -> None:
     ("settings", "name"),
     [
         pytest.param({}, "redisbeater::lock", id="default"),
-        pytest.param({"key_prefix": "p:"}, "p::lock", id="below-the-prefix"),
+        pytest.param({"key_prefix": "p:"}, "p::lock", id="another-prefix"),
         pytest.param({"lock_key": "leader"}, "redisbeater:leader", id="another"),
         pytest.param({"key_prefix": "redbeat:", "lock_key": "redbeat::lock"}, "redbeat::lock", id="whole-key"),
         pytest.param({"lock_key": None}, None, id="none"),
     ],
 )
-def test_the_lock_s_key_is_below_the_prefix(settings: dict[str, Any], name: str | None) -> None:
+def test_the_key_of_the_lock_begins_with_the_prefix(settings: dict[str, Any], name: str | None) -> None:
     assert read(**settings).lock_name == name
 
 
@@ -228,7 +230,7 @@ def test_coalesce_is_set_by_its_word(word: str) -> None:
     assert read(coalesce=word).coalesce is Coalesce(word)
 
 
-def test_policies_are_settings_of_django_too() -> None:
+def test_django_settings_may_contain_policies() -> None:
     config = read_django(
         CELERY_REDISBEATER_COALESCE="all", CELERY_REDISBEATER_JITTER=5, CELERY_REDISBEATER_MISFIRE_GRACE_TIME=60
     )
@@ -244,7 +246,7 @@ def test_seconds_that_no_entry_can_be_planned_with_are_refused(name: str, value:
 
 
 def defaults(**conf: Any) -> Defaults:
-    """What the entries of an app with these settings inherit."""
+    """Return the defaults that the entries of an app with these settings inherit."""
     app = Celery("proj", broker="memory://", set_as_current=False)
     app.conf.update({"redisbeater_redis_url": URL, "timezone": "Europe/Vienna", **conf})
     return Context.of(app).defaults
@@ -272,7 +274,7 @@ def test_entries_inherit_the_policies_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 1, 2.5, 3600], ids=repr)
-def test_celery_s_own_deadline_for_crontabs_is_taken(value: Any) -> None:
+def test_the_deadline_of_celery_for_crontabs_is_used(value: Any) -> None:
     assert defaults(beat_cron_starting_deadline=value).crontab_grace_time == value
 
 
@@ -281,7 +283,7 @@ def test_celery_s_own_deadline_for_crontabs_is_taken(value: Any) -> None:
     [0, 0.5, -1, "60", [], True, float("nan"), float("inf"), 1e300, 10**400],
     ids=lambda value: repr(value)[:20],
 )
-def test_a_deadline_for_crontabs_that_cannot_be_used_is_refused(value: Any) -> None:
+def test_an_invalid_deadline_for_crontabs_is_refused(value: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"^beat_cron_starting_deadline = .*expected seconds, at least 1"):
         defaults(beat_cron_starting_deadline=value)
 
@@ -298,17 +300,17 @@ def test_a_deadline_for_crontabs_that_cannot_be_used_is_refused(value: Any) -> N
         pytest.param("key_perfix", "redisbeater_key_prefix", id="swapped"),
     ],
 )
-def test_an_unknown_setting_gives_the_nearest_name(typo: str, near: str) -> None:
+def test_the_error_of_an_unknown_setting_suggests_the_nearest_name(typo: str, near: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=rf"redisbeater_{typo} is not a setting .*did you mean {near}\?"):
         read(**{typo: 1})
 
 
-def test_an_unknown_setting_like_no_other_gives_all_names() -> None:
+def test_the_error_of_an_unknown_setting_lists_all_names_when_none_is_near() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"redisbeater_zzz is not .*known are redisbeater_redis_url, "):
         read(zzz=1)
 
 
-def test_settings_of_others_are_none_of_ours() -> None:
+def test_settings_of_other_packages_are_ignored() -> None:
     assert read_without_url("redis://broker", redbeat_lock_key=1, beat_max_loop_interval=5).lock_key == ":lock"
 
 
@@ -331,7 +333,7 @@ def test_a_django_style_setting_is_read(setting: str, name: str, value: Any) -> 
     assert getattr(read_django(**{setting: value}), name) == value
 
 
-def test_a_typo_in_a_django_style_setting_gives_the_nearest_name() -> None:
+def test_the_error_of_a_mistyped_django_setting_suggests_the_nearest_name() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"did you mean redisbeater_lock_key\?"):
         read_django(CELERY_REDISBEATER_LOCK_KEYS=None)
 
@@ -344,26 +346,26 @@ def test_a_typo_in_a_django_style_setting_gives_the_nearest_name() -> None:
     [
         pytest.param("redis://broker:6379/1", "redis://broker:6379/1", id="redis"),
         pytest.param("rediss://broker:6379/1", "rediss://broker:6379/1", id="tls"),
-        pytest.param("redis+socket:///run/redis.sock", "unix:///run/redis.sock", id="kombu-s-socket"),
+        pytest.param("redis+socket:///run/redis.sock", "unix:///run/redis.sock", id="kombu-socket"),
         pytest.param("socket:///run/redis.sock", "unix:///run/redis.sock", id="socket"),
         pytest.param("redis://a:6379/0;redis://b:6379/0", "redis://a:6379/0", id="first-of-several"),
         pytest.param(["redis://a:6379/0", "redis://b:6379/0"], "redis://a:6379/0", id="first-of-a-list"),
     ],
 )
-def test_without_a_url_the_broker_s_is_taken(broker: Any, url: str) -> None:
+def test_without_a_url_the_one_of_the_broker_is_used(broker: Any, url: str) -> None:
     assert read_without_url(broker).redis_url == url
 
 
-def test_a_url_of_its_own_goes_before_the_broker_s() -> None:
+def test_the_url_of_the_settings_takes_precedence_over_the_one_of_the_broker() -> None:
     assert read(broker="redis://broker:6379/1").redis_url == URL
 
 
-def test_the_broker_is_asked_only_when_no_url_is_set() -> None:
+def test_a_broker_that_is_not_redis_is_accepted_when_a_url_is_set() -> None:
     assert read(broker="amqp://guest:guest@rabbit").redis_url == URL
 
 
 @pytest.mark.parametrize("broker", ["amqp://guest:hunter2@rabbit//", "sqs://key:hunter2@", "memory://"])
-def test_a_broker_that_is_not_redis_is_an_error_that_shows_the_fix(broker: str) -> None:
+def test_the_error_of_a_broker_that_is_not_redis_shows_the_fix(broker: str) -> None:
     scheme = broker.split(":", 1)[0]
 
     with pytest.raises(
@@ -377,7 +379,7 @@ def test_a_broker_that_is_not_redis_is_an_error_that_shows_the_fix(broker: str) 
     ["http://:hunter2@cache", "hunter2", ["redis://:hunter2@a"], "redis://:hunter2[@cache"],
     ids=["other-scheme", "no-scheme", "list", "bracket-in-password"],
 )
-def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: Any) -> None:
+def test_the_error_of_an_invalid_url_does_not_show_its_password(url: Any) -> None:
     with pytest.raises(ImproperlyConfigured) as refused:
         read(redis_url=url)
 
@@ -399,7 +401,7 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: Any) -> 
         pytest.param("redis://:hunter2@cache:6379/0?unknown=1", id="unknown-option"),
     ],
 )
-def test_a_url_that_redis_py_does_not_take_is_refused_without_its_password(url: str) -> None:
+def test_the_error_of_a_url_that_redis_py_refuses_does_not_show_its_password(url: str) -> None:
     app = Celery("proj", broker="memory://", set_as_current=False)
     app.conf.update(redisbeater_redis_url=url)
 
@@ -417,7 +419,7 @@ def test_an_option_that_redisbeater_sets_itself_is_refused_in_the_url(option: st
         read(redis_url=f"{URL}?{option}=1")
 
 
-def test_other_options_in_the_url_are_taken() -> None:
+def test_other_options_in_the_url_are_kept() -> None:
     assert read(redis_url=f"{URL}?socket_timeout=2").redis_url == f"{URL}?socket_timeout=2"
 
 
@@ -438,7 +440,7 @@ def test_no_error_shows_a_password_among_the_options(settings: dict[str, Any]) -
 @pytest.mark.parametrize(
     "broker", ["amqp://guest:hunter2@rabbit//", "redis+x://:hunter2@cache", "redis://:hunter2[@cache"]
 )
-def test_no_error_shows_the_broker_s_password(broker: str) -> None:
+def test_no_error_shows_the_password_of_the_broker(broker: str) -> None:
     with pytest.raises(ImproperlyConfigured) as refused:
         read_without_url(broker)
 
@@ -451,7 +453,7 @@ TIDE = f"{Tide.__module__}.Tide"
 
 
 @pytest.mark.parametrize("listed", [Tide, TIDE, f"{Tide.__module__}:Tide"], ids=["class", "path", "path-with-colon"])
-def test_schedule_classes_are_known_by_their_path(listed: Any) -> None:
+def test_schedule_classes_are_found_by_their_path(listed: Any) -> None:
     assert read(schedule_classes=[listed]).schedule_classes == {TIDE: Tide}
 
 
@@ -470,7 +472,7 @@ def test_a_class_that_cannot_be_stored_is_refused(listed: Any, problem: str) -> 
         read(schedule_classes=[listed])
 
 
-def test_the_codec_of_an_app_knows_its_classes() -> None:
+def test_the_codec_of_an_app_stores_and_reads_its_classes() -> None:
     app = Celery("proj", set_as_current=False)
     app.conf.update(redisbeater_redis_url=URL, redisbeater_schedule_classes=[Tide])
 

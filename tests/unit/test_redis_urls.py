@@ -1,4 +1,4 @@
-"""Which URLs and options make which client; nothing here connects."""
+"""Which client is made from which URL and options; nothing here connects."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def config(url: str, **settings: Any) -> Config:
 
 
 def client(url: str, options: dict[str, Any] | None = None, **settings: Any) -> redis.Redis:
-    """The client of a server or of Sentinels; it has connected to nothing."""
+    """Return the client of a server or of Sentinels; it is not connected."""
     return make_client(config(url, redis_options=options or {}, **settings)).get()  # type: ignore[no-any-return]
 
 
 def connection(client: redis.Redis) -> dict[str, Any]:
-    """What each connection of a client is made with."""
+    """Return the arguments of each connection of a client."""
     return client.connection_pool.connection_kwargs
 
 
@@ -52,7 +52,7 @@ def addresses(clients: list[redis.Redis]) -> list[tuple[str, int]]:
     return [(connection(each)["host"], connection(each)["port"]) for each in clients]
 
 
-# -- what a URL says
+# -- the parts of a URL
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def addresses(clients: list[redis.Redis]) -> list[tuple[str, int]]:
         pytest.param("sentinel://a:1;b:2,c/3", Topology.SENTINEL,
                      ["redis://a:1/3", "redis://b:2/3", "redis://c:26379/3"], id="short-list"),
         pytest.param("sentinel://:x@a:1/3;sentinel://:x@b:2/3", Topology.SENTINEL,
-                     ["redis://:x@a:1/3", "redis://:x@b:2/3"], id="said-again"),
+                     ["redis://:x@a:1/3", "redis://:x@b:2/3"], id="credentials-repeated"),
         pytest.param("sentinel://a:1;sentinel://:x@b:2/3?client_name=n", Topology.SENTINEL,
-                     ["redis://:x@a:1/3?client_name=n", "redis://:x@b:2/3?client_name=n"], id="said-once-for-all"),
+                     ["redis://:x@a:1/3?client_name=n", "redis://:x@b:2/3?client_name=n"], id="credentials-once"),
         pytest.param("rediss-sentinel://a", Topology.SENTINEL, ["rediss://a:26379"], id="sentinel-tls"),
         pytest.param("redis-cluster://a,b:7001", Topology.CLUSTER, ["redis://a:6379", "redis://b:7001"], id="cluster"),
         pytest.param("rediss-cluster://u:x@a", Topology.CLUSTER, ["rediss://u:x@a:6379"], id="cluster-tls"),
@@ -94,7 +94,7 @@ def test_a_url_names_a_topology_and_hosts(url: str, topology: Topology, hosts: l
         pytest.param(f"redis-cluster://u:1,{SECRET}@a:1,b:2", "redis-cluster://a:1,b:2", id="cluster"),
     ],
 )
-def test_what_is_shown_of_a_url_has_no_credentials(url: str, shown: str) -> None:
+def test_a_url_is_shown_without_credentials(url: str, shown: str) -> None:
     options = {} if url.startswith("redis-cluster") else SERVICE
     app = app_with(redis_url=url, redis_options=options if url.startswith("sentinel") else {})
 
@@ -117,7 +117,7 @@ def test_what_is_shown_of_a_url_has_no_credentials(url: str, shown: str) -> None
         pytest.param(f"sentinel://:{SECRET}@a:port", id="port-is-a-word"),
     ],
 )
-def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> None:
+def test_the_error_of_an_invalid_url_does_not_show_its_password(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="redisbeater_redis_url is not a URL") as refused:
         config(url, redis_options=SERVICE)
 
@@ -127,24 +127,24 @@ def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> 
 @pytest.mark.parametrize(
     "url", ["sentinel://a/0?retry=1", "sentinel://a?retry=1;sentinel://b", "redis-cluster://a,b?retry=1"]
 )
-def test_an_option_that_redisbeater_sets_itself_is_refused_wherever_it_stands(url: str) -> None:
+def test_an_option_that_redisbeater_sets_itself_is_refused_in_every_kind_of_url(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"redisbeater_redis_url\['retry'\]: .*remove it"):
         config(url)
 
 
-# -- the broker's
+# -- the URL of the broker
 
 
 @pytest.mark.parametrize(
     "broker", ["sentinel://a:1;sentinel://b:2/3", ["sentinel://a:1", "sentinel://b:2/3"]], ids=["text", "list"]
 )
-def test_the_broker_s_sentinels_are_taken_all(broker: Any) -> None:
+def test_all_sentinels_of_the_broker_are_used(broker: Any) -> None:
     app = Celery("proj", broker=broker, set_as_current=False)
 
     assert Config.from_app(app).redis_url == "sentinel://a:1;sentinel://b:2/3"
 
 
-def test_of_the_broker_s_options_none_is_taken() -> None:
+def test_no_option_of_the_broker_is_used() -> None:
     app = Celery("proj", broker="sentinel://a:1", set_as_current=False)
     app.conf.broker_transport_options = {"master_name": "mymaster"}
 
@@ -155,13 +155,13 @@ def test_of_the_broker_s_options_none_is_taken() -> None:
 # -- Sentinel
 
 
-def test_sentinels_without_a_service_name_are_an_error_that_shows_the_fix() -> None:
+def test_the_error_of_sentinels_without_a_service_name_shows_the_fix() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"set redisbeater_redis_options = {'service_name': 'mymaster'}"):
         client("sentinel://a:1", {"master_name": ""})
 
 
 @pytest.mark.parametrize("option", ["service_name", "master_name"])
-def test_the_service_name_is_told_in_kombu_s_word_or_in_redbeat_s(option: str) -> None:
+def test_the_service_name_may_have_the_name_of_kombu_or_of_redbeat(option: str) -> None:
     made = client("sentinel://a:1;sentinel://b/3", {option: "eu"})
 
     assert made.connection_pool.service_name == "eu"  # type: ignore[attr-defined]
@@ -169,7 +169,7 @@ def test_the_service_name_is_told_in_kombu_s_word_or_in_redbeat_s(option: str) -
     assert connection(made)["db"] == 3
 
 
-def test_redbeat_s_options_go_before_its_url() -> None:
+def test_the_options_of_redbeat_take_precedence_over_its_url() -> None:
     options = {
         "sentinels": [("a", 1), ("b", 2)],
         "service_name": "eu",
@@ -185,7 +185,7 @@ def test_redbeat_s_options_go_before_its_url() -> None:
     assert connection(sentinels(made)[0])["password"] == "of the Sentinels"
 
 
-def test_credentials_in_the_url_are_the_master_s() -> None:
+def test_credentials_in_the_url_are_those_of_the_master() -> None:
     made = client(f"sentinel://user:{SECRET}@a:1", SERVICE)
 
     assert (connection(made)["username"], connection(made)["password"]) == ("user", SECRET)
@@ -193,7 +193,7 @@ def test_credentials_in_the_url_are_the_master_s() -> None:
 
 
 @pytest.mark.parametrize("given", ["a:1", [("a", "x")], ["a"], 1, [{"host": "a"}]], ids=repr)
-def test_sentinels_that_are_no_pairs_are_refused(given: Any) -> None:
+def test_sentinels_that_are_not_pairs_are_refused(given: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"redis_options\['sentinels'\]: expected a list of \(host, port\)"):
         client("redis-sentinel://x", {**SERVICE, "sentinels": given})
 
@@ -207,7 +207,7 @@ def test_sentinels_that_are_no_pairs_are_refused(given: Any) -> None:
         pytest.param("rediss-sentinel://a", False, True, True, id="all"),
     ],
 )
-def test_which_connections_are_tls_is_said_by_scheme_and_setting(
+def test_scheme_and_setting_decide_which_connections_use_tls(
     url: str, use_ssl: Any, master: bool, watchers: bool
 ) -> None:
     made = client(url, SERVICE, redis_use_ssl=use_ssl)
@@ -225,7 +225,7 @@ def test_on_a_cluster_the_prefix_has_a_hash_tag_by_default(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["{x}:", "a{x}b:", "{x}{}:", "{{x}}:"])
-def test_on_a_cluster_a_prefix_with_a_hash_tag_is_taken(prefix: str) -> None:
+def test_on_a_cluster_a_prefix_with_a_hash_tag_is_accepted(prefix: str) -> None:
     assert config("redis-cluster://a", key_prefix=prefix).key_prefix == prefix
 
 
@@ -248,17 +248,17 @@ def test_on_a_cluster_a_prefix_without_a_hash_tag_is_refused_with_the_fix(prefix
     assert f"set it to {fix!r}" in str(refused.value)
 
 
-def test_elsewhere_a_prefix_needs_no_hash_tag() -> None:
+def test_without_a_cluster_a_prefix_needs_no_hash_tag() -> None:
     assert config("sentinel://a").key_prefix == "redisbeater:"
 
 
 @pytest.mark.parametrize(("url", "options"), [("redis-cluster://a/1", {}), ("redis-cluster://a", {"db": 1})])
-def test_a_cluster_has_no_other_database(url: str, options: dict[str, Any]) -> None:
+def test_another_database_of_a_cluster_is_refused(url: str, options: dict[str, Any]) -> None:
     with pytest.raises(ImproperlyConfigured, match="a cluster has one database, 0"):
         make_client(config(url, redis_options=options))
 
 
-def test_nodes_of_a_cluster_may_stand_in_redbeat_s_option() -> None:
+def test_the_nodes_of_a_cluster_may_be_in_the_option_of_redbeat() -> None:
     make_client(config("redis-cluster://", redis_options={"startup_nodes": [{"host": "a", "port": "1"}]}))
 
 
@@ -267,7 +267,7 @@ def test_a_cluster_without_a_node_is_refused() -> None:
         make_client(config("redis-cluster://"))
 
 
-def test_tls_options_go_with_a_cluster_s_tls_url() -> None:
+def test_tls_options_are_accepted_only_with_a_tls_url_of_a_cluster() -> None:
     make_client(config("rediss-cluster://a", redis_use_ssl={"ssl_cert_reqs": "none"}))
 
     with pytest.raises(ImproperlyConfigured, match="use rediss-cluster:// in redisbeater_redis_url"):
@@ -278,7 +278,7 @@ def test_tls_options_go_with_a_cluster_s_tls_url() -> None:
 
 
 @pytest.mark.parametrize("url", ["redis://a", "rediss://a", "unix:///run/redis.sock", "sentinel://a"])
-def test_scripts_are_not_replayed_and_replies_are_text(url: str) -> None:
+def test_redis_py_retries_nothing_and_replies_are_text(url: str) -> None:
     options = connection(client(url, SERVICE if url.startswith("sentinel") else {}))
 
     assert options["retry"]._retries == 0
@@ -286,14 +286,14 @@ def test_scripts_are_not_replayed_and_replies_are_text(url: str) -> None:
     assert (options["socket_timeout"], options["health_check_interval"]) == (5, 30)
 
 
-def test_a_sentinel_is_asked_once_and_not_for_ever() -> None:
+def test_a_sentinel_is_asked_once_and_with_a_time_out() -> None:
     options = connection(sentinels(client("sentinel://a", SERVICE))[0])
 
     assert options["retry"]._retries == 0
     assert (options["socket_timeout"], options["socket_connect_timeout"]) == (5, 5)
 
 
-def test_time_outs_hold_for_sentinels_too_unless_they_have_their_own() -> None:
+def test_time_outs_apply_to_sentinels_unless_these_have_their_own() -> None:
     options = {**SERVICE, "socket_timeout": 1, "socket_connect_timeout": 2}
     assert connection(sentinels(client("sentinel://a", options))[0])["socket_timeout"] == 1
 
@@ -303,7 +303,7 @@ def test_time_outs_hold_for_sentinels_too_unless_they_have_their_own() -> None:
 
 
 @pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
-def test_an_option_ssl_is_refused_with_what_to_write(url: str) -> None:
+def test_the_error_of_the_option_ssl_shows_the_fix(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="for TLS use rediss://"):
         make_client(config(url, redis_options={**(SERVICE if url.startswith("sentinel") else {}), "ssl": True}))
 
@@ -315,7 +315,7 @@ def test_an_option_that_redis_py_does_not_know_is_refused(url: str, option: str)
         make_client(config(url, redis_options={**(SERVICE if url.startswith("sentinel") else {}), option: True}))
 
 
-def test_an_option_that_a_sentinel_s_client_does_not_know_is_refused() -> None:
+def test_an_option_that_the_client_of_a_sentinel_does_not_know_is_refused() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"redisbeater_redis_options: .*no_such"):
         client("sentinel://a", {**SERVICE, "sentinel_kwargs": {"no_such": 1}})
 
@@ -326,7 +326,7 @@ class Broken(CredentialProvider):
 
 
 @pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
-def test_a_provider_of_credentials_is_an_instance(url: str) -> None:
+def test_a_credential_provider_must_be_an_instance(url: str) -> None:
     options = SERVICE if url.startswith("sentinel") else {}
 
     make_client(
@@ -338,7 +338,7 @@ def test_a_provider_of_credentials_is_an_instance(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", [f"redis://:{SECRET}@a", f"sentinel://:{SECRET}@a", f"redis-cluster://:{SECRET}@a"])
-def test_a_provider_beside_a_password_is_refused(url: str) -> None:
+def test_a_credential_provider_together_with_a_password_is_refused(url: str) -> None:
     options = SERVICE if url.startswith("sentinel") else {}
 
     with pytest.raises(ImproperlyConfigured, match="cannot be passed along with 'credential_provider'") as refused:
@@ -355,8 +355,8 @@ def test_a_provider_beside_a_password_is_refused(url: str) -> None:
     [
         pytest.param({}, ssl.CERT_REQUIRED, True, id="by-default"),
         pytest.param({"ssl_cert_reqs": ssl.CERT_REQUIRED}, ssl.CERT_REQUIRED, True, id="constant"),
-        pytest.param({"ssl_cert_reqs": "required"}, ssl.CERT_REQUIRED, True, id="redis-py-s-word"),
-        pytest.param({"ssl_cert_reqs": "CERT_REQUIRED"}, ssl.CERT_REQUIRED, True, id="kombu-s-word"),
+        pytest.param({"ssl_cert_reqs": "required"}, ssl.CERT_REQUIRED, True, id="redis-py"),
+        pytest.param({"ssl_cert_reqs": "CERT_REQUIRED"}, ssl.CERT_REQUIRED, True, id="kombu"),
         pytest.param({"ssl_cert_reqs": "CERT_OPTIONAL"}, ssl.CERT_OPTIONAL, True, id="optional"),
         pytest.param({"ssl_cert_reqs": ssl.CERT_NONE}, ssl.CERT_NONE, False, id="none-constant"),
         pytest.param({"ssl_cert_reqs": "CERT_NONE"}, ssl.CERT_NONE, False, id="none-kombu"),
@@ -366,7 +366,7 @@ def test_a_provider_beside_a_password_is_refused(url: str) -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["redis_use_ssl", "redis_options"])
-def test_a_server_is_verified_as_its_options_say(
+def test_the_options_decide_how_a_server_is_verified(
     where: str, given: dict[str, Any], demands: ssl.VerifyMode, checks_name: bool
 ) -> None:
     pool = make_client(config("rediss://a", **{where: given})).get().connection_pool
@@ -376,20 +376,20 @@ def test_a_server_is_verified_as_its_options_say(
     assert (made.cert_reqs, made.check_hostname) == (demands, checks_name)
 
 
-def test_celery_s_word_in_the_url_is_understood() -> None:
+def test_the_url_may_contain_the_value_that_celery_uses() -> None:
     made = client("rediss://a?ssl_cert_reqs=CERT_OPTIONAL")
 
     assert connection(made)["ssl_cert_reqs"] == "optional"
 
 
-def test_a_word_that_redis_py_does_not_know_is_refused() -> None:
+def test_a_demand_that_redis_py_does_not_know_is_refused() -> None:
     with pytest.raises(ImproperlyConfigured, match="sometimes"):
         client("rediss://a", {"ssl_cert_reqs": "sometimes"})
 
 
 @pytest.mark.parametrize("option", ["ssl_ca_certs", "ssl_certfile", "ssl_keyfile"])
 @pytest.mark.parametrize("url", ["rediss://a", "rediss-cluster://a"])
-def test_a_file_that_is_not_there_is_told_before_anything_connects(url: str, option: str, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_before_anything_connects(url: str, option: str, tmp_path: Path) -> None:
     with pytest.raises(ImproperlyConfigured, match=f"{option} = .*there is no such file"):
         make_client(config(url, redis_use_ssl={option: str(tmp_path / "no.pem")}))
 
@@ -398,7 +398,7 @@ def test_no_repr_shows_the_password_of_a_key() -> None:
     assert SECRET not in repr(config("rediss://a", redis_use_ssl={"ssl_password": SECRET}))
 
 
-def test_a_wrong_tls_setting_is_not_shown() -> None:
+def test_the_error_of_a_wrong_tls_setting_does_not_show_it() -> None:
     with pytest.raises(ImproperlyConfigured) as refused:
         config("rediss://a", redis_use_ssl=[("ssl_password", SECRET)])
 
