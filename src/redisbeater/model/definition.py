@@ -33,6 +33,9 @@ _COMMON = frozenset(("name", "task", "args", "kwargs", "options", "schedule", "e
 
 _OURS = _COMMON.union(("timezone", *POLICY_FIELDS))
 
+#: The object of the entry lies around its arguments.
+_MAX_ARGUMENT_DEPTH = json_text.MAX_DEPTH - 1
+
 _KINDS = (
     ("args", list, "a list"),
     ("kwargs", dict, "a dict"),
@@ -85,7 +88,7 @@ def checked_args(args: Any) -> list[Any]:
     checked = _list(args)
     if type(checked) is not list:
         raise InvalidEntry("$.args", f"expected a list, got {args!r}")
-    json_text.check_value(checked, "$.args")
+    json_text.check_value(checked, "$.args", max_depth=_MAX_ARGUMENT_DEPTH)
     return checked
 
 
@@ -98,7 +101,7 @@ def checked_kwargs(kwargs: Any) -> dict[str, Any]:
     checked = _dict(kwargs)
     if type(checked) is not dict:
         raise InvalidEntry("$.kwargs", f"expected a dict, got {kwargs!r}")
-    json_text.check_value(checked, "$.kwargs")
+    json_text.check_value(checked, "$.kwargs", max_depth=_MAX_ARGUMENT_DEPTH)
     return checked
 
 
