@@ -17,7 +17,7 @@ from redisbeater.schedules.crontab.engine import is_repeating
 from redisbeater.schedules.crontab.text import cron
 from redisbeater.schedules.description.describe import describe
 from redisbeater.schedules.rrule.rrule import rrule
-from redisbeater.schedules.words import listed, ordinal, zone_text
+from redisbeater.schedules.words import join_words, ordinal, zone_text
 
 VIENNA = ZoneInfo("Europe/Vienna")
 FIXED = "(fixed: once for each time of the day, also when the clocks change)"
@@ -559,7 +559,7 @@ def test_positions_have_names(position: int, expected: str) -> None:
     ("texts", "expected"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")], ids=len
 )
 def test_a_list_ends_with_and(texts: list[str], expected: str) -> None:
-    assert listed(texts) == expected
+    assert join_words(texts) == expected
 
 
 def test_a_zone_without_a_name_and_a_fixed_offset_is_its_text() -> None:

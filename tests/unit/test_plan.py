@@ -14,7 +14,7 @@ from moments import NEW_YORK, at, cron, utc
 from stepped import by_reason, stepped
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.plan import MOST_CAUGHT_UP, Plan
+from redisbeater.model.plan import MAX_CATCH_UP_RUNS, Plan
 from redisbeater.model.plan import plan as plan_terms
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -264,7 +264,7 @@ def test_of_more_than_a_hundred_the_newest_hundred_are_run(schedule_: Any, misse
     assert late.runs == tuple(first + k * HOUR for k in range(left_out, missed))
     assert sum(skip.count for skip in late.skipped) == left_out
     assert {skip.reason for skip in late.skipped} <= {Reason.LEFT_OUT}
-    assert len(late.runs) <= MOST_CAUGHT_UP
+    assert len(late.runs) <= MAX_CATCH_UP_RUNS
 
 
 def test_an_end_of_the_grace_between_two_fire_times_parts_missed_from_run() -> None:
@@ -472,19 +472,19 @@ def test_an_interval_that_was_executed_so_late_that_none_is_left_is_finished_wit
 def test_a_plan_that_was_carried_out_is_not_cut() -> None:
     whole = plan(entry(3600, coalesce="all"), utc("2026-06-10 09:00"), NOW)
 
-    assert whole.cut(4) is whole
+    assert whole.first_runs(4) is whole
 
 
 def test_a_plan_without_runs_is_not_cut() -> None:
     missed = plan(entry(3600, misfire_grace_time=1), utc("2026-06-10 09:00"), NOW + HOUR / 2)
 
-    assert missed.cut(0) is missed
+    assert missed.first_runs(0) is missed
 
 
 def test_the_runs_that_were_not_sent_come_up_again() -> None:
     whole = plan(entry(3600, coalesce="all", misfire_grace_time=7200), utc("2026-06-10 08:00"), NOW)
 
-    assert whole.cut(2) == Plan(
+    assert whole.first_runs(2) == Plan(
         runs=times("10:00", "11:00"),
         skipped=(skip(Reason.MISSED, 2, "08:00", "09:00"),),
         handled=utc("2026-06-10 11:00"),
@@ -494,7 +494,7 @@ def test_the_runs_that_were_not_sent_come_up_again() -> None:
 
 def test_what_max_runs_forbids_is_counted_when_the_rest_is_sent_and_not_twice() -> None:
     most = entry(3600, coalesce="all", max_runs=3)
-    first = plan(most, utc("2026-06-10 08:00"), NOW).cut(1)
+    first = plan(most, utc("2026-06-10 08:00"), NOW).first_runs(1)
     assert first.next.fire_time is not None
 
     second = plan(most, first.next.fire_time, NOW, run_count=1)
@@ -629,7 +629,7 @@ def test_runs_that_are_sent_in_parts_are_those_that_are_sent_at_once(
 ) -> None:
     made, coming, now, run_count = situation
     whole = plan_terms(made, coming[0], now, run_count=run_count)
-    part = whole.cut(data.draw(st.integers(min(len(whole.runs), 1), len(whole.runs))))
+    part = whole.first_runs(data.draw(st.integers(min(len(whole.runs), 1), len(whole.runs))))
     if part is whole:
         return
     assert part.next.fire_time is not None

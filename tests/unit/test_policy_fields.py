@@ -148,11 +148,11 @@ def test_fields_of_others_are_none_of_these() -> None:
     ("name", "value", "message"),
     [
         *(
-            pytest.param("start_at", value, "expected a datetime of the years 2 to 9998, got", id=f"start-{value!r}")
+            pytest.param("start_at", value, "expected a datetime with a year from 2 to 9998, got", id=f"start-{value!r}")
             for value in ("2026-06-10", 1767225600, True, timedelta(1))
         ),
         pytest.param(
-            "end_at", "2026-06-10", "expected a datetime of the years 2 to 9998, got '2026-06-10'", id="end-text"
+            "end_at", "2026-06-10", "expected a datetime with a year from 2 to 9998, got '2026-06-10'", id="end-text"
         ),
         *(
             pytest.param(
@@ -240,7 +240,7 @@ def test_seconds_that_no_calendar_holds_are_refused_by_their_path(name: str, val
     ],
 )
 def test_an_end_before_the_start_is_refused(start: datetime, end: datetime) -> None:
-    with pytest.raises(InvalidEntry, match=r"^\$\.end_at: .* is before start_at"):
+    with pytest.raises(InvalidEntry, match=r"^\$\.end_at: expected start_at \(.*\) or later, got "):
         checked_policies({"start_at": start, "end_at": end})
 
 

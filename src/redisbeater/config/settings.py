@@ -14,7 +14,7 @@ from celery.utils.imports import symbol_by_name
 
 from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.instant import MOST_SECONDS
+from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.policies import Coalesce, EvictionCheck
 
 __all__ = ("PREFIX", "Config", "cron_starting_deadline")
@@ -282,7 +282,7 @@ def _seconds(least: float) -> Callable[[str, Any], float]:
 
 
 def _is_seconds(value: Any, least: float) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MOST_SECONDS
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MAX_SECONDS
 
 
 def _read_retry_period(name: str, value: Any) -> float:
