@@ -109,9 +109,7 @@ class ScheduleCodec:
     def _decode_custom(self, data: dict[str, Any]) -> BaseSchedule:
         path = data.get("import_path")
         if not isinstance(path, str) or path not in self._classes:
-            raise InvalidEntry(
-                f"{PATH}.import_path", f"{path!r} is not registered; add it: redisbeater_schedule_classes = [{path!r}]"
-            )
+            raise InvalidEntry(f"{PATH}.import_path", f"{path!r} is not listed in redisbeater_schedule_classes")
         try:
             return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
         except Exception as exc:  # the application's code: any error concerns only this entry
@@ -132,7 +130,7 @@ def _check_every(every: Any) -> float:
     if isinstance(every, bool) or not isinstance(every, (int, float)):
         raise InvalidEntry(path, f"expected seconds, got {every!r}")
     if not 1e-6 <= every <= MAX_SECONDS:
-        raise InvalidEntry(path, f"expected seconds, more than 0 and at most 1000 years, got {every!r}")
+        raise InvalidEntry(path, f"expected seconds above 0 and up to 1000 years, got {every!r}")
     return every
 
 

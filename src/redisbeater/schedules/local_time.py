@@ -54,7 +54,7 @@ class Shift:
 
 
 def offset_at(local: datetime, zone: tzinfo) -> timedelta:
-    """Return the UTC offset at a naive local time: in a gap the one before it, for a repeated time the first one (PEP 495)."""
+    """Return the UTC offset at a naive local time: before a gap if in it, the first one if repeated (PEP 495)."""
     return zone.utcoffset(local.replace(tzinfo=zone)) or timedelta()
 
 

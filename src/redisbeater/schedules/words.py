@@ -10,8 +10,8 @@ from redisbeater.schedules.crontab.field import DAYS, MONTHS
 from redisbeater.schedules.datetime_codec import zone_name
 
 __all__ = (
-    "clock_text", "date_text", "every", "join_words", "month_names", "ordinal", "consecutive", "span_text", "step_of", "unbracketed",
-    "weekday_names", "zone_text",
+    "clock_text", "consecutive", "date_text", "every", "join_words", "month_names", "ordinal", "span_text", "step_of",
+    "unbracketed", "weekday_names", "zone_text",
 )  # fmt: skip
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth")

@@ -262,4 +262,5 @@ def _by_text(rule: rrule) -> str:
     if len(found) != 1 or re.search(r"\b(EXRULE|EXDATE|RDATE)\b", text) or not isinstance(start, datetime):
         return f"by the recurrence rule {text}"
     first = _local(rule, start)
-    return f"by the recurrence rule {found[0]} from {date_text(first)} at {clock_text(first.time())}, {zone_text(rule.zone)}"
+    start_text = f"{date_text(first)} at {clock_text(first.time())}"
+    return f"by the recurrence rule {found[0]} from {start_text}, {zone_text(rule.zone)}"
