@@ -224,7 +224,7 @@ def _allows(fields: crontab, day: date) -> bool:
 
 
 def local_times(days: Iterable[date], at: time, zone: ZoneInfo) -> list[datetime]:
-    """Return the instants of a local time on some dates: a gap has the offset before it, of a repeated time the first."""
+    """Return the instants of a local time on dates: a gap has the offset before it, of a repeated time the first."""
     return sorted({datetime.combine(day, at, tzinfo=zone).astimezone(UTC) for day in days})
 
 
