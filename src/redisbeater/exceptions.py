@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""The errors that redisbeater raises, as one tree.
 
 .. code-block:: text
 
@@ -6,11 +6,11 @@
     ├── ImproperlyConfigured   (also celery's)       a setting is wrong
     ├── InvalidEntry           (also ValueError)     an entry cannot be stored or read
     ├── EntryNotFound          (also KeyError)       no entry of that name
-    ├── EntryExists    (also ValueError)     an entry of that name exists
-    ├── EditConflict                                 others kept changing the entry
+    ├── EntryExists            (also ValueError)     an entry of that name exists
+    ├── EditConflict                                 other writers kept changing the entry
     ├── LockNotOwnedError                            another beat took the lock
-    └── StoreError                                   Redis refused
-        └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached now
+    └── StoreError                                   Redis answered with an error
+        └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached
 """
 
 from celery import exceptions as celery_exceptions
@@ -56,18 +56,18 @@ class EntryNotFound(RedisBeaterError, KeyError):
 
 
 class EntryExists(RedisBeaterError, ValueError):
-    """There is an entry of that name in the schedule, and only a new one was to be made; nothing was written."""
+    """An entry of that name exists already, and the call may only create one; nothing was written."""
 
     def __str__(self) -> str:
         return f"an entry named {self.args[0]!r} exists in the schedule"
 
 
 class EditConflict(RedisBeaterError):
-    """Other writers changed the entry again and again while this change was made; nothing was written."""
+    """Other writers changed the entry during each attempt to change it; nothing was written."""
 
 
 class LockNotOwnedError(RedisBeaterError):
-    """Another beat holds the lock: this one must not dispatch any more."""
+    """Another beat holds the lock, so this one must stop dispatching."""
 
 
 class StoreError(RedisBeaterError):

@@ -39,7 +39,7 @@ BROKEN = {
     "not UTF-8": ({"definition": b"\xff\xfe"}, "$: "),
     "NaN": ({"definition": definition().replace("60", "NaN")}, "$: not JSON: NaN"),
     "a list": ({"definition": "[1, 2]"}, "$: expected an object, got list"),
-    "nested too deep": ({"definition": "[" * 100_000}, "$: not JSON"),
+    "nested too deep": ({"definition": "[" * 100_000}, "$: nested too deeply"),
     "no task": ({"definition": without("task")}, "$.task: is missing"),
     "task is a number": ({"definition": definition(task=1)}, "$.task: "),
     "no schedule": ({"definition": without("schedule")}, "$.schedule: is missing"),

@@ -243,11 +243,11 @@ def test_an_update_keeps_fields_that_another_program_put_there(
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
-        ({"colour": "red"}, r"\$\.colour: is no field of an entry"),
-        ({"arg": [1], "args": [1]}, r"\$\.arg: is no field of an entry"),
-        ({"extra": {}}, r"\$\.extra: is no field of an entry"),
-        ({"last_run_at": None}, r"\$\.last_run_at: is no field of an entry"),
-        ({"total_run_count": 5}, r"\$\.total_run_count: is no field of an entry"),
+        ({"colour": "red"}, r"\$\.colour: is not a field of an entry"),
+        ({"arg": [1], "args": [1]}, r"\$\.arg: is not a field of an entry"),
+        ({"extra": {}}, r"\$\.extra: is not a field of an entry"),
+        ({"last_run_at": None}, r"\$\.last_run_at: is not a field of an entry"),
+        ({"total_run_count": 5}, r"\$\.total_run_count: is not a field of an entry"),
         ({"args": "one"}, r"\$\.args: "),
         ({"enabled": "yes"}, r"\$\.enabled: "),
         ({"schedule": None}, r"\$\.schedule: "),

@@ -18,23 +18,23 @@ def utc(text: str) -> datetime:
 
 
 def at(text: str, zone: tzinfo = NEW_YORK) -> datetime:
-    """The instant of a local time that exists once."""
+    """Return the instant of a local time that exists once."""
     return utc(text).replace(tzinfo=zone).astimezone(timezone.utc)
 
 
 def local(instant: datetime, zone: tzinfo) -> str:
-    """An instant as local time with its offset, which tells the passes of a repeated hour apart."""
+    """Return an instant as local time with its offset, which distinguishes the passes of a repeated hour."""
     return instant.astimezone(zone).strftime("%Y-%m-%d %H:%M %z")
 
 
 def cron(expression: str) -> crontab:
-    """The crontab of five fields in the order of crontab(5)."""
+    """Return the crontab of five fields in the order of crontab(5)."""
     minute, hour, day_of_month, month_of_year, day_of_week = expression.split()
     return crontab(minute, hour, day_of_week, day_of_month, month_of_year)
 
 
 def sequence(following: Callable[[datetime], datetime | None], after: datetime, until: datetime) -> list[datetime]:
-    """The fire times later than ``after`` and before ``until``."""
+    """Return the fire times later than ``after`` and before ``until``."""
     found: list[datetime] = []
     fire_time = following(after)
     while fire_time is not None and fire_time < until:

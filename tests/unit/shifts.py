@@ -66,7 +66,7 @@ def _list_of(values: st.SearchStrategy[int], longest: int) -> st.SearchStrategy[
     return st.lists(values, min_size=1, max_size=longest, unique=True).map(lambda drawn: ",".join(map(str, drawn)))
 
 
-#: Minute and hour of at most twelve slots a date, so that a few dates can be looked at whole.
+#: Minute and hour of at most twelve slots a date, so that all slots of a few dates can be checked.
 _fixed = st.tuples(_list_of(_minutes, 2), _list_of(_hours, 6)).map(" ".join)
 _repeating = st.one_of(
     st.sampled_from(["0 *", "*/20 *", "59 *", "30 */3", "0 0-23"]),
@@ -87,18 +87,18 @@ around_shifts = _crontabs(st.one_of(_fixed, _repeating), st.one_of(_every_day, _
 
 
 def span(day: str) -> tuple[datetime, datetime]:
-    """Two instants, four days apart, with the shift of a date between them and a day or more from both."""
+    """Return two instants, four days apart, with the shift of a date between them, a day or more from both."""
     middle = utc(f"{day} 12:00")
     return middle - timedelta(days=2), middle + timedelta(days=2)
 
 
 def fire_times_around(expression: str, zone: ZoneInfo, day: str) -> list[datetime]:
-    """The fire times between the two, one after the other."""
+    """Return the fire times between two instants, found one after the other."""
     start, end = span(day)
     return sequence(partial(next_fire_time, cron(expression), zone), start, end)
 
 
 def dates_around(zone: ZoneInfo, day: str, hours: int) -> list[date]:
-    """The local dates that exist, from so many hours before noon of a date in UTC until so many after it."""
+    """Return the local dates that exist, from some hours before noon UTC of a date until as many after it."""
     middle = utc(f"{day} 12:00")
     return sorted({(middle + timedelta(hours=hour)).astimezone(zone).date() for hour in range(-hours, hours + 1)})

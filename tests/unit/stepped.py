@@ -1,4 +1,4 @@
-"""Plans made the slow way, one fire time after another: what ``plan()`` must agree with."""
+"""Plans computed slowly, one fire time after another, with which ``plan()`` must agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Stepped:
-    """What is to become of the fire times that are due: all of them in runs or, by reason, in ``skipped``."""
+    """The fire times that are due: each one is in ``runs`` or, by reason, in ``skipped``."""
 
     due: list[datetime]
     runs: list[datetime]
@@ -31,7 +31,7 @@ def stepped(
     coalesce: Coalesce = Coalesce.LATEST,
     runs_left: int | None = None,
 ) -> Stepped:
-    """The plan for fire times that come one after another, of which some are due."""
+    """Return the plan for consecutive fire times, of which some are due."""
     due = list(takewhile(lambda fire_time: fire_time <= now and due_at(fire_time) <= now, coming))
     missed = [fire_time for fire_time in due if grace is not None and now - due_at(fire_time) > grace]
     in_time = [fire_time for fire_time in due if fire_time not in missed]
@@ -47,7 +47,7 @@ def stepped(
 
 
 def by_reason(skips: Sequence[Skip], coming: Sequence[datetime]) -> dict[Reason, list[datetime]]:
-    """The fire times that skips stand for; each skip's count is that of its range."""
+    """Return the fire times of skips; assert that each skip counts its range."""
     found: dict[Reason, list[datetime]] = {}
     for skip in skips:
         times = [fire_time for fire_time in coming if skip.first <= fire_time <= skip.last]

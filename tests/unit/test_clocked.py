@@ -36,7 +36,7 @@ IN_THE_GAP, REPEATED = datetime(2026, 3, 29, 2, 30), datetime(2026, 10, 25, 2, 3
         pytest.param(clocked(utc("2027-01-01 09:00"), "Europe/Vienna"), "2027-01-01 09:00", id="aware"),
     ],
 )
-def test_it_fires_at_its_moment_in_its_zone(once: clocked, expected: str) -> None:
+def test_it_fires_at_its_time_in_its_zone(once: clocked, expected: str) -> None:
     assert once.fire_time(NEW_YORK) == utc(expected)
 
 
@@ -51,13 +51,13 @@ def test_it_fires_at_its_moment_in_its_zone(once: clocked, expected: str) -> Non
         pytest.param(IN_THE_GAP, "2026-03-29T02:30:00+01:00", id="a-time-in-a-gap-stays-as-it-is"),
     ],
 )
-def test_a_moment_with_a_zone_is_local_time_there(at: datetime, expected: str) -> None:
+def test_a_time_with_a_zone_is_local_time_there(at: datetime, expected: str) -> None:
     once = clocked(at, timezone="Europe/Vienna")
 
     assert (once.at.isoformat(), once.at.tzinfo) == (expected, VIENNA)
 
 
-def test_without_a_zone_a_naive_moment_stays_naive() -> None:
+def test_without_a_zone_a_naive_time_stays_naive() -> None:
     assert clocked(datetime(2027, 1, 1, 9)).at.tzinfo is None
 
 
@@ -96,7 +96,7 @@ def test_an_unknown_zone_is_refused_by_name(zone: Any) -> None:
         pytest.param(clocked(datetime(2027, 1, 1, 9)), VIENNA, "2027-01-01 09:00", None, id="not-its-fire-time"),
     ],
 )
-def test_the_nominal_time_is_the_local_time_as_it_was_given(
+def test_the_nominal_time_is_the_local_time_as_it_was_passed(
     once: clocked, zone: ZoneInfo, instant: str, expected: datetime | None
 ) -> None:
     assert once.nominal_time(utc(instant), zone) == expected
@@ -106,7 +106,7 @@ def test_the_nominal_time_is_the_local_time_as_it_was_given(
     at=st.datetimes(datetime(2000, 1, 1), datetime(2090, 1, 1)),
     zone=st.sampled_from(["Europe/Vienna", "America/New_York", "Australia/Lord_Howe", "Pacific/Chatham", "UTC"]),
 )
-def test_but_for_gaps_the_nominal_time_is_what_a_clock_shows(at: datetime, zone: str) -> None:
+def test_outside_gaps_the_nominal_time_is_what_a_clock_shows(at: datetime, zone: str) -> None:
     once = clocked(at, timezone=zone)
     fire_time = once.fire_time(UTC)
 

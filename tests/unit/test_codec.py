@@ -38,18 +38,18 @@ class Tide(BaseSchedule):
 
 
 class Weekend(crontab):
-    """What makes it another crontab would not be stored."""
+    """A subclass whose additions would not be stored."""
 
 
 class Jittered(schedule):
-    """What makes it another interval would not be stored."""
+    """A subclass whose additions would not be stored."""
 
 
 TIDE = f"{Tide.__module__}.{Tide.__qualname__}"
 
 
 def through_json(schedule_: Any, codec: ScheduleCodec) -> Any:
-    """The schedule once it was stored and read again."""
+    """Return the schedule after storing and reading it."""
     return codec.decode(json.loads(json.dumps(codec.encode(schedule_), allow_nan=False)))
 
 
@@ -156,13 +156,13 @@ def test_an_rrule_in_utc_is_stored_as_redbeat_stores_it(parts: dict[str, Any]) -
         pytest.param(crontab(minute=[0, 30]), id="crontab-list"),
     ],
 )
-def test_redbeat_reads_what_we_store(schedule_: BaseSchedule) -> None:
+def test_redbeat_reads_what_redisbeater_stores(schedule_: BaseSchedule) -> None:
     stored = json.dumps(ScheduleCodec().encode(schedule_))
 
     assert json.loads(stored, cls=RedBeatJSONDecoder) == schedule_
 
 
-def test_redbeat_reads_our_rrule() -> None:
+def test_redbeat_reads_an_rrule_of_redisbeater() -> None:
     rule = rrule("MONTHLY", dtstart=utc("2026-01-01 09:00"), byweekday=MO(+1), until=utc("2027-01-01"))
 
     theirs = json.loads(json.dumps(ScheduleCodec().encode(rule)), cls=RedBeatJSONDecoder)
@@ -170,7 +170,7 @@ def test_redbeat_reads_our_rrule() -> None:
     assert theirs.rrule.after(utc("2026-01-06")) == utc("2026-02-02 09:00")
 
 
-def test_we_read_what_redbeat_stores_of_an_rrule_with_an_offset() -> None:
+def test_an_rrule_with_an_offset_that_redbeat_stored_is_read() -> None:
     start = datetime(2026, 1, 1, 9, tzinfo=timezone(timedelta(hours=2)))
     stored = json.dumps(redbeat_rrule("DAILY", dtstart=start, byweekday=[MO, FR]), cls=RedBeatJSONEncoder)
 
@@ -250,7 +250,7 @@ def test_a_stored_schedule_that_cannot_be_read_is_refused(stored: Any, message: 
     [None, "60", True, 0, -1, 1e-9, float("nan"), float("inf"), 1e300, 10**400, [60]],
     ids=["missing", "text", "true", "zero", "negative", "tiny", "nan", "inf", "huge", "huge-int", "list"],
 )
-def test_an_interval_that_cannot_be_is_refused(every: Any) -> None:
+def test_an_impossible_interval_is_refused(every: Any) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$.schedule.every: expected seconds"):
         ScheduleCodec().decode({"__type__": "interval", "every": every})
 
@@ -271,9 +271,9 @@ def test_an_interval_that_cannot_be_is_refused(every: Any) -> None:
         pytest.param("minute", 1.5, "expected a number, a text or a list", id="fraction"),
         pytest.param("minute", None, "expected a number, a text or a list", id="null"),
         pytest.param("minute", True, "expected a number, a text or a list", id="true"),
-        pytest.param("minute", [], "expected numbers in the list", id="empty-list"),
-        pytest.param("minute", ["5"], "expected numbers in the list", id="list-of-texts"),
-        pytest.param("minute", [True], "expected numbers in the list", id="list-of-true"),
+        pytest.param("minute", [], "expected a list of numbers", id="empty-list"),
+        pytest.param("minute", ["5"], "expected a list of numbers", id="list-of-texts"),
+        pytest.param("minute", [True], "expected a list of numbers", id="list-of-true"),
         pytest.param("minute", [61], "", id="list-out-of-range"),
         pytest.param("hour", "24", "", id="hour-24"),
         pytest.param("day_of_week", "MON#1", "cannot read 'MON#1'", id="first-monday-of-quartz"),
@@ -304,7 +304,7 @@ def test_a_crontab_with_a_date_in_some_year_is_accepted(day: Any, month: Any) ->
     assert read == crontab(day_of_month=day, month_of_year=month)
 
 
-def test_a_field_that_celery_reads_otherwise_is_refused_when_it_is_stored() -> None:
+def test_a_field_that_celery_reads_differently_is_refused_when_it_is_stored() -> None:
     with pytest.raises(InvalidEntry, match=r"^\$.schedule.day_of_week: cannot read 'monkey'"):
         ScheduleCodec().encode(crontab(day_of_week="monkey"))
 
@@ -347,7 +347,7 @@ def test_nothing_is_imported_from_data(path: Any, tmp_path: Any, monkeypatch: py
         ScheduleCodec({TIDE: Tide}).decode(stored)
 
 
-def test_what_a_custom_class_raises_when_it_is_stored_is_reported_with_its_name() -> None:
+def test_an_error_of_a_custom_class_on_storing_is_reported_with_its_name() -> None:
     unfinished = Tide(7)
     del unfinished.minutes
 
@@ -355,7 +355,7 @@ def test_what_a_custom_class_raises_when_it_is_stored_is_reported_with_its_name(
         ScheduleCodec({TIDE: Tide}).encode(unfinished)
 
 
-def test_what_a_custom_class_raises_is_reported_with_its_name() -> None:
+def test_an_error_of_a_custom_class_on_reading_is_reported_with_its_name() -> None:
     stored = {"__type__": "custom", "import_path": TIDE, "data": {}}
 
     with pytest.raises(InvalidEntry, match=r"^\$.schedule.data: .*Tide.from_redisbeater: KeyError: 'minutes'"):

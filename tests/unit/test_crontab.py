@@ -14,7 +14,7 @@ UTC = timezone.utc
 
 
 def fire_times(expression: str, zone: str, start: str, end: str) -> list[str]:
-    """The fire times from one local time until another, both naive text, as local time with offset."""
+    """Return the fire times between two naive local times (text), as local time with offset."""
     info = ZoneInfo(zone)
     following = partial(next_fire_time, cron(expression), info)
     instants = sequence(following, at(start, info) - timedelta(microseconds=1), at(end, info))
@@ -64,7 +64,7 @@ def test_every_few_minutes_is_never_silent_across_a_shift(date: str, minutes: in
         ),
     ],
 )
-def test_a_gap_in_new_york(expression: str, expected: list[str]) -> None:
+def test_a_time_in_a_gap_in_new_york_fires_when_the_gap_ends(expression: str, expected: list[str]) -> None:
     found = fire_times(expression, "America/New_York", "2026-03-08 00:00", "2026-03-08 06:00")
 
     assert found == [f"2026-03-08 {time}" for time in expected]
@@ -99,7 +99,7 @@ def test_a_gap_in_new_york(expression: str, expected: list[str]) -> None:
         ),
     ],
 )
-def test_a_repeated_hour_in_new_york(expression: str, expected: list[str]) -> None:
+def test_fire_times_in_the_repeated_hour_of_new_york(expression: str, expected: list[str]) -> None:
     found = fire_times(expression, "America/New_York", "2026-11-01 00:00", "2026-11-01 06:00")
 
     assert found == [f"2026-11-01 {time}" for time in expected]
@@ -342,7 +342,9 @@ def test_a_repeated_hour_in_new_york(expression: str, expected: list[str]) -> No
         ),
     ],
 )
-def test_a_shift_elsewhere(expression: str, zone: str, start: str, end: str, expected: list[str]) -> None:
+def test_fire_times_around_shifts_of_other_zones(
+    expression: str, zone: str, start: str, end: str, expected: list[str]
+) -> None:
     assert fire_times(expression, zone, start, end) == expected
 
 
@@ -373,7 +375,7 @@ def test_midnight_in_a_gap_keeps_its_date(zone: str, date: str, expected: str, e
         pytest.param("America/Asuncion", "2024-03-23", "2024-03-24", ("-0300", "-0400"), id="asuncion"),
     ],
 )
-def test_the_hour_before_midnight_is_repeated(zone: str, before: str, date: str, offsets: tuple[str, str]) -> None:
+def test_a_repeated_hour_before_midnight(zone: str, before: str, date: str, offsets: tuple[str, str]) -> None:
     hour = partial(fire_times, zone=zone, start=f"{before} 12:00", end=f"{date} 12:00")
 
     assert hour("30 23 * * *") == [f"{before} 23:30 {offsets[0]}"]
@@ -426,7 +428,7 @@ def test_a_restart_in_the_minute_before_yesterday_comes_back(expression: str, af
     assert next_fire_time(cron(expression), ZoneInfo("America/St_Johns"), utc(after)) == utc(expected)
 
 
-def test_midnight_comes_after_the_hour_before_it_was_repeated() -> None:
+def test_midnight_comes_after_a_repeated_hour_before_it() -> None:
     nuuk, second_pass = ZoneInfo("America/Nuuk"), utc("2026-10-25 01:59:59.999999")  # 24 October, 23:59
 
     assert next_fire_time(cron("0 0 */2 * *"), nuuk, second_pass) == utc("2026-10-25 02:00")
@@ -448,7 +450,7 @@ def test_midnight_comes_after_the_hour_before_it_was_repeated() -> None:
         pytest.param("0 0 * * fri-mon", ["2026-01-02", "2026-01-03", "2026-01-04"], id="range-over-the-week-end"),
     ],
 )
-def test_the_calendar(expression: str, expected: list[str]) -> None:
+def test_fire_times_follow_the_calendar(expression: str, expected: list[str]) -> None:
     fire_time, found = utc("2026-01-01 12:00"), []
     for _ in expected:
         following = next_fire_time(cron(expression), UTC, fire_time)
@@ -463,7 +465,7 @@ def test_leap_days_of_one_weekday_are_found_across_a_century_without_one() -> No
     assert next_fire_time(cron("0 0 29 2 4"), UTC, utc("2080-03-01")) == utc("2120-02-29")
 
 
-def test_the_end_of_the_calendar_is_no_error() -> None:
+def test_the_end_of_the_calendar_is_not_an_error() -> None:
     assert next_fire_time(cron("0 0 1 1 *"), UTC, utc("9998-06-01")) is None
 
 

@@ -1,4 +1,4 @@
-"""How many fire times a crontab has between two instants, and which local times each stands for."""
+"""The number of fire times of a crontab between two instants, and the local times of each."""
 
 from __future__ import annotations
 
@@ -162,7 +162,9 @@ def test_the_local_times_of_a_fire_time_elsewhere(
 @shifts
 @settings(max_examples=10)
 @given(expression=around_shifts, data=st.data())
-def test_only_a_fire_time_stands_for_local_times(zone: str, day: str, expression: str, data: st.DataObject) -> None:
+def test_an_instant_that_is_not_a_fire_time_has_no_local_times(
+    zone: str, day: str, expression: str, data: st.DataObject
+) -> None:
     info, (start, end) = ZoneInfo(zone), span(day)
     minutes = int((end - start) / timedelta(minutes=1))
     instant = start + data.draw(st.integers(1, minutes)) * timedelta(minutes=1)

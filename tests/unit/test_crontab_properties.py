@@ -1,4 +1,4 @@
-"""What holds for every crontab: around the shifts of many zones, and in comparison with Celery and cronsim."""
+"""Properties of every crontab, around the shifts of many zones and in comparison with Celery and cronsim."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_restart_at_any_instant_changes_no_fire_time(
 @shifts
 @settings(max_examples=10)
 @given(expression=fixed)
-def test_a_fixed_crontab_serves_each_local_time_once(zone: str, day: str, expression: str) -> None:
+def test_a_fixed_crontab_fires_once_for_each_local_time(zone: str, day: str, expression: str) -> None:
     info, schedule = ZoneInfo(zone), cron(expression)
     first, last = (instant.astimezone(info).replace(tzinfo=None) for instant in span(day))
 
@@ -115,7 +115,7 @@ def test_a_repeating_crontab_fires_at_every_minute_that_the_clock_shows_of_its_t
 @shifts
 @settings(max_examples=10)
 @given(expression=st.one_of(fixed, repeating))
-def test_no_date_that_exists_is_without_a_run(zone: str, day: str, expression: str) -> None:
+def test_every_date_that_exists_has_a_run(zone: str, day: str, expression: str) -> None:
     info, schedule = ZoneInfo(zone), cron(expression)
 
     found = fire_times_around(expression, info, day)

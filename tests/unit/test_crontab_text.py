@@ -66,7 +66,7 @@ def test_a_text_is_read_in_the_order_of_crontab_5(text: str, expected: crontab) 
         pytest.param("sat-tue/2", {SAT, MON}, id="over-the-week-end-with-a-step"),
     ],
 )
-def test_sunday_is_0_and_7_and_ranges_go_on_over_it(days: str, expected: set[int]) -> None:
+def test_sunday_is_0_and_7_also_in_ranges(days: str, expected: set[int]) -> None:
     assert cron(f"0 0 * * {days}").day_of_week == expected
 
 
@@ -80,7 +80,7 @@ def test_sunday_is_0_and_7_and_ranges_go_on_over_it(days: str, expected: set[int
         pytest.param("0 0 * nov-feb *", "month_of_year", {11, 12, 1, 2}, id="month"),
     ],
 )
-def test_ranges_go_on_around_the_end(text: str, field: str, expected: set[int]) -> None:
+def test_ranges_may_wrap_around_the_end(text: str, field: str, expected: set[int]) -> None:
     assert getattr(cron(text), field) == expected
 
 
@@ -93,7 +93,7 @@ def test_ranges_go_on_around_the_end(text: str, field: str, expected: set[int]) 
         pytest.param("@hourly", True, id="hourly"),
     ],
 )
-def test_a_text_is_fixed_or_repeating_like_the_crontab_it_stands_for(text: str, repeating: bool) -> None:
+def test_a_text_is_fixed_or_repeating_like_the_same_crontab(text: str, repeating: bool) -> None:
     assert is_repeating(cron(text)) is repeating
 
 
@@ -115,13 +115,13 @@ def test_it_is_stored_like_any_crontab() -> None:
 # -- the zone
 
 
-def test_the_zone_goes_with_the_crontab() -> None:
+def test_the_zone_is_kept_with_the_crontab() -> None:
     made = cron("0 9 * * *", timezone="Europe/Vienna")
 
     assert (made.timezone, made.tz) == ("Europe/Vienna", ZoneInfo("Europe/Vienna"))
 
 
-def test_without_a_zone_it_is_the_app_s() -> None:
+def test_without_a_zone_the_zone_of_the_app_counts() -> None:
     made = cron("0 9 * * *")
     made.app = Celery(set_as_current=False, timezone="Asia/Tokyo")
 
@@ -130,7 +130,7 @@ def test_without_a_zone_it_is_the_app_s() -> None:
 
 
 @pytest.mark.skipif(celery.VERSION < (5, 7), reason="Celery before 5.7 matches an aware time in its own zone")
-def test_celery_s_own_beat_follows_the_zone() -> None:
+def test_celery_s_own_beat_uses_the_zone() -> None:
     made = cron("0 9 * * *", timezone="Europe/Vienna")
     now = utc("2026-07-01 06:00")
     made.app, made.nowfun = Celery(set_as_current=False, timezone="America/New_York"), lambda: now
@@ -194,7 +194,7 @@ def test_an_unknown_zone_is_refused(zone: Any) -> None:
         pytest.param(
             "0 9 15W * *",
             """$.schedule.day_of_month: cannot read '15W' in "0 9 >15W< * *"; """
-            "the nearest weekday needs a schedule class of your own",
+            "for the nearest weekday write a schedule class of your own",
             id="nearest-weekday",
         ),
         pytest.param(
@@ -215,7 +215,8 @@ def test_an_unknown_zone_is_refused(zone: Any) -> None:
         ),
         pytest.param(
             "0 0 30 feb *",
-            """$.schedule.day_of_month: no month of the crontab has such a day in "0 0 >30< feb *\"""",
+            """$.schedule.day_of_month: no month of the crontab has such a day in "0 0 >30< feb *"; """
+            "change day_of_month or month_of_year",
             id="no-such-date",
         ),
         pytest.param(
@@ -226,12 +227,12 @@ def test_an_unknown_zone_is_refused(zone: Any) -> None:
         ),
         pytest.param(
             "@reboot",
-            "$.schedule: @reboot is no time; send the task from a handler of Celery's signal worker_ready",
+            "$.schedule: @reboot is not a time; send the task from a handler of Celery's signal worker_ready",
             id="reboot",
         ),
     ],
 )
-def test_what_cannot_be_read_is_shown_with_the_way_to_say_it(text: str, message: str) -> None:
+def test_a_field_that_cannot_be_read_is_quoted_with_the_way_to_write_it(text: str, message: str) -> None:
     with pytest.raises(InvalidEntry) as caught:
         cron(text)
 
@@ -288,7 +289,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def _field(low: int, high: int, names: tuple[str, ...] = ()) -> st.SearchStrategy[str]:
-    """A field that each of the three reads; two ends, because cronsim reads 5-5/2 as 5-59/2."""
+    """Return a field that all three read; the ends of a range differ, because cronsim reads 5-5/2 as 5-59/2."""
     number = st.integers(low, high)
     pair = st.tuples(number, number).filter(lambda ends: ends[0] != ends[1]).map(sorted)
     simple = st.one_of(

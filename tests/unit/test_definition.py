@@ -14,7 +14,8 @@ from moments import utc
 from redbeat.decoder import RedBeatJSONDecoder
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.definition import MAX_NAME_BYTES, Definition, check_name
+from redisbeater.model.definition import MAX_NAME_BYTES, Definition, check_name, checked_args, checked_kwargs
+from redisbeater.model.json_text import MAX_DEPTH
 from redisbeater.schedules import ScheduleCodec
 
 CODEC = ScheduleCodec()
@@ -34,7 +35,7 @@ def read(**changes: Any) -> Definition:
 
 
 def again(definition: Definition) -> Definition:
-    """The definition once it was stored and read."""
+    """Return the definition after storing and reading it."""
     return Definition.from_text(definition.name, definition.to_text(CODEC), CODEC)
 
 
@@ -96,11 +97,11 @@ def test_kwargs_come_back_exactly(kwargs: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("option", ["expires", "eta"])
-def test_a_moment_among_the_options_comes_back(option: str, moment: datetime) -> None:
+def test_a_datetime_among_the_options_comes_back(option: str, moment: datetime) -> None:
     assert again(made(options={option: moment})).options == {option: moment}
 
 
-def test_a_moment_among_the_options_is_stored_in_redbeat_s_form() -> None:
+def test_a_datetime_among_the_options_is_stored_in_redbeat_s_form() -> None:
     text = made(options={"expires": utc("2026-01-01")}).to_text(CODEC)
 
     assert json.loads(text, cls=RedBeatJSONDecoder)["options"]["expires"] == utc("2026-01-01")
@@ -114,7 +115,7 @@ def test_fields_that_this_version_does_not_know_are_kept() -> None:
     assert stored(read(colour="red", nested={"__type__": "x"}))["nested"] == {"__type__": "x"}
 
 
-def test_a_field_of_ours_is_stored_only_when_it_is_used() -> None:
+def test_a_field_that_redbeat_lacks_is_stored_only_when_it_is_used() -> None:
     assert list(stored(made())) == ["name", "task", "args", "kwargs", "options", "schedule", "enabled"]
 
 
@@ -151,7 +152,7 @@ def test_policies_are_stored_as_plain_json() -> None:
     }
 
 
-def test_redbeat_reads_our_definition() -> None:
+def test_redbeat_reads_a_definition_of_redisbeater() -> None:
     text = made(args=[1], schedule=crontab(minute=0)).to_text(CODEC)
 
     assert json.loads(text, cls=RedBeatJSONDecoder) == {
@@ -177,7 +178,7 @@ def test_args_may_be_a_tuple() -> None:
     assert made(args=(1, 2)).args == [1, 2]
 
 
-def test_what_is_given_is_copied() -> None:
+def test_arguments_are_copied() -> None:
     kwargs = {"a": 1}
     definition = made(kwargs=kwargs)
 
@@ -218,19 +219,19 @@ def test_the_zone_is_the_entry_s_own_else_the_default() -> None:
     ],
 )
 def test_which_changes_move_fire_times(changes: dict[str, Any], same: bool) -> None:
-    assert made().fires_like(made(**changes), CODEC) is same
+    assert made().has_same_fire_times_as(made(**changes), CODEC) is same
 
 
 @pytest.mark.parametrize(
     ("start_at", "same"),
     [
-        pytest.param(datetime(2026, 6, 10, 12, tzinfo=ZoneInfo("Europe/Vienna")), True, id="said-in-another-zone"),
+        pytest.param(datetime(2026, 6, 10, 12, tzinfo=ZoneInfo("Europe/Vienna")), True, id="in-another-zone"),
         pytest.param(datetime(2026, 6, 10, 10), False, id="naive"),
         pytest.param(None, False, id="none"),
     ],
 )
 def test_a_start_is_the_same_when_it_is_the_same_instant(start_at: datetime | None, same: bool) -> None:
-    assert made(start_at=utc("2026-06-10 10:00")).fires_like(made(start_at=start_at), CODEC) is same
+    assert made(start_at=utc("2026-06-10 10:00")).has_same_fire_times_as(made(start_at=start_at), CODEC) is same
 
 
 @pytest.mark.parametrize("zone", [None, ZoneInfo("America/New_York")], ids=["naive", "aware"])
@@ -238,7 +239,7 @@ def test_the_two_times_of_a_repeated_hour_are_not_the_same_start(zone: ZoneInfo 
     first = made(start_at=datetime(2026, 11, 1, 1, 30, tzinfo=zone), timezone="America/New_York")
     second = first.changed(start_at=datetime(2026, 11, 1, 1, 30, tzinfo=zone, fold=1))
 
-    assert not first.fires_like(second, CODEC)
+    assert not first.has_same_fire_times_as(second, CODEC)
 
 
 def test_a_field_is_changed_and_the_others_stay() -> None:
@@ -253,13 +254,15 @@ def test_a_field_is_changed_and_the_others_stay() -> None:
     ("changes", "message"),
     [
         pytest.param({"name": "other"}, r"^\$\.name: cannot be changed", id="name"),
-        pytest.param({"extra": {}}, r"^\$\.extra: is no field of an entry", id="extra"),
-        pytest.param({"max_run": 5}, r"^\$\.max_run: is no field of an entry", id="typo"),
+        pytest.param({"extra": {}}, r"^\$\.extra: is not a field of an entry", id="extra"),
+        pytest.param({"max_run": 5}, r"^\$\.max_run: is not a field of an entry", id="typo"),
         pytest.param({"max_runs": 0}, r"^\$\.max_runs: expected a whole number", id="value"),
-        pytest.param({"end_at": utc("2026-06-01")}, r"^\$\.end_at: .*is before start_at", id="end-before-start"),
+        pytest.param(
+            {"end_at": utc("2026-06-01")}, r"^\$\.end_at: expected start_at \(.*\) or later", id="end-before-start"
+        ),
     ],
 )
-def test_a_change_that_cannot_be_made_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_a_wrong_change_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidEntry, match=message):
         made(start_at=utc("2026-06-10")).changed(**changes)
 
@@ -282,7 +285,7 @@ def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        pytest.param({"name": ""}, r"^\$.name: expected a text that is not empty", id="name"),
+        pytest.param({"name": ""}, r"^\$.name: expected a non-empty text", id="name"),
         pytest.param({"task": ""}, r"^\$.task: expected the name of a task, got ''", id="task-empty"),
         pytest.param({"task": None}, r"^\$.task: expected the name of a task, got None", id="task-none"),
         pytest.param({"schedule": None}, r"^\$.schedule: expected seconds, .*got None", id="schedule-none"),
@@ -295,7 +298,9 @@ def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> N
         pytest.param({"options": "x"}, r"^\$.options: expected a dict, got 'x'", id="options-text"),
         pytest.param({"options": {"headers": 5}}, r"^\$.options.headers: expected a dict, got 5", id="headers"),
         *(
-            pytest.param({"options": {name: None}}, rf"^\$.options.{name}: is no option of a task", id=f"option-{name}")
+            pytest.param(
+                {"options": {name: None}}, rf"^\$.options.{name}: is not an option of a task", id=f"option-{name}"
+            )
             for name in ("args", "kwargs", "producer")
         ),
         pytest.param({"enabled": "no"}, r"^\$.enabled: expected true or false, got 'no'", id="enabled-text"),
@@ -305,7 +310,7 @@ def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> N
         pytest.param({"timezone": "../etc/passwd"}, r"^\$.timezone: unknown time zone", id="timezone-path"),
         pytest.param(
             {"start_at": "2026-06-10"},
-            r"^\$.start_at: expected a datetime of the years 2 to 9998, got '2026-06-10'",
+            r"^\$.start_at: expected a datetime with a year from 2 to 9998, got '2026-06-10'",
             id="start",
         ),
         pytest.param({"max_runs": 0}, r"^\$.max_runs: expected a whole number of runs, at least 1", id="max-runs"),
@@ -316,7 +321,7 @@ def test_which_definitions_are_intervals(schedule_: Any, is_interval: bool) -> N
         pytest.param({"description": None}, r"^\$.description: expected a text, got None", id="description"),
     ],
 )
-def test_what_a_user_gives_wrong_is_named(changes: dict[str, Any], message: str) -> None:
+def test_a_wrong_field_of_a_user_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidEntry, match=message):
         made(**changes)
 
@@ -346,6 +351,39 @@ def test_what_cannot_be_stored_is_refused_by_its_path(changes: dict[str, Any], m
 
     with pytest.raises(InvalidEntry, match=message):
         definition.to_text(CODEC)
+
+
+def nested(depth: int) -> list[Any]:
+    return [nested(depth - 1)] if depth > 1 else []
+
+
+def test_the_deepest_arguments_that_can_be_stored_can_be_read() -> None:
+    deepest = nested(MAX_DEPTH - 1)  # the object of the entry lies around them
+    definition = made(args=deepest, kwargs={"a": nested(MAX_DEPTH - 2)}, options={"headers": {"a": nested(97)}})
+
+    assert again(definition) == definition
+    assert checked_args(deepest) == deepest
+
+
+def test_arguments_that_are_nested_too_deeply_are_refused_by_their_field() -> None:
+    for changes in (
+        {"args": nested(MAX_DEPTH)},
+        {"kwargs": {"a": nested(MAX_DEPTH - 1)}},
+        {"options": {"a": nested(500)}},
+    ):
+        with pytest.raises(InvalidEntry, match=rf"^\$\.{next(iter(changes))}: nested too deeply"):
+            made(**changes).to_text(CODEC)
+    with pytest.raises(InvalidEntry, match=r"^\$\.args: nested too deeply"):
+        checked_args(nested(MAX_DEPTH))
+    with pytest.raises(InvalidEntry, match=r"^\$\.kwargs: nested too deeply"):
+        checked_kwargs({"a": nested(MAX_DEPTH - 1)})
+
+
+def test_a_stored_definition_that_is_nested_too_deeply_is_refused() -> None:
+    text = json.dumps({**STORED, "args": nested(MAX_DEPTH)})
+
+    with pytest.raises(InvalidEntry, match=r"^\$: nested too deeply"):
+        Definition.from_text("report", text, CODEC)
 
 
 @pytest.mark.parametrize(
@@ -394,16 +432,16 @@ def test_a_name_may_be_nearly_any_text(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        pytest.param("", "expected a text that is not empty", id="empty"),
-        pytest.param(None, "expected a text", id="none"),
-        pytest.param(5, "expected a text", id="number"),
-        pytest.param(b"a", "expected a text", id="bytes"),
-        pytest.param(":lock", "begins with ':', which is kept for redisbeater's own keys", id="our-own-key"),
-        pytest.param("x" * (MAX_NAME_BYTES + 1), "longer than 512 bytes", id="too-long"),
-        pytest.param("日" * 171, "longer than 512 bytes", id="too-long-in-bytes"),
+        pytest.param("", "expected a non-empty text", id="empty"),
+        pytest.param(None, "expected a non-empty text", id="none"),
+        pytest.param(5, "expected a non-empty text", id="number"),
+        pytest.param(b"a", "expected a non-empty text", id="bytes"),
+        pytest.param(":lock", "starts with ':', which is reserved for redisbeater's own keys", id="our-own-key"),
+        pytest.param("x" * (MAX_NAME_BYTES + 1), "expected at most 512 bytes", id="too-long"),
+        pytest.param("日" * 171, "expected at most 512 bytes", id="too-long-in-bytes"),
         pytest.param("\ud800", "not valid unicode", id="lone-surrogate"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused(name: Any, problem: str) -> None:
+def test_a_wrong_name_is_refused(name: Any, problem: str) -> None:
     with pytest.raises(InvalidEntry, match=rf"^\$.name: .*{problem}"):
         check_name(name)

@@ -17,7 +17,7 @@ from redisbeater.schedules.crontab.engine import is_repeating
 from redisbeater.schedules.crontab.text import cron
 from redisbeater.schedules.description.describe import describe
 from redisbeater.schedules.rrule.rrule import rrule
-from redisbeater.schedules.words import listed, ordinal, zone_text
+from redisbeater.schedules.words import join_words, ordinal, zone_text
 
 VIENNA = ZoneInfo("Europe/Vienna")
 FIXED = "(fixed: once for each time of the day, also when the clocks change)"
@@ -117,11 +117,11 @@ def test_a_crontab_that_means_times_of_the_day(text: str, expected: str) -> None
         pytest.param(timezone(-timedelta(hours=3.5), "X"), f"at 09:00 every day, UTC-03:30 {FIXED}", id="named-offset"),
     ],
 )
-def test_the_zone_is_told_when_it_is_given(zone: str | tzinfo | None, expected: str) -> None:
+def test_the_zone_is_named_when_it_is_passed(zone: str | tzinfo | None, expected: str) -> None:
     assert describe(cron("0 9 * * *"), zone) == expected
 
 
-def test_the_zone_that_a_crontab_was_made_with_is_told() -> None:
+def test_the_zone_that_was_passed_to_cron_is_named() -> None:
     assert describe(cron("0 9 * * *", timezone="Asia/Tokyo")) == f"at 09:00 every day, Asia/Tokyo {FIXED}"
 
 
@@ -322,9 +322,7 @@ def test_a_recurrence_rule(freq: str, parts: dict[str, Any], expected: str) -> N
         ),
     ],
 )
-def test_a_rule_that_words_would_not_tell_exactly_is_told_by_its_text(
-    freq: str, parts: dict[str, Any], text: str
-) -> None:
+def test_a_rule_without_exact_words_is_described_by_its_text(freq: str, parts: dict[str, Any], text: str) -> None:
     expected = f"by the recurrence rule {text} from 5 January 2026 at 09:00, Europe/Vienna"
 
     assert describe(rrule(freq, dtstart=START, **parts)) == expected
@@ -341,7 +339,7 @@ class Recurrence(rrule):
         return f"<rrule: {self.text}>"
 
 
-def test_a_rule_without_parts_is_told_by_its_repr() -> None:
+def test_a_rule_without_parts_is_described_by_its_repr() -> None:
     rule = Recurrence("DTSTART:20260105T090000\nRRULE:FREQ=DAILY\nEXDATE:20260106T090000")
 
     expected = "by the recurrence rule DTSTART:20260105T090000 RRULE:FREQ=DAILY EXDATE:20260106T090000"
@@ -379,7 +377,7 @@ def test_a_rule_without_parts_is_told_by_its_repr() -> None:
         ),
     ],
 )
-def test_a_moment(once: clocked, zone: str | tzinfo | None, expected: str) -> None:
+def test_a_clocked_schedule(once: clocked, zone: str | tzinfo | None, expected: str) -> None:
     assert describe(once, zone) == expected
 
 
@@ -391,7 +389,7 @@ def test_a_moment(once: clocked, zone: str | tzinfo | None, expected: str) -> No
         pytest.param("solar_noon", 0, 0, "at solar noon at 0 N, 0 E", id="zero"),
     ],
 )
-def test_the_sun(event: str, lat: float, lon: float, expected: str) -> None:
+def test_a_solar_schedule(event: str, lat: float, lon: float, expected: str) -> None:
     assert describe(solar(event, lat, lon), "Europe/Vienna") == expected
 
 
@@ -401,7 +399,7 @@ class Tide(BaseSchedule):
 
 
 class StoredTide(crontab):
-    """A class of its own, whatever it inherits."""
+    """A custom class, whatever it inherits."""
 
     def to_redisbeater(self) -> dict[str, Any]:
         return {}
@@ -432,7 +430,7 @@ def test_a_custom_class(custom: BaseSchedule, expected: str) -> None:
 
 
 def _spelt(values: list[int], style: int) -> Any:
-    """The same numbers in one of four spellings, none of which has a star or a step."""
+    """Return the same numbers in one of four notations, none of which has a star or a step."""
     runs = [[values[0]]]
     for value in values[1:]:
         runs[-1].append(value) if value == runs[-1][-1] + 1 else runs.append([value])
@@ -455,7 +453,7 @@ styles = st.tuples(*[st.integers(0, 3)] * 5)
 
 @settings(max_examples=300)
 @given(values=numbers, one=styles, other=styles)
-def test_each_spelling_of_a_crontab_reads_alike(
+def test_every_notation_of_a_crontab_reads_the_same(
     values: tuple[list[int], ...], one: tuple[int, ...], other: tuple[int, ...]
 ) -> None:
     first, second = (
@@ -469,11 +467,11 @@ def test_each_spelling_of_a_crontab_reads_alike(
 
 @settings(max_examples=500)
 @given(values=numbers)
-def test_every_crontab_can_be_told(values: tuple[list[int], ...]) -> None:
-    told = describe(crontab(**dict(zip(FIELDS, values))), "Europe/Vienna")
+def test_every_crontab_can_be_described(values: tuple[list[int], ...]) -> None:
+    text = describe(crontab(**dict(zip(FIELDS, values))), "Europe/Vienna")
 
-    assert told.endswith((f", Europe/Vienna {FIXED}", f", Europe/Vienna {REPEATING}"))
-    assert "  " not in told
+    assert text.endswith((f", Europe/Vienna {FIXED}", f", Europe/Vienna {REPEATING}"))
+    assert "  " not in text
 
 
 @settings(max_examples=300)
@@ -487,7 +485,7 @@ def test_crontabs_that_differ_read_differently(
     assert (describe(first) == describe(second)) is (one == other)
 
 
-def test_no_two_sets_of_times_of_the_day_read_alike() -> None:
+def test_no_two_sets_of_times_of_the_day_read_the_same() -> None:
     minutes = {
         ",".join(map(str, range(first, last, step)))
         for first in (0, 1, 5)
@@ -501,9 +499,9 @@ def test_no_two_sets_of_times_of_the_day_read_alike() -> None:
         for step in (1, 2, 3, 4, 6, 12)
     }
 
-    told = {describe(crontab(minute, hour)).partition(" (")[0] for minute, hour in product(minutes, hours)}
+    text = {describe(crontab(minute, hour)).partition(" (")[0] for minute, hour in product(minutes, hours)}
 
-    assert len(told) == len(minutes) * len(hours)
+    assert len(text) == len(minutes) * len(hours)
 
 
 PARTS = {
@@ -525,7 +523,7 @@ rules = st.tuples(
 
 @settings(max_examples=500)
 @given(drawn=rules)
-def test_every_recurrence_rule_can_be_told(drawn: tuple[str, dict[str, Any]]) -> None:
+def test_every_recurrence_rule_can_be_described(drawn: tuple[str, dict[str, Any]]) -> None:
     freq, parts = drawn
     try:
         rule = rrule(freq, dtstart=START, **parts)
@@ -559,7 +557,7 @@ def test_positions_have_names(position: int, expected: str) -> None:
     ("texts", "expected"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")], ids=len
 )
 def test_a_list_ends_with_and(texts: list[str], expected: str) -> None:
-    assert listed(texts) == expected
+    assert join_words(texts) == expected
 
 
 def test_a_zone_without_a_name_and_a_fixed_offset_is_its_text() -> None:

@@ -21,7 +21,7 @@ VIENNA = ZoneInfo("Europe/Vienna")
 
 
 def upcoming(schedule_: BaseSchedule, zone: Any, after: datetime, count: int = 3) -> list[str]:
-    """The next fire times as local times with offset."""
+    """Return the next fire times as local times with offset."""
     found: list[str] = []
     fire_time = next_fire_time(schedule_, zone, after)
     while fire_time is not None and len(found) < count:
@@ -98,7 +98,7 @@ def test_a_relative_interval_is_aligned_in_the_entry_s_zone(every: timedelta, af
 
 
 @pytest.mark.parametrize("seconds", [0.25, 1, 1.5, 90, 5400, 100_000])
-def test_a_relative_interval_never_stands_still(seconds: float) -> None:
+def test_a_relative_interval_always_advances(seconds: float) -> None:
     relative = schedule(timedelta(seconds=seconds), relative=True)
     start = fire_time = utc("2026-01-01 00:00:00.5")
     for _ in range(20):
@@ -127,7 +127,7 @@ def test_a_crontab_is_in_the_entry_s_zone() -> None:
         pytest.param(datetime(2026, 7, 1, 9, 0, 0, 1), "2026-07-01 13:00:00.000001", id="microseconds"),
     ],
 )
-def test_a_clocked_entry_fires_at_its_moment(moment: datetime, expected: str) -> None:
+def test_a_clocked_entry_fires_at_its_time(moment: datetime, expected: str) -> None:
     assert next_fire_time(clocked(moment), NEW_YORK, utc("2026-01-01")) == utc(expected)
 
 
@@ -150,7 +150,7 @@ def test_a_clocked_schedule_needs_a_datetime() -> None:
         pytest.param("2026-07-02", "2026-07-01", False, id="already-run"),
     ],
 )
-def test_celery_is_told_when_a_clocked_schedule_is_due(now: str, last_run_at: str, due: bool) -> None:
+def test_celery_learns_when_a_clocked_schedule_is_due(now: str, last_run_at: str, due: bool) -> None:
     app = Celery(set_as_current=False)
     once = clocked(datetime(2026, 7, 1, tzinfo=UTC), nowfun=lambda: utc(now), app=app)
 
@@ -209,7 +209,7 @@ def test_an_rrule_reads_local_times_as_rfc_5545_does(start: datetime, expected: 
     assert upcoming(rrule("DAILY", dtstart=start), NEW_YORK, before) == expected
 
 
-def test_an_rrule_that_is_asked_just_after_a_gap_does_not_forget_a_time_in_it() -> None:
+def test_an_rrule_still_fires_a_time_in_a_gap_just_after_the_gap() -> None:
     rule = rrule("DAILY", dtstart=datetime(2026, 3, 7, 2, 30, tzinfo=NEW_YORK))
 
     assert next_fire_time(rule, NEW_YORK, at("2026-03-08 03:05")) == at("2026-03-08 03:30")
@@ -234,7 +234,7 @@ def test_until_of_an_rrule_is_inclusive() -> None:
     assert upcoming(rule, UTC, utc("2026-01-01 12:00")) == ["2026-01-02 00:00 +0000", "2026-01-03 00:00 +0000"]
 
 
-def test_the_next_occurrence_of_an_old_rule_costs_no_stepping() -> None:
+def test_the_next_occurrence_of_an_old_rule_is_found_without_stepping() -> None:
     rule = rrule("SECONDLY", dtstart=utc("1970-01-01"), interval=7)
     after = utc("2026-01-01")
 
@@ -300,7 +300,7 @@ def test_a_frequency_may_be_a_name_or_dateutil_s_number() -> None:
     assert rrule("daily", dtstart=utc("2026-01-01")) == rrule(DAILY, dtstart=utc("2026-01-01"))
 
 
-def test_celery_is_told_how_long_until_the_next_occurrence() -> None:
+def test_celery_gets_the_time_until_the_next_occurrence() -> None:
     app = Celery(set_as_current=False)
     rule = rrule("DAILY", dtstart=utc("2026-01-01"), nowfun=lambda: utc("2026-01-01 18:00"), app=app)
 
@@ -314,7 +314,7 @@ def test_celery_is_told_how_long_until_the_next_occurrence() -> None:
         pytest.param(clocked(datetime(2026, 1, 1, 9)), id="clocked"),
     ],
 )
-def test_our_schedules_survive_pickling(schedule_: BaseSchedule) -> None:
+def test_clocked_and_rrule_survive_pickling(schedule_: BaseSchedule) -> None:
     assert pickle.loads(pickle.dumps(schedule_)) == schedule_
 
 
@@ -354,7 +354,7 @@ def test_a_custom_schedule_that_does_not_advance_has_finished() -> None:
     assert next_fire_time(Once(), timezone.utc, after) is None
 
 
-def test_what_a_custom_schedule_raises_is_not_hidden() -> None:
+def test_an_error_of_a_custom_schedule_is_not_hidden() -> None:
     class Broken(BaseSchedule):
         def remaining_estimate(self, last_run_at: datetime) -> timedelta:
             raise ZeroDivisionError("no tide")

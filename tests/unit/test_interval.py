@@ -22,7 +22,7 @@ DAY = timedelta(days=1)
 
 
 def following(interval: schedule, after: str, zone: str = "America/New_York", fold: int = 0) -> str:
-    """The fire time after a local time, as local time with its offset."""
+    """Return the fire time after a local time, as local time with its offset."""
     info = ZoneInfo(zone)
     instant = utc(after).replace(tzinfo=info, fold=fold).astimezone(UTC)
     return local(next_fire_time(interval, info, instant), info)
@@ -95,14 +95,16 @@ def test_which_schedules_count_from_their_last_fire_time(schedule_: Any, expecte
         pytest.param(1, "1996-06-10 00:00:00.5", "2026-06-10", "2026-06-09 23:59:59.5", 946_684_800, id="thirty-years"),
     ],
 )
-def test_what_lies_between_two_instants(run_every: float, first: str, last: str, newest: str, number: int) -> None:
+def test_fire_times_of_an_interval_between_two_instants(
+    run_every: float, first: str, last: str, newest: str, number: int
+) -> None:
     interval = schedule(run_every)
 
     assert latest(interval, utc(first), utc(last)) == utc(newest)
     assert count(interval, utc(first), utc(last)) == number
 
 
-def test_before_an_interval_begins_there_is_none() -> None:
+def test_an_interval_has_no_fire_time_before_it_starts() -> None:
     assert count(schedule(60), utc("2026-06-10 12:00"), utc("2026-06-10 11:59:59.999999")) == 0
 
 

@@ -66,7 +66,7 @@ def test_shifts_are_later_than_one_instant_and_up_to_another(after: str, until: 
         pytest.param("UTC", "2026-11-01", 0, id="in-utc"),
     ],
 )
-def test_the_offset_of_a_date_to_come(zone: str, day: str, hours: int | None) -> None:
+def test_the_offset_of_a_future_date(zone: str, day: str, hours: int | None) -> None:
     expected = None if hours is None else timedelta(hours=hours)
 
     assert steady_offset(date.fromisoformat(day), ZoneInfo(zone), utc("2000-01-01")) == expected

@@ -14,8 +14,8 @@ from moments import NEW_YORK, at, cron, utc
 from stepped import by_reason, stepped
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.plan import MOST_CAUGHT_UP, Plan
-from redisbeater.model.plan import plan as plan_terms
+from redisbeater.model.plan import MAX_CATCH_UP_RUNS, Plan
+from redisbeater.model.plan import plan as plan_resolved
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
@@ -32,12 +32,12 @@ def entry(schedule_: Any, **fields: Any) -> Definition:
     return Definition.checked(name="report", task="proj.report", schedule=schedule_, **fields)
 
 
-def terms(definition: Definition, zone: tzinfo = UTC, **defaults: Any) -> ResolvedPolicy:
+def resolved(definition: Definition, zone: tzinfo = UTC, **defaults: Any) -> ResolvedPolicy:
     return ResolvedPolicy.of(definition, Defaults(zone=zone, **defaults))
 
 
 def plan(definition: Definition, fire_time: datetime, now: datetime, zone: tzinfo = UTC, **more: Any) -> Plan:
-    return plan_terms(terms(definition, zone), fire_time, now, **more)
+    return plan_resolved(resolved(definition, zone), fire_time, now, **more)
 
 
 def planned(run: str, following: str) -> Plan:
@@ -45,7 +45,7 @@ def planned(run: str, following: str) -> Plan:
 
 
 def times(*texts: str) -> tuple[datetime, ...]:
-    """Instants on the day of these tables."""
+    """Return instants on the day of these tables."""
     return tuple(utc(f"2026-06-10 {text}") for text in texts)
 
 
@@ -75,13 +75,13 @@ def test_an_entry_on_time_runs_its_fire_time(schedule_: Any, fire_time: str, exp
     assert plan(entry(schedule_), utc(fire_time), NOW) == expected
 
 
-def test_a_late_run_moves_no_fire_time() -> None:
+def test_a_late_run_does_not_move_the_next_fire_time() -> None:
     late = plan(entry(60), utc("2026-06-10 11:59:15"), NOW)
 
     assert late == planned("2026-06-10 11:59:15", "2026-06-10 12:00:15")
 
 
-def test_an_entry_that_is_looked_at_too_early_runs_nothing() -> None:
+def test_an_entry_that_is_checked_too_early_runs_nothing() -> None:
     early = plan(entry(60), NOW + SECOND, NOW)
 
     assert early == Plan(next=Score(fire_time=NOW + SECOND))
@@ -106,13 +106,13 @@ def test_a_disabled_entry_becomes_dormant_and_keeps_its_fire_time() -> None:
     assert disabled == Plan(next=Score(fire_time=utc("2026-06-10 11:59"), dormant=True))
 
 
-def test_what_passed_while_an_entry_was_disabled_is_not_counted() -> None:
+def test_fire_times_that_pass_while_an_entry_is_disabled_are_not_counted() -> None:
     disabled = plan(entry(60, enabled=False, misfire_grace_time=1), utc("2026-06-01"), NOW)
 
     assert disabled.skipped == ()
 
 
-def test_a_fire_time_that_another_program_set_is_run_and_the_crontab_goes_on() -> None:
+def test_a_fire_time_that_another_program_set_is_run_and_the_crontab_continues() -> None:
     strange = plan(entry(cron("0 * * * *")), utc("2026-06-10 11:34:56.000007"), NOW - SECOND)
 
     assert strange == planned("2026-06-10 11:34:56.000007", "2026-06-10 12:00")
@@ -124,7 +124,7 @@ def test_local_times_are_those_of_the_app_s_zone() -> None:
     assert due.next.fire_time == at("2026-06-11 09:00")
 
 
-def test_the_entry_s_own_zone_goes_before_the_app_s() -> None:
+def test_the_entry_s_own_zone_overrides_the_app_s() -> None:
     vienna = entry(cron("0 9 * * *"), timezone="Europe/Vienna")
 
     due = plan(vienna, utc("2026-06-10 07:00"), utc("2026-06-10 07:00"), NEW_YORK)
@@ -139,7 +139,7 @@ def test_the_entry_s_own_zone_goes_before_the_app_s() -> None:
         pytest.param("0 12 * * *", "2026-03-07 12:00", "2026-03-08 12:00", id="noon-stays-noon-in-spring"),
     ],
 )
-def test_a_shift_moves_no_local_time(expression: str, fire_time: str, expected: str) -> None:
+def test_a_shift_does_not_move_a_local_time(expression: str, fire_time: str, expected: str) -> None:
     due = plan(entry(cron(expression)), at(fire_time), at(fire_time), NEW_YORK)
 
     assert due.next.fire_time == at(expected)
@@ -264,10 +264,10 @@ def test_of_more_than_a_hundred_the_newest_hundred_are_run(schedule_: Any, misse
     assert late.runs == tuple(first + k * HOUR for k in range(left_out, missed))
     assert sum(skip.count for skip in late.skipped) == left_out
     assert {skip.reason for skip in late.skipped} <= {Reason.LEFT_OUT}
-    assert len(late.runs) <= MOST_CAUGHT_UP
+    assert len(late.runs) <= MAX_CATCH_UP_RUNS
 
 
-def test_an_end_of_the_grace_between_two_fire_times_parts_missed_from_run() -> None:
+def test_a_grace_that_ends_between_two_fire_times_separates_missed_from_run() -> None:
     late = plan(entry(3600, coalesce="all", misfire_grace_time=5400), utc("2026-06-10 09:00"), NOW)
 
     assert (late.runs, late.skipped) == (times("11:00", "12:00"), (skip(Reason.MISSED, 2, "09:00", "10:00"),))
@@ -309,7 +309,7 @@ def test_a_missed_gap_is_counted_as_the_clock_showed_it() -> None:
         pytest.param(10, 12, (), [(Reason.MAX_RUNS, 4, "09:00", "12:00")], id="fewer-than-none-left"),
     ],
 )
-def test_of_all_missed_fire_times_as_many_are_run_as_are_left(
+def test_of_all_missed_fire_times_only_as_many_run_as_max_runs_leaves(
     max_runs: int, run_count: int, runs: tuple[str, ...], skipped: list[Any]
 ) -> None:
     late = plan(
@@ -326,19 +326,19 @@ def test_the_last_run_that_an_entry_may_have_finishes_it() -> None:
     assert last == Plan(runs=(NOW,), handled=NOW, next=FINISHED)
 
 
-def test_a_missed_fire_time_is_none_of_the_runs_that_an_entry_may_have() -> None:
+def test_a_missed_fire_time_does_not_count_towards_max_runs() -> None:
     missed = plan(entry(3600, max_runs=1, misfire_grace_time=60), NOW, NOW + 2 * timedelta(minutes=5))
 
     assert (missed.runs, missed.next) == ((), Score(fire_time=NOW + HOUR))
 
 
-def test_one_run_that_stands_for_several_counts_once() -> None:
+def test_one_run_for_several_coalesced_fire_times_counts_once() -> None:
     late = plan(entry(3600, max_runs=2), utc("2026-06-10 09:00"), NOW, run_count=0)
 
     assert (late.runs, late.next) == ((NOW,), Score(fire_time=NOW + HOUR))
 
 
-def test_an_entry_whose_runs_are_used_up_says_so_for_the_newest_after_coalesce() -> None:
+def test_an_entry_without_runs_left_skips_only_the_newest_after_coalesce() -> None:
     late = plan(entry(3600, max_runs=2), utc("2026-06-10 09:00"), NOW, run_count=2)
 
     assert late.skipped == (skip(Reason.COALESCED, 3, "09:00", "11:00"), skip(Reason.MAX_RUNS, 1, "12:00", "12:00"))
@@ -372,15 +372,15 @@ def test_missed_fire_times_end_at_the_end() -> None:
     ],
 )
 def test_a_fire_time_that_lies_out_of_bounds_is_not_run_and_counted(fields: dict[str, Any], following: Score) -> None:
-    stray = plan(entry(cron("0 * * * *"), **fields), NOW, NOW)
+    planned = plan(entry(cron("0 * * * *"), **fields), NOW, NOW)
 
-    assert stray == Plan(skipped=(skip(Reason.OUT_OF_BOUNDS, 1, "12:00", "12:00"),), handled=NOW, next=following)
+    assert planned == Plan(skipped=(skip(Reason.OUT_OF_BOUNDS, 1, "12:00", "12:00"),), handled=NOW, next=following)
 
 
-def test_an_interval_goes_on_at_its_start_when_another_program_set_a_time_before_it() -> None:
-    stray = plan(entry(3600, start_at=utc("2026-06-10 12:20")), utc("2026-06-10 11:50"), NOW)
+def test_an_interval_continues_at_its_start_when_another_program_set_an_earlier_time() -> None:
+    planned = plan(entry(3600, start_at=utc("2026-06-10 12:20")), utc("2026-06-10 11:50"), NOW)
 
-    assert stray.next == Score(fire_time=utc("2026-06-10 12:20"))
+    assert planned.next == Score(fire_time=utc("2026-06-10 12:20"))
 
 
 def test_naive_bounds_are_local_times_of_the_entry() -> None:
@@ -392,9 +392,9 @@ def test_naive_bounds_are_local_times_of_the_entry() -> None:
 # -- jitter
 
 
-def test_an_entry_with_jitter_is_looked_at_again_when_its_fire_time_is_due() -> None:
+def test_an_entry_with_jitter_is_checked_again_when_its_fire_time_is_due() -> None:
     late = entry(3600, jitter=600)
-    due = terms(late).due_at(NOW)
+    due = resolved(late).due_at(NOW)
     assert NOW < due < NOW + timedelta(minutes=10)
 
     early, on_time = plan(late, NOW, due - timedelta(microseconds=1)), plan(late, NOW, due)
@@ -403,9 +403,9 @@ def test_an_entry_with_jitter_is_looked_at_again_when_its_fire_time_is_due() -> 
     assert on_time == Plan(runs=(NOW,), handled=NOW, next=Score(fire_time=NOW + HOUR))
 
 
-def test_a_fire_time_that_jitter_holds_back_is_no_part_of_what_passed() -> None:
+def test_a_fire_time_that_jitter_delays_is_not_handled_yet() -> None:
     late = entry(3600, jitter=1800, coalesce="all")
-    due = terms(late).due_at(NOW)
+    due = resolved(late).due_at(NOW)
     assert due > NOW
 
     held_back = plan(late, NOW - 2 * HOUR, due - timedelta(microseconds=1))
@@ -414,9 +414,9 @@ def test_a_fire_time_that_jitter_holds_back_is_no_part_of_what_passed() -> None:
     assert held_back.next == Score(fire_time=NOW)
 
 
-def test_a_run_is_late_from_when_it_is_due() -> None:
+def test_lateness_counts_from_the_due_time() -> None:
     jittered = entry(86400, jitter=3600, misfire_grace_time=60)
-    due = terms(jittered).due_at(NOW)
+    due = resolved(jittered).due_at(NOW)
     assert due - NOW > timedelta(minutes=2)
 
     in_time, missed = (plan(jittered, NOW, due + timedelta(seconds=late)) for late in (60, 60.001))
@@ -437,7 +437,7 @@ def test_a_run_is_late_from_when_it_is_due() -> None:
         pytest.param("10:30", "12:10", planned("2026-06-10 12:00", "2026-06-10 13:00"), id="long-ago-moves-nothing"),
     ],
 )
-def test_an_interval_counts_from_when_the_application_says_it_ran(ran_at: str, now: str, expected: Plan) -> None:
+def test_an_interval_counts_from_the_reported_execution(ran_at: str, now: str, expected: Plan) -> None:
     assert plan(entry(3600), NOW, times(now)[0], ran_at=times(ran_at)[0]) == expected
 
 
@@ -469,22 +469,22 @@ def test_an_interval_that_was_executed_so_late_that_none_is_left_is_finished_wit
 # -- partly sent
 
 
-def test_a_plan_that_was_carried_out_is_not_cut() -> None:
+def test_a_plan_whose_runs_were_all_sent_stays_the_same() -> None:
     whole = plan(entry(3600, coalesce="all"), utc("2026-06-10 09:00"), NOW)
 
-    assert whole.cut(4) is whole
+    assert whole.first_runs(4) is whole
 
 
-def test_a_plan_without_runs_is_not_cut() -> None:
+def test_a_plan_without_runs_stays_the_same() -> None:
     missed = plan(entry(3600, misfire_grace_time=1), utc("2026-06-10 09:00"), NOW + HOUR / 2)
 
-    assert missed.cut(0) is missed
+    assert missed.first_runs(0) is missed
 
 
-def test_the_runs_that_were_not_sent_come_up_again() -> None:
+def test_the_runs_that_were_not_sent_become_due_again() -> None:
     whole = plan(entry(3600, coalesce="all", misfire_grace_time=7200), utc("2026-06-10 08:00"), NOW)
 
-    assert whole.cut(2) == Plan(
+    assert whole.first_runs(2) == Plan(
         runs=times("10:00", "11:00"),
         skipped=(skip(Reason.MISSED, 2, "08:00", "09:00"),),
         handled=utc("2026-06-10 11:00"),
@@ -494,7 +494,7 @@ def test_the_runs_that_were_not_sent_come_up_again() -> None:
 
 def test_what_max_runs_forbids_is_counted_when_the_rest_is_sent_and_not_twice() -> None:
     most = entry(3600, coalesce="all", max_runs=3)
-    first = plan(most, utc("2026-06-10 08:00"), NOW).cut(1)
+    first = plan(most, utc("2026-06-10 08:00"), NOW).first_runs(1)
     assert first.next.fire_time is not None
 
     second = plan(most, first.next.fire_time, NOW, run_count=1)
@@ -507,7 +507,7 @@ def test_what_max_runs_forbids_is_counted_when_the_rest_is_sent_and_not_twice() 
 
 
 class Rest(schedule):
-    """A registered schedule of the application: so long after the last run, but never at night."""
+    """A registered schedule of the application: a fixed time after the last run, but never at night."""
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
         following = last_run_at + self.run_every
@@ -528,11 +528,11 @@ class Rest(schedule):
     ],
 )
 @pytest.mark.parametrize("coalesce", list(Coalesce), ids=str)
-def test_late_fire_times_are_those_that_come_one_after_another(schedule_: Any, coalesce: Coalesce) -> None:
-    late, first, now = terms(entry(schedule_, coalesce=coalesce)), utc("2026-06-01 09:00"), utc("2026-06-10 12:34")
+def test_late_fire_times_are_those_found_by_stepping(schedule_: Any, coalesce: Coalesce) -> None:
+    late, first, now = resolved(entry(schedule_, coalesce=coalesce)), utc("2026-06-01 09:00"), utc("2026-06-10 12:34")
     coming = [first, *late.timetable.between(first, now)]
 
-    got, expected = plan_terms(late, first, now), stepped(coming, now, late.due_at, coalesce=coalesce)
+    got, expected = plan_resolved(late, first, now), stepped(coming, now, late.due_at, coalesce=coalesce)
 
     assert got.handled == coming[-1]
     assert list(got.runs) == expected.runs
@@ -556,7 +556,7 @@ bounds = st.none() | st.integers(-40, 40).map(lambda days: utc("2026-03-08") + t
 def situations(
     draw: st.DrawFn, choices: Iterable[Coalesce] = Coalesce
 ) -> tuple[ResolvedPolicy, list[datetime], datetime, int]:
-    """ResolvedPolicy, fire times one after another, the time of a look at the first of them, and the runs that were."""
+    """Return a policy, fire times in order, the time when beat checks the first one, and the runs so far."""
     start, end = draw(bounds), draw(bounds)
     if start is not None and end is not None:
         start, end = min(start, end), max(start, end)
@@ -569,7 +569,7 @@ def situations(
         coalesce=draw(st.sampled_from(list(choices))),
         jitter=draw(st.just(0) | st.integers(1, 10**5)),
     )
-    made = terms(definition, ZoneInfo(draw(st.sampled_from(ZONES))))
+    made = resolved(definition, ZoneInfo(draw(st.sampled_from(ZONES))))
     first = made.timetable.next(utc("2026-03-01") + timedelta(seconds=draw(st.integers(0, 10**6))))
     assume(first is not None)
     coming = [first]
@@ -594,7 +594,7 @@ def test_each_fire_time_is_run_or_skipped_for_the_reason_that_stepping_finds(
     left = None if made.max_runs is None else max(made.max_runs - run_count, 0)
     expected = stepped(coming, now, made.due_at, grace=made.grace, coalesce=made.coalesce, runs_left=left)
 
-    got = plan_terms(made, coming[0], now, run_count=run_count)
+    got = plan_resolved(made, coming[0], now, run_count=run_count)
 
     assert list(got.runs) == expected.runs
     assert by_reason(got.skipped, coming) == expected.skipped
@@ -608,14 +608,14 @@ def test_a_plan_leads_beyond_now_and_runs_in_order(
 ) -> None:
     made, coming, now, run_count = situation
 
-    got = plan_terms(made, coming[0], now, run_count=run_count)
+    got = plan_resolved(made, coming[0], now, run_count=run_count)
 
     assert all(earlier < later for earlier, later in pairwise(got.runs))
     assert sum(skip.count for skip in got.skipped) + len(got.runs) == len([t for t in coming if _is_due(t, now, made)])
     if got.next.fire_time is not None:
         assert got.handled is None or got.handled < got.next.fire_time
         assert (got.next.look_at or made.due_at(got.next.fire_time)) > now
-    assert got == plan_terms(made, coming[0], now, run_count=run_count)
+    assert got == plan_resolved(made, coming[0], now, run_count=run_count)
 
 
 def _is_due(fire_time: datetime, now: datetime, made: ResolvedPolicy) -> bool:
@@ -628,13 +628,13 @@ def test_runs_that_are_sent_in_parts_are_those_that_are_sent_at_once(
     situation: tuple[ResolvedPolicy, list[datetime], datetime, int], data: st.DataObject
 ) -> None:
     made, coming, now, run_count = situation
-    whole = plan_terms(made, coming[0], now, run_count=run_count)
-    part = whole.cut(data.draw(st.integers(min(len(whole.runs), 1), len(whole.runs))))
+    whole = plan_resolved(made, coming[0], now, run_count=run_count)
+    part = whole.first_runs(data.draw(st.integers(min(len(whole.runs), 1), len(whole.runs))))
     if part is whole:
         return
     assert part.next.fire_time is not None
 
-    rest = plan_terms(made, part.next.fire_time, now, run_count=run_count + len(part.runs))
+    rest = plan_resolved(made, part.next.fire_time, now, run_count=run_count + len(part.runs))
 
     assert part.runs + rest.runs == whole.runs
     assert part.skipped + rest.skipped == whole.skipped

@@ -1,4 +1,4 @@
-"""The policy fields of an entry: what is taken, how it is stored, and how it is read."""
+"""The policy fields of an entry: how they are checked, stored and read."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ DEFAULTS: dict[str, Any] = {
 
 
 def again(values: dict[str, Any]) -> dict[str, Any]:
-    """The policies once they were stored and read."""
+    """Return the policies after storing and reading them."""
     return read_policies(json.loads(json.dumps(stored_policies(values), allow_nan=False)))
 
 
 # -- defaults
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_a_field_that_is_not_passed_has_its_default() -> None:
     assert checked_policies({}) == DEFAULTS
 
 
@@ -47,7 +47,7 @@ def test_defaults_are_not_stored() -> None:
 
 
 @pytest.mark.parametrize("name", list(POLICY_FIELDS))
-def test_a_default_that_is_given_is_no_different(name: str) -> None:
+def test_a_default_that_is_passed_makes_no_difference(name: str) -> None:
     assert stored_policies(checked_policies({name: DEFAULTS[name]})) == {}
 
 
@@ -60,9 +60,7 @@ def test_a_default_that_is_given_is_no_different(name: str) -> None:
         pytest.param("jitter", 0.0, id="no-jitter-float"),
     ],
 )
-def test_what_an_entry_says_itself_is_stored_though_it_is_what_the_settings_say_by_default(
-    name: str, value: Any
-) -> None:
+def test_a_value_of_the_entry_is_stored_even_if_it_equals_the_default_of_the_settings(name: str, value: Any) -> None:
     assert again(checked_policies({name: value}))[name] == value
     assert name in stored_policies(checked_policies({name: value}))
 
@@ -131,13 +129,13 @@ def test_policies_come_back_as_they_were(grace: float | None, **fields: Any) -> 
 
 
 @pytest.mark.parametrize("name", list(POLICY_FIELDS))
-def test_null_in_storage_is_the_default_and_of_the_grace_any_lateness(name: str) -> None:
+def test_a_stored_null_is_the_default_and_for_the_grace_no_limit(name: str) -> None:
     expected = None if name == "misfire_grace_time" else DEFAULTS[name]
 
     assert read_policies({name: None})[name] == expected
 
 
-def test_fields_of_others_are_none_of_these() -> None:
+def test_fields_of_other_programs_are_ignored() -> None:
     assert read_policies({"colour": "red", "task": 5}) == DEFAULTS
 
 
@@ -148,11 +146,13 @@ def test_fields_of_others_are_none_of_these() -> None:
     ("name", "value", "message"),
     [
         *(
-            pytest.param("start_at", value, "expected a datetime of the years 2 to 9998, got", id=f"start-{value!r}")
+            pytest.param(
+                "start_at", value, "expected a datetime with a year from 2 to 9998, got", id=f"start-{value!r}"
+            )
             for value in ("2026-06-10", 1767225600, True, timedelta(1))
         ),
         pytest.param(
-            "end_at", "2026-06-10", "expected a datetime of the years 2 to 9998, got '2026-06-10'", id="end-text"
+            "end_at", "2026-06-10", "expected a datetime with a year from 2 to 9998, got '2026-06-10'", id="end-text"
         ),
         *(
             pytest.param(
@@ -224,7 +224,7 @@ def test_seconds_with_more_digits_than_a_float_has_are_refused_by_their_path(nam
     "value", [1e300, 1e15, 1e12, timedelta.max], ids=["1e300", "1e15", "1e12", "longest-timedelta"]
 )
 @pytest.mark.parametrize("name", ["misfire_grace_time", "jitter"])
-def test_seconds_that_no_calendar_holds_are_refused_by_their_path(name: str, value: Any) -> None:
+def test_seconds_beyond_the_calendar_are_refused_by_their_path(name: str, value: Any) -> None:
     with pytest.raises(InvalidEntry, match=rf"^\$\.{name}: "):
         checked_policies({name: value})
 
@@ -240,7 +240,7 @@ def test_seconds_that_no_calendar_holds_are_refused_by_their_path(name: str, val
     ],
 )
 def test_an_end_before_the_start_is_refused(start: datetime, end: datetime) -> None:
-    with pytest.raises(InvalidEntry, match=r"^\$\.end_at: .* is before start_at"):
+    with pytest.raises(InvalidEntry, match=r"^\$\.end_at: expected start_at \(.*\) or later, got "):
         checked_policies({"start_at": start, "end_at": end})
 
 
@@ -252,5 +252,5 @@ def test_an_end_before_the_start_is_refused(start: datetime, end: datetime) -> N
         pytest.param(None, utc("2026-06-10 12:00"), id="no-start"),
     ],
 )
-def test_an_end_that_is_not_before_the_start_is_taken(start: datetime | None, end: datetime) -> None:
+def test_an_end_that_is_not_before_the_start_is_accepted(start: datetime | None, end: datetime) -> None:
     assert checked_policies({"start_at": start, "end_at": end})["end_at"] == end

@@ -1,4 +1,4 @@
-"""What the reader of stored definitions shares, and what it must not mix up."""
+"""The reader of stored definitions: what it shares, and what it must not confuse."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def test_a_schedule_that_only_looks_like_one_that_was_read_is_refused(reader: Re
 
 
 @pytest.mark.parametrize("schedule", [None, 60, "hourly", [], {}], ids=["null", "number", "text", "list", "no-type"])
-def test_what_is_no_schedule_is_refused(reader: Reader, schedule: Any) -> None:
+def test_stored_data_that_is_not_a_schedule_is_refused(reader: Reader, schedule: Any) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule"):
         schedule_of(reader, "report", schedule)
 
 
-def test_a_date_with_a_part_too_many_is_refused_by_its_place(reader: Reader) -> None:
+def test_a_date_with_an_unknown_part_is_refused_by_its_path(reader: Reader) -> None:
     moment = {"__type__": "datetime", "year": 2026, "month": 1, "day": 1, "timezone": "UTC", "tzinfo": 1}
 
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule\.at"):

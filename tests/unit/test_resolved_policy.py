@@ -1,4 +1,4 @@
-"""What the settings give to an entry that does not say, and jitter."""
+"""The policies that an entry inherits from the settings, and its jitter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made(schedule_: Any = 60, name: str = "report", **fields: Any) -> Definition
     return Definition.checked(name=name, task="proj.report", schedule=schedule_, **fields)
 
 
-def terms(definition: Definition, **defaults: Any) -> ResolvedPolicy:
+def resolved(definition: Definition, **defaults: Any) -> ResolvedPolicy:
     return ResolvedPolicy.of(definition, Defaults(**{"zone": UTC, **defaults}))
 
 
@@ -51,9 +51,9 @@ def seconds(value: float | None) -> timedelta | None:
             INHERIT,
             {"crontab_grace_time": 5, "misfire_grace_time": 30},
             5,
-            id="celery-s-before-ours-for-crontabs",
+            id="celery-s-before-with_zone-for-crontabs",
         ),
-        pytest.param(crontab(), INHERIT, {"misfire_grace_time": 30}, 30, id="ours-for-crontabs-without-celery-s"),
+        pytest.param(crontab(), INHERIT, {"misfire_grace_time": 30}, 30, id="with_zone-for-crontabs-without-celery-s"),
         pytest.param(crontab(), 90, {"crontab_grace_time": 5}, 90, id="the-entry-before-celery-s"),
         pytest.param(crontab(), None, {"crontab_grace_time": 5}, None, id="any-lateness-before-celery-s"),
         pytest.param(
@@ -61,8 +61,10 @@ def seconds(value: float | None) -> timedelta | None:
         ),
     ],
 )
-def test_whose_grace_counts(schedule_: Any, own: Any, defaults: dict[str, Any], grace: float | None) -> None:
-    assert terms(made(schedule_, misfire_grace_time=own), **defaults).grace == seconds(grace)
+def test_the_grace_of_the_entry_overrides_the_settings(
+    schedule_: Any, own: Any, defaults: dict[str, Any], grace: float | None
+) -> None:
+    assert resolved(made(schedule_, misfire_grace_time=own), **defaults).grace == seconds(grace)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +75,8 @@ def test_whose_grace_counts(schedule_: Any, own: Any, defaults: dict[str, Any], 
         pytest.param("latest", Coalesce.ALL, Coalesce.LATEST, id="the-entry-s-is-the-default-s-default"),
     ],
 )
-def test_whose_coalesce_counts(own: Any, setting: Coalesce, coalesce: Coalesce) -> None:
-    assert terms(made(coalesce=own), coalesce=setting).coalesce is coalesce
+def test_the_coalesce_of_the_entry_overrides_the_settings(own: Any, setting: Coalesce, coalesce: Coalesce) -> None:
+    assert resolved(made(coalesce=own), coalesce=setting).coalesce is coalesce
 
 
 @pytest.mark.parametrize(
@@ -86,25 +88,25 @@ def test_whose_coalesce_counts(own: Any, setting: Coalesce, coalesce: Coalesce) 
         pytest.param(0.25, 0.0, 0.25, id="a-fraction"),
     ],
 )
-def test_whose_jitter_counts(own: Any, setting: float, jitter: float) -> None:
-    assert terms(made(jitter=own), jitter=setting).jitter == timedelta(seconds=jitter)
+def test_the_jitter_of_the_entry_overrides_the_settings(own: Any, setting: float, jitter: float) -> None:
+    assert resolved(made(jitter=own), jitter=setting).jitter == timedelta(seconds=jitter)
 
 
-def test_what_an_entry_leaves_to_the_settings_follows_them_after_it_was_stored() -> None:
+def test_an_inherited_policy_follows_the_settings_after_it_was_stored() -> None:
     codec = ScheduleCodec()
     stored = Definition.from_text("report", made().to_text(codec), codec)
 
-    assert [terms(stored, misfire_grace_time=value).grace for value in (None, 30)] == [None, timedelta(seconds=30)]
+    assert [resolved(stored, misfire_grace_time=value).grace for value in (None, 30)] == [None, timedelta(seconds=30)]
 
 
 def test_naive_bounds_are_read_in_the_entry_s_zone_else_in_the_app_s() -> None:
     bounded = {"start_at": datetime(2026, 6, 1, 9), "end_at": datetime(2026, 6, 30, 9)}
 
-    ours = terms(made(timezone="Europe/Vienna", **bounded), zone=NEW_YORK).timetable
-    theirs = terms(made(**bounded), zone=NEW_YORK).timetable
+    with_zone = resolved(made(timezone="Europe/Vienna", **bounded), zone=NEW_YORK).timetable
+    without_zone = resolved(made(**bounded), zone=NEW_YORK).timetable
 
-    assert (ours.start_at, ours.end_at) == (utc("2026-06-01 07:00"), utc("2026-06-30 07:00"))
-    assert (theirs.start_at, theirs.end_at) == (utc("2026-06-01 13:00"), utc("2026-06-30 13:00"))
+    assert (with_zone.start_at, with_zone.end_at) == (utc("2026-06-01 07:00"), utc("2026-06-30 07:00"))
+    assert (without_zone.start_at, without_zone.end_at) == (utc("2026-06-01 13:00"), utc("2026-06-30 13:00"))
 
 
 @pytest.mark.parametrize(
@@ -116,8 +118,8 @@ def test_naive_bounds_are_read_in_the_entry_s_zone_else_in_the_app_s() -> None:
         pytest.param(clocked(NOON), False, id="clocked"),
     ],
 )
-def test_which_entries_count_from_a_run_that_the_application_tells_of(schedule_: Any, is_interval: bool) -> None:
-    assert terms(made(schedule_)).is_interval is is_interval
+def test_which_entries_count_from_a_reported_run(schedule_: Any, is_interval: bool) -> None:
+    assert resolved(made(schedule_)).is_interval is is_interval
 
 
 # -- the score after a fire time
@@ -136,7 +138,7 @@ def test_which_entries_count_from_a_run_that_the_application_tells_of(schedule_:
     ],
 )
 def test_the_score_after_a_fire_time(fields: dict[str, Any], run_count: int, score: Score) -> None:
-    assert terms(made(**fields)).score_after(NOON, run_count) == score
+    assert resolved(made(**fields)).score_after(NOON, run_count) == score
 
 
 # -- jitter
@@ -156,7 +158,7 @@ instants = st.datetimes(datetime(2025, 6, 1), datetime(2027, 1, 1), timezones=st
 def test_a_fire_time_is_due_within_its_jitter_and_not_past_the_next_one(
     schedule_: Any, zone: ZoneInfo, after: datetime, jitter: float, name: str
 ) -> None:
-    jittered = terms(made(schedule_, name=name, jitter=jitter), zone=zone)
+    jittered = resolved(made(schedule_, name=name, jitter=jitter), zone=zone)
     fire_time = jittered.timetable.next(after) or NOON
     following = jittered.timetable.next(fire_time)
 
@@ -168,18 +170,18 @@ def test_a_fire_time_is_due_within_its_jitter_and_not_past_the_next_one(
 
 
 def test_without_jitter_a_fire_time_is_due_when_it_comes() -> None:
-    assert terms(made()).due_at(NOON) == NOON
+    assert resolved(made()).due_at(NOON) == NOON
 
 
 def test_jitter_is_the_same_for_every_beat_and_after_every_restart() -> None:
-    # The figures are part of what users see: another digest would move every run of theirs once.
-    jittered = terms(made(86400, jitter=3600))
+    # The figures are part of what users see: another digest would move every run of without_zone once.
+    jittered = resolved(made(86400, jitter=3600))
 
     assert jittered.due_at(NOON) == utc("2026-06-10 12:51:10.635522")
 
 
 def test_jitter_spreads_the_entries_of_one_fire_time_evenly() -> None:
-    delays = [terms(made(3600, f"entry-{n}", jitter=600)).due_at(NOON) - NOON for n in range(1000)]
+    delays = [resolved(made(3600, f"entry-{n}", jitter=600)).due_at(NOON) - NOON for n in range(1000)]
 
     per_minute = [sum(1 for delay in delays if delay // timedelta(minutes=1) == minute) for minute in range(10)]
 
@@ -188,22 +190,22 @@ def test_jitter_spreads_the_entries_of_one_fire_time_evenly() -> None:
 
 
 def test_jitter_spreads_the_fire_times_of_one_entry() -> None:
-    jittered = terms(made(3600, jitter=600))
+    jittered = resolved(made(3600, jitter=600))
 
     assert len({jittered.due_at(NOON + k * timedelta(hours=1)) - k * timedelta(hours=1) for k in range(100)}) == 100
 
 
-def test_the_last_fire_time_has_all_of_its_jitter() -> None:
-    delays = [terms(made(clocked(NOON), f"entry-{n}", jitter=600)).due_at(NOON) - NOON for n in range(100)]
+def test_the_last_fire_time_has_its_full_jitter() -> None:
+    delays = [resolved(made(clocked(NOON), f"entry-{n}", jitter=600)).due_at(NOON) - NOON for n in range(100)]
 
     assert timedelta(seconds=500) < max(delays) < timedelta(seconds=600)
 
 
 def test_jitter_may_be_longer_than_the_interval() -> None:
-    delays = [terms(made(60, f"entry-{n}", jitter=86400)).due_at(NOON) - NOON for n in range(100)]
+    delays = [resolved(made(60, f"entry-{n}", jitter=86400)).due_at(NOON) - NOON for n in range(100)]
 
     assert timedelta(seconds=50) < max(delays) <= timedelta(seconds=60)
 
 
 def test_args_and_options_do_not_move_a_due_time() -> None:
-    assert terms(made(jitter=30)).due_at(NOON) == terms(made(jitter=30, args=[1], description="x")).due_at(NOON)
+    assert resolved(made(jitter=30)).due_at(NOON) == resolved(made(jitter=30, args=[1], description="x")).due_at(NOON)

@@ -27,7 +27,7 @@ NINE = datetime(2026, 1, 1, 9)
 
 
 def upcoming(rule: rrule, after: datetime, count: int = 3) -> list[str]:
-    """The next fire times as local times of the rule with their offset."""
+    """Return the next fire times as local times of the rule with their offset."""
     found: list[str] = []
     fire_time = rule.next_fire_time(after)
     while fire_time is not None and len(found) < count:
@@ -77,7 +77,7 @@ def through_json(rule: rrule) -> Any:
         pytest.param("FREQ=DAILY;UNTIL=20260102", ["2026-01-01 09:00 +0100"], id="until-a-midnight"),
     ],
 )
-def test_a_rule_may_be_the_text_of_one(text: str, expected: list[str]) -> None:
+def test_a_rule_may_be_an_rrule_text(text: str, expected: list[str]) -> None:
     rule = rrule(text, dtstart=NINE, timezone="Europe/Vienna")
 
     assert upcoming(rule, utc("2025-12-31"), 2) == expected
@@ -186,7 +186,7 @@ def test_until_by_parts_is_read_in_the_zone() -> None:
         pytest.param(rrule("DAILY"), False, id="parts"),
     ],
 )
-def test_a_rule_knows_whether_its_start_was_given(rule: rrule, explicit: bool) -> None:
+def test_a_rule_knows_whether_its_start_was_passed(rule: rrule, explicit: bool) -> None:
     assert rule.has_explicit_start is explicit
 
 
@@ -197,7 +197,7 @@ def test_the_parts_of_a_text_with_one_rule_can_be_read() -> None:
     assert rule.until == datetime(2027, 1, 1, 9, tzinfo=VIENNA)
 
 
-def test_a_text_with_dates_is_no_rule_of_parts() -> None:
+def test_a_text_with_dates_has_no_parts() -> None:
     assert rrule(lines("DTSTART:20260101T090000Z", "RRULE:FREQ=DAILY", "RDATE:20260101T100000Z")).freq is None
 
 
@@ -213,13 +213,13 @@ def test_a_text_with_dates_is_no_rule_of_parts() -> None:
         ("FREQ=MONTHLY;BYDAY=0MO", "^BYDAY: expected a day such as MO.*got '0MO'"),
         ("FREQ=MONTHLY;BYDAY=6MO", "^BYDAY: expected a number from 1 to 5 or negative, got MO"),
         ("FREQ=YEARLY;BYMONTH=1;BYDAY=20MO", "^BYDAY: expected a number from 1 to 5 or negative"),
-        ("FREQ=WEEKLY;BYDAY=1MO", r"^BYDAY: expected FREQ=MONTHLY or FREQ=YEARLY beside \+1MO"),
+        ("FREQ=WEEKLY;BYDAY=1MO", r"^BYDAY: expected FREQ=MONTHLY or FREQ=YEARLY with \+1MO"),
         ("FREQ=WEEKLY;WKST=1MO", "^WKST: expected a day such as MO, got '1MO'"),
         ("FREQ=DAILY;INTERVAL=0", "^INTERVAL: expected a whole number above 0, got 0"),
         ("FREQ=DAILY;INTERVAL=x", "^INTERVAL: expected a whole number, got 'X'"),
         ("FREQ=DAILY;INTERVAL", "^INTERVAL: expected a whole number, got ''"),
         ("FREQ=DAILY;COUNT=0", "^COUNT: expected a whole number above 0, got 0"),
-        ("FREQ=DAILY;COUNT=1;UNTIL=20260101T000000Z", "^COUNT: stands beside UNTIL; expected one of the two"),
+        ("FREQ=DAILY;COUNT=1;UNTIL=20260101T000000Z", "^COUNT: cannot be combined with UNTIL; use one of the two"),
         ("FREQ=DAILY;UNTIL=tomorrow", "^UNTIL: expected a time such as 20260101T090000, got 'TOMORROW'"),
         ("FREQ=DAILY;UNTIL=20260230T090000Z", "^UNTIL: .*day.*, got '20260230T090000Z'"),
         ("FREQ=DAILY;BYHOUR=24", "^BYHOUR: expected numbers from 0 to 23, got"),
@@ -236,7 +236,7 @@ def test_a_text_with_dates_is_no_rule_of_parts() -> None:
         ("DTSTART;TZID=Europe/Wien:20260101T090000\nRRULE:FREQ=DAILY", "^DTSTART: unknown time zone 'Europe/Wien'"),
         (
             "DTSTART;TZID=Europe/Vienna:20260101T090000Z\nRRULE:FREQ=DAILY",
-            "^DTSTART: expected a time without Z beside TZID",
+            "^DTSTART: with TZID, expected a time without Z",
         ),
         ("DTSTART;X=1:20260101T090000Z\nRRULE:FREQ=DAILY", "^DTSTART: unknown parameter 'X=1'; expected TZID="),
         ("DTSTART:20260101T090000Z\nDTSTART:20260101T090000Z\nRRULE:FREQ=DAILY", "^DTSTART: is given twice"),
@@ -264,7 +264,11 @@ def test_a_text_that_cannot_be_read_is_refused_by_the_name_of_its_part(text: str
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"freq": "FREQ=DAILY", "interval": 2}, TypeError, "^interval: expected INTERVAL in the text, got interval=2"),
+        (
+            {"freq": "FREQ=DAILY", "interval": 2},
+            TypeError,
+            "^interval: expected INTERVAL in the text, got the argument interval=2",
+        ),
         ({"freq": "FREQ=DAILY", "byweekday": MO}, TypeError, "^byweekday: expected BYDAY in the text"),
         ({"freq": "FREQ=DAILY", "until": NINE}, TypeError, "^until: expected UNTIL in the text"),
         (
@@ -275,7 +279,7 @@ def test_a_text_that_cannot_be_read_is_refused_by_the_name_of_its_part(text: str
         (
             {"freq": "FREQ=DAILY", "dtstart": datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1)))},
             ValueError,
-            r"^dtstart: a text cannot name the zone UTC\+01:00; give timezone='Europe/Vienna'",
+            r"^dtstart: a text cannot name the zone UTC\+01:00; pass timezone='Europe/Vienna'",
         ),
         (
             {"freq": "DAILY", "timezone": "Mars"},
@@ -292,7 +296,7 @@ def test_a_text_that_cannot_be_read_is_refused_by_the_name_of_its_part(text: str
         ({"freq": "DAILY", "wkst": 7}, ValueError, "^wkst: expected days of the week such as MO"),
     ],
 )
-def test_an_argument_that_cannot_be_is_refused_by_its_name(
+def test_a_wrong_argument_is_refused_by_its_name(
     arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -352,7 +356,7 @@ ends = st.one_of(
 
 
 def following(rule: dateutil_rrule, after: datetime) -> list[datetime]:
-    """The next three by dateutil, which begins at the rule's start."""
+    """Return the next three occurrences by dateutil, which steps from the start of the rule."""
     return list(islice((found for found in rule if found > after), 3))
 
 
@@ -457,7 +461,7 @@ def test_no_occurrence_is_lost_or_doubled_where_the_clocks_change(
     assert found == sorted(instant for instant in expected if after < instant < end)
 
 
-def test_each_monday_and_the_last_friday_are_both_meant() -> None:
+def test_each_monday_and_the_last_friday_are_combined() -> None:
     rule = rrule("FREQ=MONTHLY;BYDAY=MO,-1FR", dtstart=datetime(2026, 5, 12), timezone="UTC")
 
     assert [day[:10] for day in upcoming(rule, utc("2026-05-12"), 5)] == [
@@ -469,7 +473,7 @@ def test_each_monday_and_the_last_friday_are_both_meant() -> None:
     ]
 
 
-def test_the_number_of_a_weekday_means_nothing_in_a_week_as_in_dateutil() -> None:
+def test_the_number_of_a_weekday_is_ignored_in_weekly_rules_as_in_dateutil() -> None:
     rule = rrule("WEEKLY", dtstart=utc("2026-01-05"), byweekday=TU(+3))
 
     assert upcoming(rule, utc("2026-01-05"), 2) == ["2026-01-06 00:00 +0000", "2026-01-13 00:00 +0000"]
@@ -486,7 +490,7 @@ def test_the_number_of_a_weekday_means_nothing_in_a_week_as_in_dateutil() -> Non
         ("FREQ=SECONDLY;INTERVAL=5", timedelta(seconds=5)),
     ],
 )
-def test_a_count_without_parts_ends_after_so_many_intervals(text: str, interval: timedelta, count: int) -> None:
+def test_a_count_without_parts_ends_after_that_many_intervals(text: str, interval: timedelta, count: int) -> None:
     rule = rrule(f"{text};COUNT={count}", dtstart=NINE, timezone="UTC")
     last = utc("2026-01-01 09:00") + interval * (count - 1)
 
@@ -497,7 +501,7 @@ def test_a_count_without_parts_ends_after_so_many_intervals(text: str, interval:
 @pytest.mark.parametrize(
     "text", ["FREQ=WEEKLY", "FREQ=WEEKLY;BYDAY=TH", "FREQ=DAILY;INTERVAL=7", "FREQ=DAILY;BYDAY=TH"]
 )
-def test_a_count_beyond_the_calendar_ends_nothing(text: str) -> None:
+def test_a_count_beyond_the_calendar_does_not_end_the_rule(text: str) -> None:
     rule = rrule(f"{text};COUNT={10**17}", dtstart=NINE, timezone="UTC")
 
     assert rule.next_fire_time(utc("2500-01-01")) == utc("2500-01-07 09:00")
@@ -515,14 +519,14 @@ def test_a_count_beyond_the_calendar_ends_nothing(text: str) -> None:
         ("FREQ=SECONDLY;BYHOUR=9;BYMINUTE=0;COUNT=61", "2026-01-02 09:00:00"),
     ],
 )
-def test_a_rule_ends_with_the_last_that_is_counted(text: str, last: str) -> None:
+def test_a_rule_ends_with_its_last_counted_occurrence(text: str, last: str) -> None:
     rule = rrule(text, dtstart=NINE, timezone="UTC")
 
     assert rule.next_fire_time(utc(last) - timedelta(microseconds=1)) == utc(last)
     assert rule.next_fire_time(utc(last)) is None
 
 
-def test_a_count_and_an_end_both_hold() -> None:
+def test_a_count_and_an_end_both_apply() -> None:
     parts = {"dtstart": utc("2026-01-01"), "until": utc("2026-01-03")}
 
     assert len(upcoming(rrule("DAILY", count=2, **parts), utc("2025-12-31"), 9)) == 2
@@ -604,13 +608,13 @@ def test_a_rule_ends_with_the_calendar(freq: str, after: str) -> None:
         pytest.param(at("2026-03-09 03:30"), None, id="no-occurrence"),
     ],
 )
-def test_the_local_time_behind_a_fire_time_is_told(fire_time: datetime, expected: datetime | None) -> None:
+def test_the_nominal_time_of_a_fire_time_is_returned(fire_time: datetime, expected: datetime | None) -> None:
     rule = rrule("FREQ=DAILY", dtstart=datetime(2026, 3, 1, 2, 30), timezone="America/New_York")
 
     assert rule.nominal_time(fire_time) == expected
 
 
-def test_of_two_local_times_behind_a_fire_time_that_on_the_clock_is_told() -> None:
+def test_of_two_nominal_times_the_one_that_exists_is_returned() -> None:
     rule = rrule("DAILY", dtstart=datetime(2026, 3, 1, 2, 30), byhour=[2, 3], timezone="America/New_York")
 
     assert rule.nominal_time(at("2026-03-08 03:30")) == datetime(2026, 3, 8, 3, 30)
@@ -781,7 +785,7 @@ RULE = rrule("FREQ=MONTHLY;BYDAY=1MO", dtstart=NINE, timezone="Europe/Vienna")
         pytest.param(rrule("MONTHLY", byweekday=MO(1), dtstart=NINE, timezone="Europe/Vienna"), id="by-parts"),
     ],
 )
-def test_rules_that_are_stored_otherwise_are_not_equal(other: rrule) -> None:
+def test_rules_that_are_stored_differently_are_not_equal(other: rrule) -> None:
     assert other != RULE
 
 
@@ -826,7 +830,7 @@ def test_a_rule_shows_its_text(rule: rrule, expected: str) -> None:
     assert repr(rule) == expected
 
 
-def test_celery_is_told_how_long_until_the_next_occurrence_of_a_text() -> None:
+def test_celery_gets_the_time_until_the_next_occurrence_of_a_text() -> None:
     app = Celery(set_as_current=False)
     rule = rrule("FREQ=DAILY", dtstart=NINE, timezone="UTC", nowfun=lambda: utc("2026-01-01 18:00"), app=app)
 

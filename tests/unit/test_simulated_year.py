@@ -64,7 +64,7 @@ YEARS = {
 
 @dataclass
 class Stored:
-    """One entry as Redis holds it: texts only, so that each look is a restart."""
+    """One entry as Redis holds it: texts only, so that each check is a restart."""
 
     name: str
     definition: str
@@ -89,7 +89,7 @@ class Stored:
         )
 
     def commit(self, done: Commitment) -> None:
-        """Record what became of it, as ``commit.lua`` does."""
+        """Record the outcome, as ``commit.lua`` does."""
         self.meta, self.definition = done.meta or self.meta, done.definition or self.definition
         self.skipped = done.skipped or self.skipped
         self.score = "" if done.next is None else done.next.to_text()
@@ -104,7 +104,7 @@ class Stored:
 
 @dataclass
 class Ledger:
-    """What became of the fire times of an entry."""
+    """The outcome of the fire times of an entry."""
 
     runs: list[datetime] = field(default_factory=list)
     skipped: dict[str, list[datetime]] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Beat:
     ledger: Ledger = field(default_factory=Ledger)
 
     def live(self, until: datetime) -> None:
-        """Look at the entry whenever it comes up."""
+        """Check the entry whenever it is due."""
         now = datetime.min.replace(tzinfo=UTC)
         while (look := self.stored.next_look) is not None and look <= until:
             now = self._up_from(max(look, now)) + timedelta(microseconds=self.chance.randrange(2_000_000))
@@ -157,13 +157,13 @@ class Beat:
         self.stored.commit(job.commitment())
 
     def _check_plan(self, job: Job, coming: list[datetime], now: datetime) -> None:
-        """Each plan is the one that stepping finds."""
-        terms = ResolvedPolicy.of(job.definition, self.context.defaults)
-        left = None if terms.max_runs is None else max(terms.max_runs - job.meta.total_run_count, 0)
-        expected = stepped(coming, now, terms.due_at, grace=terms.grace, coalesce=terms.coalesce, runs_left=left)
+        """Assert that each plan is the one that stepping finds."""
+        policy = ResolvedPolicy.of(job.definition, self.context.defaults)
+        left = None if policy.max_runs is None else max(policy.max_runs - job.meta.total_run_count, 0)
+        expected = stepped(coming, now, policy.due_at, grace=policy.grace, coalesce=policy.coalesce, runs_left=left)
         assert list(job.plan.runs) == expected.runs
         assert by_reason(job.plan.skipped, coming) == expected.skipped
-        assert all(terms.due_at(fire_time) <= now for fire_time in job.plan.runs)
+        assert all(policy.due_at(fire_time) <= now for fire_time in job.plan.runs)
 
     def _up_from(self, instant: datetime) -> datetime:
         return next((end for start, end in self.outages if start <= instant < end), instant)
@@ -194,12 +194,12 @@ class Clock:
 
     @property
     def changes(self) -> list[datetime]:
-        """The instants at which it is changed."""
+        """Return the instants at which the clock is changed."""
         return [instant for instant, _, _ in self.jumps]
 
 
 def crontab_times(expression: str, clock: Clock, *, repeating: bool) -> list[datetime]:
-    """When the clock shows a time of the crontab; what a gap swallows is at its end, by the rules of its class."""
+    """Return when the clock shows a time of the crontab; times in a gap fire at its end, by the rules of its kind."""
     fields = cron(expression)
     slots = [time(hour, minute) for hour in sorted(fields.hour) for minute in sorted(fields.minute)]
     found, seen = set(), set()
@@ -224,7 +224,7 @@ def _allows(fields: crontab, day: date) -> bool:
 
 
 def local_times(days: Iterable[date], at: time, zone: ZoneInfo) -> list[datetime]:
-    """The instants of a local time on some dates: in a gap by the offset before it, of a repeated one the first."""
+    """Return the instants of a local time on dates: a gap has the offset before it, of a repeated time the first."""
     return sorted({datetime.combine(day, at, tzinfo=zone).astimezone(UTC) for day in days})
 
 
@@ -310,7 +310,7 @@ def _interval(every: timedelta, *, start_at: datetime, end_at: datetime, **polic
 
 
 def outages(chance: random.Random, year: int) -> list[tuple[datetime, datetime]]:
-    """When beat is down: for minutes, hours and days, about a tenth of the year."""
+    """Return when beat is down: for minutes, hours and days, about a tenth of the year."""
     found, instant = [], datetime(year, 1, 2, tzinfo=UTC)
     while instant.year == year:
         start = instant + timedelta(minutes=chance.randrange(60, 9 * 1440))

@@ -1,4 +1,4 @@
-"""The record of fire times that were not run."""
+"""The record of skipped fire times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_nothing_was_skipped_of_a_new_entry() -> None:
     assert read_skipped("") == {}
 
 
-def test_what_was_skipped_is_counted_by_reason_with_the_newest() -> None:
+def test_skipped_fire_times_are_counted_by_reason_with_the_newest() -> None:
     text = add_skips("", [skip(), skip(Reason.COALESCED, 1, LATER)])
 
     assert read_skipped(text) == {
@@ -82,13 +82,13 @@ def test_the_record_is_plain_json() -> None:
     ],
     ids=lambda text: text[:30],
 )  # fmt: skip
-def test_a_record_that_cannot_be_read_begins_anew(text: str) -> None:
+def test_an_unreadable_record_starts_again(text: str) -> None:
     assert read_skipped(text) == {}
     assert read_skipped(add_skips(text, [skip()])) == {"missed": Skipped(count=3, last=LAST)}
 
 
 @pytest.mark.parametrize("reason", list(Reason), ids=str)
-def test_a_reason_reads_as_its_word(reason: Reason) -> None:
+def test_a_reason_is_printed_as_its_value(reason: Reason) -> None:
     assert f"{reason}" == str(reason) == reason.value
 
 

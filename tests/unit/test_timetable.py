@@ -1,4 +1,4 @@
-"""The fire times of an entry, between its bounds: the first, the newest that passed, where it goes on."""
+"""The fire times of an entry between its bounds: the first, the newest missed ones, the one at which it resumes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Tide(BaseSchedule):
 
 
 class Workdays(crontab):
-    """A registered schedule of the application: a crontab that rests on some dates."""
+    """A registered schedule of the application: a crontab that skips some dates."""
 
     rests = (datetime(2026, 6, 3).date(), datetime(2026, 6, 4).date())
 
@@ -76,7 +76,7 @@ def following(table: Timetable, after: str, count: int = 3) -> list[datetime]:
         ),
     ],
 )
-def test_fire_times_begin_at_the_start_which_counts(schedule_: BaseSchedule, start: str, expected: list[str]) -> None:
+def test_fire_times_begin_at_the_start_inclusive(schedule_: BaseSchedule, start: str, expected: list[str]) -> None:
     table = timetable(schedule_, start=start)
 
     assert following(table, "2026-06-10", len(expected) or 1) == [utc(f"2026-07-01 {time}") for time in expected]
@@ -94,7 +94,7 @@ def test_fire_times_begin_at_the_start_which_counts(schedule_: BaseSchedule, sta
         pytest.param(schedule(3600), "2026-06-10 11:00", [], id="past"),
     ],
 )
-def test_fire_times_end_at_the_end_which_counts(schedule_: BaseSchedule, end: str, expected: list[str]) -> None:
+def test_fire_times_end_at_the_end_inclusive(schedule_: BaseSchedule, end: str, expected: list[str]) -> None:
     assert following(timetable(schedule_, end=end), "2026-06-10 12:00") == [
         utc(f"2026-06-10 {time}") for time in expected
     ]
@@ -121,7 +121,7 @@ def test_which_instants_lie_between_the_bounds(instant: str, includes: bool, is_
     assert (bounded.includes(utc(instant)), bounded.is_past_end(utc(instant))) == (includes, is_past_end)
 
 
-def test_an_rrule_s_local_times_are_in_a_zone_of_its_own() -> None:
+def test_an_rrule_s_local_times_are_in_its_own_zone() -> None:
     vienna = ZoneInfo("Europe/Vienna")
     rule = rrule("DAILY", dtstart=datetime(2026, 7, 1, 9, tzinfo=vienna))
 
@@ -233,7 +233,7 @@ TABLES = pytest.mark.parametrize(
 
 @TABLES
 @pytest.mark.parametrize("limit", [1, 3, 100, 1000])
-def test_the_newest_ones_are_the_last_of_those_that_come_one_after_another(schedule_: BaseSchedule, limit: int) -> None:
+def test_the_newest_fire_times_are_the_last_ones_found_by_stepping(schedule_: BaseSchedule, limit: int) -> None:
     table, now = timetable(schedule_, NEW_YORK), utc("2026-11-02 11:11")
     first = table.next(utc("2026-10-20"))
     assert first is not None
@@ -244,7 +244,7 @@ def test_the_newest_ones_are_the_last_of_those_that_come_one_after_another(sched
 
 
 @TABLES
-def test_the_count_is_that_of_those_that_come_one_after_another(schedule_: BaseSchedule) -> None:
+def test_the_count_equals_the_number_found_by_stepping(schedule_: BaseSchedule) -> None:
     table, first = timetable(schedule_, NEW_YORK), utc("2026-10-20")
     coming = [first, *table.between(first, utc("2026-11-10"))]
 
@@ -261,7 +261,7 @@ def test_the_count_is_that_of_those_that_come_one_after_another(schedule_: BaseS
         pytest.param(clocked(NOW), "2026-06-10 12:00", "2026-06-10 12:00", 1, id="one"),
     ],
 )
-def test_the_count_costs_no_stepping(schedule_: BaseSchedule, first: str, last: str, expected: int) -> None:
+def test_fire_times_are_counted_without_stepping(schedule_: BaseSchedule, first: str, last: str, expected: int) -> None:
     assert timetable(schedule_).count(utc(first), utc(last)) == expected
 
 
@@ -282,7 +282,7 @@ ZONES = [
     start=st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st.just(UTC)),
     hours=st.integers(0, 2000),
 )
-def test_newest_and_count_of_a_crontab_are_those_of_the_ones_that_come_one_after_another(
+def test_newest_and_count_of_a_crontab_equal_those_found_by_stepping(
     expression: str, zone: ZoneInfo, start: datetime, hours: int
 ) -> None:
     now = start + timedelta(hours=hours)
@@ -300,7 +300,7 @@ def test_newest_and_count_of_a_crontab_are_those_of_the_ones_that_come_one_after
         pytest.param(schedule(timedelta(seconds=7), relative=True), id="relative-seven-seconds"),
     ],
 )
-def test_a_restart_at_any_fire_time_does_not_change_what_comes(schedule_: BaseSchedule) -> None:
+def test_a_restart_at_any_fire_time_does_not_change_the_following_ones(schedule_: BaseSchedule) -> None:
     table, first, now = timetable(schedule_), utc("2026-06-10 11:00"), utc("2026-06-10 12:34:56")
 
     newest = {table.newest(fire_time, now) for fire_time in [first, *table.between(first, now)]}
@@ -346,7 +346,7 @@ def test_an_interval_resumes_between_its_bounds(start: str, end: str, anchor: st
     assert resumed == (utc(expected) if expected else None)
 
 
-def test_an_entry_that_never_was_planned_resumes_like_a_new_one() -> None:
+def test_an_entry_without_an_earlier_plan_resumes_like_a_new_one() -> None:
     assert timetable(schedule(60)).resumed(None, NOW) == utc("2026-06-10 12:01")
 
 
@@ -367,13 +367,11 @@ def test_a_one_off_that_passed_does_not_resume() -> None:
         pytest.param(cron("0 * * * *"), "2026-07-01", "2026-06-10 09:15", "2026-07-01", id="crontab-start-to-come"),
     ],
 )
-def test_where_a_changed_timetable_goes_on(
-    schedule_: BaseSchedule, start: str, last_run_at: str, expected: str
-) -> None:
+def test_a_changed_timetable_restarts_at(schedule_: BaseSchedule, start: str, last_run_at: str, expected: str) -> None:
     assert timetable(schedule_, start=start).restarted(utc(last_run_at), NOW) == utc(expected)
 
 
-def test_a_start_in_the_middle_of_a_repeated_hour_is_the_instant_that_it_says() -> None:
+def test_a_start_in_the_middle_of_a_repeated_hour_is_that_instant() -> None:
     table = Timetable(schedule=cron("30 1 * * *"), zone=NEW_YORK, start_at=utc("2026-11-01 06:00"))
 
     assert table.next(utc("2026-10-31 12:00")) == at("2026-11-02 01:30")

@@ -10,7 +10,7 @@ from celery.utils.imports import symbol_by_name
 
 from redisbeater.config.redis_url import RedisUrl
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.instant import MOST_SECONDS
+from redisbeater.instant import MAX_SECONDS
 
 __all__ = (
     "RESERVED_OPTIONS",
@@ -120,7 +120,7 @@ def seconds(least: float) -> Reader:
 
 def is_seconds(value: Any, least: float) -> bool:
     """Return whether a value is a number of seconds, at least ``least`` and short enough for a calendar."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MOST_SECONDS
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MAX_SECONDS
 
 
 def read_retry_period(name: str, value: Any) -> float:

@@ -81,7 +81,7 @@ class Job:
 
     def cut(self, sent: int) -> Job:
         """The job as far as it was carried out, when only its first runs were sent."""
-        return self if sent == len(self.plan.runs) else replace(self, plan=self.plan.cut(sent))
+        return self if sent == len(self.plan.runs) else replace(self, plan=self.plan.first_runs(sent))
 
     def commitment(self) -> Commitment:
         """What to commit when all its runs are on their way."""

@@ -33,7 +33,7 @@ def score_after_edit(
     if score is None or not snapshot.definition:
         return score_of_new(after, meta, now, context.defaults)
     terms = ResolvedPolicy.of(after, context.defaults)
-    if before is None or not (after is before or after.fires_like(before, context.codec)):
+    if before is None or not (after is before or after.has_same_fire_times_as(before, context.codec)):
         return _planned(after, terms.timetable.restarted(meta.last_run_at, now))
     if not after.enabled:
         return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)

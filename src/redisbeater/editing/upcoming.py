@@ -11,7 +11,7 @@ from itertools import islice
 from redisbeater.editing.edit import StoredEntry
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules.description.clock_change import note
+from redisbeater.schedules.description.clock_change import clock_change_note
 
 __all__ = ("MOST_RUNS", "UpcomingRun", "upcoming_runs")
 
@@ -74,5 +74,5 @@ def _run(fire_time: datetime, terms: ResolvedPolicy) -> UpcomingRun:
         fire_time=fire_time.astimezone(timezone.utc),
         local=fire_time.astimezone(timetable.local_zone),
         due_at=terms.due_at(fire_time),
-        note=note(timetable.schedule, timetable.local_zone, fire_time),
+        note=clock_change_note(timetable.schedule, timetable.local_zone, fire_time),
     )

@@ -68,7 +68,7 @@ class Bulk:
             StoreUnavailable, EditConflict: as for :meth:`flush`.
         """
         cast, meta = self._molds.cast(entry), entry.initial_meta()
-        if not cast.mold.definition.goes_on_for_ever:
+        if not cast.mold.definition.never_ends:
             self._check_that_it_fires(cast, meta)
         self._make_room_for(cast.name)
         self._upserts[cast.name] = cast, meta
@@ -114,7 +114,7 @@ class Bulk:
         changes = [
             Change(cast.name, cast.text, cast.mold.first_score(now).to_text())
             for cast, meta in self._upserts.values()
-            if meta is NEW and cast.mold.definition.goes_on_for_ever
+            if meta is NEW and cast.mold.definition.never_ends
         ]
         unwritten = self._context.redis.save(changes)
         for change in changes:

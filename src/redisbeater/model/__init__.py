@@ -1,1 +1,1 @@
-"""WHAT runs, and what became of it: values and pure functions. No Redis, no clock, no I/O."""
+"""What runs and what its runs did: values and pure functions, without Redis, clock or I/O."""

@@ -1,4 +1,4 @@
-"""The definition of an entry: what runs and when, as the user wrote it; and its stored text."""
+"""The definition of an entry, as the user wrote it: what runs and when, and the text that stores it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,29 @@ from redisbeater.schedules.local_time import in_zone
 
 __all__ = ("Definition", "as_schedule", "check_name", "checked_args", "checked_kwargs")
 
-#: Longer names are refused: Redis would take them, people and logs would not.
+#: Redis would accept longer names, but people and logs could not read them.
 MAX_NAME_BYTES = 512
 
-#: Task options that hold a moment, stored in RedBeat's form.
-_MOMENTS = ("eta", "expires")
+#: Task options whose value may be a datetime; it is stored in RedBeat's form.
+_DATETIME_OPTIONS = ("eta", "expires")
 
-#: What beat passes to ``apply_async`` beside the options.
-_ARGUMENTS = ("args", "kwargs", "producer")
+#: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
+_SET_BY_BEAT = ("args", "kwargs", "producer")
 
-#: RedBeat's fields: of nearly every entry these are stored and no others.
-_COMMON = frozenset(("name", "task", "args", "kwargs", "options", "schedule", "enabled"))
+#: RedBeat's fields; nearly every entry has these and no others.
+_REDBEAT_FIELDS = frozenset(("name", "task", "args", "kwargs", "options", "schedule", "enabled"))
 
-_OURS = _COMMON.union(("timezone", *POLICY_FIELDS))
+_ALL_FIELDS = _REDBEAT_FIELDS.union(("timezone", *POLICY_FIELDS))
 
-_KINDS = (
+#: The object of the entry lies around its arguments.
+_MAX_ARGUMENT_DEPTH = json_text.MAX_DEPTH - 1
+
+_REQUIRED = {
+    "task": "the name of a task",
+    "schedule": "an object such as {'__type__': 'interval', 'every': 60.0}",
+}
+
+_TYPES = (
     ("args", list, "a list"),
     ("kwargs", dict, "a dict"),
     ("options", dict, "a dict"),
@@ -42,26 +50,26 @@ _KINDS = (
 
 
 def check_name(name: Any) -> str:
-    """The name of an entry, if it can be one.
+    """Return the name of an entry, if it can be one.
 
     Raises:
-        InvalidEntry: it is empty, too long, not text, or begins with ``:`` like our own keys.
+        InvalidEntry: it is empty, too long, not text, or starts with ``:`` like the keys of redisbeater.
     """
     if not isinstance(name, str) or not name:
-        raise InvalidEntry("$.name", f"expected a text that is not empty, got {name!r}")
+        raise InvalidEntry("$.name", f"expected a non-empty text, got {name!r}")
     json_text.check_value(name, "$.name")
     if name.startswith(":"):
-        raise InvalidEntry("$.name", f"{name!r} begins with ':', which is kept for redisbeater's own keys")
+        raise InvalidEntry("$.name", f"{name!r} starts with ':', which is reserved for redisbeater's own keys")
     if len(name.encode()) > MAX_NAME_BYTES:
-        raise InvalidEntry("$.name", f"longer than {MAX_NAME_BYTES} bytes: {name[:40]!r}...")
+        raise InvalidEntry("$.name", f"expected at most {MAX_NAME_BYTES} bytes, got {name[:40]!r}...")
     return name
 
 
 def as_schedule(given: Any, *, relative: bool = False) -> Any:
-    """The interval that a number of seconds or a timedelta stands for; anything else as it is.
+    """Return the interval for a number of seconds or a timedelta; return anything else unchanged.
 
     Raises:
-        InvalidEntry: it can be no schedule, or no such interval exists.
+        InvalidEntry: it is None, a bool or a number that no timedelta can hold.
     """
     if isinstance(given, bool) or given is None:
         raise InvalidEntry("$.schedule", f"expected seconds, a timedelta or a schedule, got {given!r}")
@@ -71,42 +79,43 @@ def as_schedule(given: Any, *, relative: bool = False) -> Any:
 
 
 class Decoder(Protocol):
-    """What reads schedules."""
+    """Reads schedules from their stored form."""
 
-    def decode(self, data: Any) -> BaseSchedule: ...
+    def decode(self, data: Any) -> BaseSchedule:
+        """Return the schedule of a stored form."""
 
 
 def checked_args(args: Any) -> list[Any]:
-    """The positional arguments of a task, if they can be stored.
+    """Return the positional arguments of a task as a new list, if they can be stored.
 
     Raises:
-        InvalidEntry: they are no list, or hold what JSON would not give back.
+        InvalidEntry: they are not a list, or hold a value that JSON would change.
     """
     checked = _list(args)
     if type(checked) is not list:
         raise InvalidEntry("$.args", f"expected a list, got {args!r}")
-    json_text.check_value(checked, "$.args")
+    json_text.check_value(checked, "$.args", max_depth=_MAX_ARGUMENT_DEPTH)
     return checked
 
 
 def checked_kwargs(kwargs: Any) -> dict[str, Any]:
-    """The named arguments of a task, if they can be stored.
+    """Return the keyword arguments of a task as a new dict, if they can be stored.
 
     Raises:
-        InvalidEntry: they are no dict, or hold what JSON would not give back.
+        InvalidEntry: they are not a dict, or hold a value that JSON would change.
     """
     checked = _dict(kwargs)
     if type(checked) is not dict:
         raise InvalidEntry("$.kwargs", f"expected a dict, got {kwargs!r}")
-    json_text.check_value(checked, "$.kwargs")
+    json_text.check_value(checked, "$.kwargs", max_depth=_MAX_ARGUMENT_DEPTH)
     return checked
 
 
 class Definition(NamedTuple):
     """What runs and when.
 
-    ``extra`` holds stored fields that this version does not know; they are kept when the entry is saved. A tuple: of
-    so many fields a frozen dataclass takes three times as long to make.
+    ``extra`` holds stored fields that this version does not know; they are kept when the entry is saved. It is a
+    tuple because a frozen dataclass with this many fields takes three times as long to create.
     """
 
     name: str
@@ -131,7 +140,7 @@ class Definition(NamedTuple):
     def checked(
         cls, *, schedule: Any, args: Any = None, kwargs: Any = None, options: Any = None, **others: Any
     ) -> Definition:
-        """A definition from what a user gave, every field checked.
+        """Return a definition of the values that a user passed, after checking every field.
 
         Raises:
             InvalidEntry: naming the first field that cannot be stored.
@@ -151,18 +160,18 @@ class Definition(NamedTuple):
 
     @classmethod
     def from_text(cls, name: str, text: str, codec: Decoder) -> Definition:
-        """The definition that is stored under a name; the name in the key counts, not one in the text.
+        """Read the definition that is stored under a name; the name in the key counts, not one in the text.
 
         Raises:
-            InvalidEntry: the text is not JSON, a field is missing or cannot be read, or the name cannot be one.
+            InvalidEntry: the text is not JSON, a field is missing or wrong, or the name is not valid.
         """
         check_name(name)
         data = json_text.from_text(text, "$")
         if not isinstance(data, dict):
             raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
-        for needed in ("task", "schedule"):
+        for needed in _REQUIRED:
             if needed not in data:
-                raise InvalidEntry(f"$.{needed}", "is missing")
+                raise InvalidEntry(f"$.{needed}", f"is missing; expected {_REQUIRED[needed]}")
         definition = cls(
             name=name,
             task=data["task"],
@@ -171,13 +180,13 @@ class Definition(NamedTuple):
             kwargs=_or(data.get("kwargs"), {}),
             options=_decoded_options(_or(data.get("options"), {})),
             enabled=_or(data.get("enabled"), True),
-            **({"extra": {}} if _COMMON.issuperset(data) else _further_fields(data)),
+            **({"extra": {}} if _REDBEAT_FIELDS.issuperset(data) else _optional_fields(data)),
         )
         _check(definition)
         return definition
 
     def to_text(self, codec: ScheduleCodec) -> str:
-        """The stored text.
+        """Return the text that is stored.
 
         Raises:
             InvalidEntry: as for :meth:`to_data`.
@@ -185,10 +194,10 @@ class Definition(NamedTuple):
         return json_text.to_text(self.to_data(codec))
 
     def to_data(self, codec: ScheduleCodec) -> dict[str, Any]:
-        """What is stored: JSON values, as RedBeat writes them unless the entry uses what RedBeat lacks.
+        """Return the JSON values to store; RedBeat can read them unless the entry uses what RedBeat lacks.
 
         Raises:
-            InvalidEntry: the schedule, or a value that it stores, cannot be stored.
+            InvalidEntry: the schedule or another value cannot be stored.
         """
         stored = {
             "name": self.name,
@@ -203,20 +212,20 @@ class Definition(NamedTuple):
             stored["timezone"] = self.timezone
         stored.update(stored_policies(self._asdict()))
         stored.update(self.extra)
-        # The rest was checked as what it is; here a glance is enough, nearly always.
-        given = [self.task, self.args, self.kwargs, stored["options"], self.description, self.extra]
+        # The other fields have checked types, so a quick look at these is nearly always enough.
+        unchecked = [self.task, self.args, self.kwargs, stored["options"], self.description, self.extra]
         if not json_text.is_plain(
-            given if type(self.schedule) in (schedule, crontab) else [*given, stored["schedule"]]
+            unchecked if type(self.schedule) in (schedule, crontab) else [*unchecked, stored["schedule"]]
         ):
             json_text.check_value(stored, "$")
         return stored
 
     def zone(self, default: tzinfo) -> tzinfo:
-        """The zone of the entry's local times: its own, else the app's."""
+        """Return the zone of the entry's local times: its own, else the app's."""
         return default if self.timezone is None else read_zone(self.timezone, "$.timezone")
 
     def timetable(self, default_zone: tzinfo) -> Timetable:
-        """Its fire times; naive bounds are local times of its zone."""
+        """Return its timetable; naive bounds are local times of its zone."""
         zone = self.zone(default_zone)
         return Timetable(
             schedule=self.schedule,
@@ -227,54 +236,54 @@ class Definition(NamedTuple):
 
     @property
     def is_interval(self) -> bool:
-        """Whether its fire times count from one to the next, and so from a run that the application tells of."""
+        """Whether each fire time counts from the one before, and so from a run that the application reports."""
         return type(self.schedule) is schedule
 
     @property
-    def goes_on_for_ever(self) -> bool:
-        """Whether there is always a next fire time; of other entries there may be."""
+    def never_ends(self) -> bool:
+        """Whether it certainly has a next fire time, always; other entries may have one."""
         return self.end_at is None and type(self.schedule) in (schedule, crontab)
 
     def changed(self, **changes: Any) -> Definition:
-        """The same definition with some fields changed, checked like a new one.
+        """Return a copy with some fields changed, checked like a new definition.
 
         Raises:
-            InvalidEntry: naming the first field that cannot be stored, or that there is not.
+            InvalidEntry: naming the first field that cannot be stored, or does not exist.
         """
-        fields_ = {name: getattr(self, name) for name in (*_OURS, "extra")}
-        if "schedule" in changes and _zone_of_text(changes["schedule"]) is not None:
+        fields_ = {name: getattr(self, name) for name in (*_ALL_FIELDS, "extra")}
+        if "schedule" in changes and _zone_of_cron(changes["schedule"]) is not None:
             fields_["timezone"] = None
         for name in changes:
             if name not in fields_ or name in ("name", "extra"):
-                raise InvalidEntry(f"$.{name}", "cannot be changed" if name == "name" else "is no field of an entry")
+                raise InvalidEntry(f"$.{name}", "cannot be changed" if name == "name" else "is not a field of an entry")
         return Definition.checked(**{**fields_, **changes})
 
-    def fires_like(self, other: Definition, codec: ScheduleCodec) -> bool:
-        """Whether both have the same fire times up to their ends, so that going from one to the other moves nothing."""
+    def has_same_fire_times_as(self, other: Definition, codec: ScheduleCodec) -> bool:
+        """Tell whether both have the same fire times, apart from their ends, so that the change moves no fire time."""
         return (
             self.timezone == other.timezone
-            and _told_apart(self.start_at) == _told_apart(other.start_at)
+            and _comparable(self.start_at) == _comparable(other.start_at)
             and codec.encode(self.schedule) == codec.encode(other.schedule)
         )
 
 
-def _told_apart(moment: datetime | None) -> Any:
-    """What is the same for one moment said in two zones, and another for the two passes of a repeated hour."""
+def _comparable(moment: datetime | None) -> Any:
+    """Return a value that is equal for one instant in two zones, and differs between the passes of a repeated hour."""
     if moment is None or moment.tzinfo is not None:
         return moment and moment.astimezone(timezone.utc)
     return moment, moment.fold
 
 
-def _zone_of_text(schedule_: Any) -> str | None:
-    """The zone that a ``cron()`` text came with."""
+def _zone_of_cron(schedule_: Any) -> str | None:
+    """Return the zone that was passed to ``cron()``."""
     return getattr(schedule_, "timezone", None) if type(schedule_) is crontab else None
 
 
 def _agreed_zone(given: Any, schedule_: Any) -> Any:
-    with_text = _zone_of_text(schedule_)
-    if given is not None and with_text is not None and given != with_text:
-        raise InvalidEntry("$.timezone", f"is {given!r}, but the schedule was given in {with_text!r}; say one of them")
-    return with_text if given is None else given
+    of_cron = _zone_of_cron(schedule_)
+    if given is not None and of_cron is not None and given != of_cron:
+        raise InvalidEntry("$.timezone", f"is {given!r}, but the schedule has {of_cron!r}; pass only one of them")
+    return of_cron if given is None else given
 
 
 def _list(given: Any) -> Any:
@@ -285,12 +294,12 @@ def _dict(given: Any) -> Any:
     return dict(given) if isinstance(given, Mapping) else given or {}
 
 
-def _further_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """The fields beside the common ones, by our names; those that are not stored have their defaults."""
+def _optional_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that RedBeat does not have; those that are not stored have their defaults."""
     return {
         "timezone": data.get("timezone"),
         **read_policies(data),
-        "extra": {key: value for key, value in data.items() if key not in _OURS},
+        "extra": {key: value for key, value in data.items() if key not in _ALL_FIELDS},
     }
 
 
@@ -308,10 +317,10 @@ def _interval(seconds: float) -> timedelta:
 def _check(definition: Definition) -> None:
     if not isinstance(definition.task, str) or not definition.task:
         raise InvalidEntry("$.task", f"expected the name of a task, got {definition.task!r}")
-    for name, kind, word in _KINDS:
+    for name, type_, expected in _TYPES:
         value = getattr(definition, name)
-        if not isinstance(value, kind):
-            raise InvalidEntry(f"$.{name}", f"expected {word}, got {value!r}")
+        if not isinstance(value, type_):
+            raise InvalidEntry(f"$.{name}", f"expected {expected}, got {value!r}")
     if definition.options:
         _check_options(definition.options)
     if definition.timezone is not None:
@@ -319,15 +328,15 @@ def _check(definition: Definition) -> None:
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    for name in _ARGUMENTS:
+    for name in _SET_BY_BEAT:
         if name in options:
-            raise InvalidEntry(f"$.options.{name}", "is no option of a task; beat passes it itself")
+            raise InvalidEntry(f"$.options.{name}", "is not an option of a task; beat sets it itself")
     if not isinstance(options.get("headers"), (dict, type(None))):
         raise InvalidEntry("$.options.headers", f"expected a dict, got {options['headers']!r}")
 
 
 def _storable_options(options: Any) -> Any:
-    """Options with a relative ``expires`` in seconds; Celery takes both."""
+    """Return the options with a relative ``expires`` in seconds, which Celery accepts like a timedelta."""
     if not isinstance(options, Mapping):
         return options or {}
     expires = options.get("expires")
@@ -338,7 +347,7 @@ def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:
     if not options:
         return options
     return {
-        key: encode_datetime(value) if key in _MOMENTS and isinstance(value, datetime) else value
+        key: encode_datetime(value) if key in _DATETIME_OPTIONS and isinstance(value, datetime) else value
         for key, value in options.items()
     }
 
@@ -347,6 +356,8 @@ def _decoded_options(options: Any) -> Any:
     if not isinstance(options, dict) or not options:
         return options
     return {
-        key: decode_datetime(value, f"$.options.{key}") if key in _MOMENTS and isinstance(value, dict) else value
+        key: decode_datetime(value, f"$.options.{key}")
+        if key in _DATETIME_OPTIONS and isinstance(value, dict)
+        else value
         for key, value in options.items()
     }

@@ -1,14 +1,20 @@
-"""JSON as it is stored: what goes in comes back exactly, or is refused by the path of the value."""
+"""JSON text as it is stored: a value is read back exactly as it was written, or refused with its path."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
+from itertools import accumulate, repeat
 from typing import Any, NoReturn
 
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("check_value", "copied", "from_text", "is_plain", "to_text")
+__all__ = ("MAX_DEPTH", "check_value", "copied", "from_text", "is_plain", "to_text")
+
+#: How many lists and objects may lie inside one another, the outermost included. Python stops at 1000 frames, of which
+#: copy.deepcopy, YAML and Celery's own code take several for each level; Ruby's JSON reads no more than 100 levels.
+MAX_DEPTH = 100
 
 _HINTS = {
     "datetime": "pass value.isoformat()",
@@ -21,26 +27,38 @@ _HINTS = {
     "BeatLazyFunc": "compute the value in the task",
 }
 
+#: A string, which may hold brackets, or a bracket. Without its last ``?``, a cut-off string would be searched again
+#: from each of its quotes.
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]', re.DOTALL)
 
-def check_value(value: Any, path: str) -> None:
-    """Refuse what JSON would not give back as it was (a tuple comes back as a list).
+_FIELD = re.compile(r"[^.[]*(\.[^.[]*)?")
+
+_DEPTH_CHANGES = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+def check_value(value: Any, path: str, *, max_depth: int = MAX_DEPTH) -> None:
+    """Refuse a value that JSON would not return as it was; only tuples are accepted, and come back as lists.
 
     Raises:
-        InvalidEntry: with the path of the first such value.
+        InvalidEntry: with the path of the first such value, or the field that is nested too deeply.
     """
-    if not is_plain(value):
-        _refuse_one_in(value, path)
+    if not is_plain(value, max_depth):
+        _check_closely(value, path, max_depth)
 
 
-def is_plain(value: Any) -> bool:
-    """Whether JSON gives a value back as it was, at a glance; where it says no, :func:`check_value` looks closely."""
+def is_plain(value: Any, max_depth: int = MAX_DEPTH) -> bool:
+    """Tell quickly whether JSON returns a value as it was; where it says no, :func:`check_value` looks closely."""
     kind = type(value)
     if kind is str:
         return value.isascii()
     if kind is list:
-        return all(map(is_plain, value))
+        return max_depth > 0 and all(map(is_plain, value, repeat(max_depth - 1)))
     if kind is dict:
-        return all(map(_is_plain_key, value)) and all(map(is_plain, value.values()))
+        return (
+            max_depth > 0
+            and all(map(_is_plain_key, value))
+            and all(map(is_plain, value.values(), repeat(max_depth - 1)))
+        )
     return kind is int or kind is bool or value is None or (kind is float and math.isfinite(value))
 
 
@@ -48,23 +66,34 @@ def _is_plain_key(key: Any) -> bool:
     return type(key) is str and key.isascii()
 
 
-def _refuse_one_in(value: Any, path: str) -> None:
+def _check_closely(value: Any, path: str, max_depth: int) -> None:
     if value is None or isinstance(value, (bool, int)):
         return
     if isinstance(value, str):
         _check_str(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidEntry(path, f"{value!r} is not JSON")
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _refuse_one_in(item, f"{path}[{index}]")
-    elif isinstance(value, dict):
-        _check_dict(value, path)
+            raise InvalidEntry(path, f"{value!r} is not JSON; use None, or a text")
+    elif isinstance(value, (list, tuple, dict)):
+        _check_container(value, path, max_depth)
     else:
         kind = type(value).__name__
         hint = f"; {_HINTS[kind]}" if kind in _HINTS else ""
         raise InvalidEntry(path, f"a {kind} cannot be stored as JSON{hint}")
+
+
+def _check_container(value: list[Any] | tuple[Any, ...] | dict[Any, Any], path: str, max_depth: int) -> None:
+    if max_depth <= 0:
+        _refuse_depth(_FIELD.match(path)[0])  # type: ignore[index]  # it matches any text
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidEntry(path, f"the key {key!r} would come back as a text; use a text")
+            _check_str(key, path)
+            _check_closely(item, f"{path}.{key}", max_depth - 1)
+    else:
+        for index, item in enumerate(value):
+            _check_closely(item, f"{path}[{index}]", max_depth - 1)
 
 
 def _check_str(value: str, path: str) -> None:
@@ -74,32 +103,33 @@ def _check_str(value: str, path: str) -> None:
         raise InvalidEntry(path, f"{value!r} is not valid unicode") from exc
 
 
-def _check_dict(value: dict[Any, Any], path: str) -> None:
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise InvalidEntry(path, f"the key {key!r} would come back as a text; use a text")
-        _check_str(key, path)
-        _refuse_one_in(item, f"{path}.{key}")
+def _refuse_depth(field: str) -> NoReturn:
+    raise InvalidEntry(field, f"nested too deeply; at most {MAX_DEPTH} lists and objects may lie inside one another")
 
 
 def to_text(value: Any) -> str:
-    """The text of a checked value, without blanks between its parts: Redis keeps every one of them."""
+    """Return the text of a checked value, without blanks: Redis stores every one of them."""
     return _encode(value)
 
 
 def from_text(text: str, path: str) -> Any:
-    """The value of a stored text.
+    """Return the value of a stored text.
 
     Raises:
-        InvalidEntry: it is not JSON; ``NaN``, ``Infinity`` and ``1e999`` are not.
+        InvalidEntry: it is not JSON (``NaN``, ``Infinity`` and ``1e999`` are not), or nested too deeply.
     """
+    _check_str(text, path)
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        _refuse_depth(path)
     try:
-        _check_str(text, path)
         return _decode(text)
-    except InvalidEntry:
-        raise
-    except (ValueError, RecursionError) as exc:
+    except ValueError as exc:
         raise InvalidEntry(path, f"not JSON: {exc}") from exc
+
+
+def _depth(text: str) -> int:
+    """Return how many lists and objects of a text lie inside one another, before a parser recurses into them."""
+    return max(accumulate(_DEPTH_CHANGES.get(token, 0) for token in _STRING_OR_BRACKET.findall(text)))
 
 
 def _finite(digits: str) -> float:
@@ -112,7 +142,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def copied(value: Any) -> Any:
-    """A copy of a value that shares no list or dict with it: whoever gets it may write into it."""
+    """Return a copy that shares no list or dict with the value, for a caller that may write into it."""
     if isinstance(value, dict):
         return {key: copied(item) for key, item in value.items()}
     return [copied(item) for item in value] if isinstance(value, list) else value

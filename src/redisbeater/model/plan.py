@@ -1,6 +1,6 @@
-"""What beat does with an entry that is due: which fire times it runs, which it skips and why, when it looks again.
+"""The plan for an entry that is due: which fire times run, which are skipped and why, and when it is due again.
 
-Pure, and in this order: bounds, jitter, misfire, coalesce, max_runs.
+The rules apply in this order: bounds, jitter, misfire, coalesce, max_runs. Nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.model.skip import Reason, Skip
 
-__all__ = ("MOST_CAUGHT_UP", "Plan", "plan")
+__all__ = ("MAX_CATCH_UP_RUNS", "Plan", "plan")
 
-#: How many missed fire times ``coalesce="all"`` makes up for at once.
-MOST_CAUGHT_UP = 100
+#: How many missed fire times ``coalesce="all"`` runs at once.
+MAX_CATCH_UP_RUNS = 100
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What becomes of a due entry: fire times to run, oldest first, fire times that are skipped, and its next score.
+    """The decision about a due entry: fire times to run, oldest first, fire times to skip, and its next score.
 
-    ``handled`` is the newest fire time that is dealt with; None: none is, the entry is only looked at again later.
+    ``handled`` is the newest fire time that is run or skipped; None: the entry is only checked again later.
     """
 
     next: Score
@@ -33,121 +33,122 @@ class Plan:
     skipped: tuple[Skip, ...] = ()
     handled: datetime | None = None
 
-    def cut(self, sent: int) -> Plan:
-        """The plan as far as it was carried out, when only its first runs were sent: the others come up again."""
-        if sent == len(self.runs):
+    def first_runs(self, count: int) -> Plan:
+        """Return the plan reduced to its first ``count`` runs, at least one: the others become due again."""
+        if count == len(self.runs):
             return self
-        unsent = self.runs[sent]
+        unsent = self.runs[count]
         skipped = tuple(skip for skip in self.skipped if skip.last < unsent)
-        return Plan(next=Score(fire_time=unsent), runs=self.runs[:sent], skipped=skipped, handled=self.runs[sent - 1])
+        return Plan(next=Score(fire_time=unsent), runs=self.runs[:count], skipped=skipped, handled=self.runs[count - 1])
 
 
 def plan(
-    terms: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_count: int = 0, ran_at: datetime | None = None
+    policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_count: int = 0, ran_at: datetime | None = None
 ) -> Plan:
     """Plan an entry whose fire time has come.
 
-    The next fire time follows from the newest one that was dealt with, so that a late run moves nothing.
+    The next fire time follows from the newest one that is run or skipped, so that a late run moves no fire time.
 
     Arguments:
-        fire_time: the one that has come, aware UTC; the run's identity.
+        policy: the policy of the entry.
+        fire_time: the one that has come, aware UTC; it identifies the run.
         now: the Redis server's time.
         run_count: how many runs the entry has had.
-        ran_at: when the application says that the task was really executed; an interval then counts from there.
+        ran_at: when the task was executed, if the application reported it; an interval then counts from there.
     """
-    if not terms.enabled:
+    if not policy.enabled:
         return Plan(next=Score.planned(fire_time, enabled=False))
-    counted = _counted_from(ran_at, fire_time, terms)
+    counted = _fire_time_after_report(ran_at, fire_time, policy)
     if counted is None or counted > now:
         return Plan(next=Score.planned(counted))
     fire_time = counted
-    if not terms.timetable.includes(fire_time):
-        stray = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
-        return Plan(next=terms.score_after(fire_time, run_count), skipped=(stray,), handled=fire_time)
-    following = terms.timetable.next(fire_time)  # found once: of a crontab, it costs more than all the rest
-    newest = _newest_due(fire_time, following, now, terms)
+    if not policy.timetable.includes(fire_time):
+        out_of_bounds = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
+        return Plan(next=policy.score_after(fire_time, run_count), skipped=(out_of_bounds,), handled=fire_time)
+    following = policy.timetable.next(fire_time)  # found only once: for a crontab, it costs more than all the rest
+    newest = _newest_due(fire_time, following, now, policy)
     if newest is None:
-        return Plan(next=Score(fire_time=fire_time, look_at=terms.due_at(fire_time)))
-    runs, skipped = _in_time(fire_time, newest, now, terms)
-    runs, beyond = _allowed(runs, run_count, terms)
+        return Plan(next=Score(fire_time=fire_time, look_at=policy.due_at(fire_time)))
+    runs, skipped = _punctual(fire_time, newest, now, policy)
+    runs, beyond = _within_max_runs(runs, run_count, policy)
     run_count += len(runs)
-    next_score = terms.score_at(following, run_count) if newest == fire_time else terms.score_after(newest, run_count)
+    next_score = policy.score_at(following, run_count) if newest == fire_time else policy.score_after(newest, run_count)
     return Plan(next=next_score, runs=runs, skipped=(*skipped, *beyond), handled=newest)
 
 
-def _counted_from(ran_at: datetime | None, fire_time: datetime, terms: ResolvedPolicy) -> datetime | None:
-    """The fire time by what the application says of the last run; None: then there is none any more."""
-    if ran_at is None or not terms.is_interval:
+def _fire_time_after_report(ran_at: datetime | None, fire_time: datetime, policy: ResolvedPolicy) -> datetime | None:
+    """Return the fire time that follows from the reported execution of the last run; None when there is none left."""
+    if ran_at is None or not policy.is_interval:
         return fire_time
-    following = terms.timetable.next(ran_at)
+    following = policy.timetable.next(ran_at)
     return following and max(fire_time, following)
 
 
 def _newest_due(
-    fire_time: datetime, following: datetime | None, now: datetime, terms: ResolvedPolicy
+    fire_time: datetime, following: datetime | None, now: datetime, policy: ResolvedPolicy
 ) -> datetime | None:
-    """The newest fire time that is due, beginning at one; jitter may hold back the newest one that has come."""
+    """Return the newest fire time that is due; jitter may still delay the newest one that has come."""
     is_newest = following is None or following > now
-    newest = fire_time if is_newest else terms.timetable.newest(fire_time, now)
-    if terms.due_at(newest) <= now:
+    newest = fire_time if is_newest else policy.timetable.newest(fire_time, now)
+    if policy.due_at(newest) <= now:
         return newest
-    return None if newest == fire_time else terms.timetable.newest(fire_time, newest - _MICROSECOND)
+    return None if newest == fire_time else policy.timetable.newest(fire_time, newest - _MICROSECOND)
 
 
-def _in_time(
-    fire_time: datetime, newest: datetime, now: datetime, terms: ResolvedPolicy
+def _punctual(
+    fire_time: datetime, newest: datetime, now: datetime, policy: ResolvedPolicy
 ) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
-    """Drop the fire times that are later than the grace allows; of the rest, those that coalesce runs."""
-    oldest = fire_time if terms.grace is None else _oldest_in_time(fire_time, newest, now - terms.grace, terms)
+    """Skip the fire times that are later than the grace allows, then coalesce the rest. Return runs and skips."""
+    oldest = fire_time if policy.grace is None else _oldest_punctual(fire_time, newest, now - policy.grace, policy)
     if oldest is None:
-        return (), (_skip(Reason.MISSED, fire_time, newest, terms),)
-    runs, skipped = _coalesced(oldest, newest, terms)
+        return (), (_skip(Reason.MISSED, fire_time, newest, policy),)
+    runs, skipped = _coalesce(oldest, newest, policy)
     if oldest == fire_time:
         return runs, skipped
-    return runs, (_skip_before(Reason.MISSED, fire_time, oldest, terms), *skipped)
+    return runs, (_skip_before(Reason.MISSED, fire_time, oldest, policy), *skipped)
 
 
-def _oldest_in_time(
-    fire_time: datetime, newest: datetime, earliest: datetime, terms: ResolvedPolicy
+def _oldest_punctual(
+    fire_time: datetime, newest: datetime, earliest: datetime, policy: ResolvedPolicy
 ) -> datetime | None:
-    """The first fire time, from one to another, that was not due before an instant."""
-    if terms.due_at(fire_time) >= earliest:
+    """Return the first fire time, from ``fire_time`` to ``newest``, that was due at ``earliest`` or later."""
+    if policy.due_at(fire_time) >= earliest:
         return fire_time
-    if terms.due_at(newest) < earliest:
+    if policy.due_at(newest) < earliest:
         return None
-    # Thanks to jitter, the last one before that instant may still be in time.
-    before = terms.timetable.newest(fire_time, earliest - _MICROSECOND)
-    return before if terms.due_at(before) >= earliest else terms.timetable.next(before)
+    # With its jitter, the last fire time before ``earliest`` may still be punctual.
+    before = policy.timetable.newest(fire_time, earliest - _MICROSECOND)
+    return before if policy.due_at(before) >= earliest else policy.timetable.next(before)
 
 
-def _coalesced(
-    oldest: datetime, newest: datetime, terms: ResolvedPolicy
+def _coalesce(
+    oldest: datetime, newest: datetime, policy: ResolvedPolicy
 ) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
     if oldest == newest:
         return (newest,), ()
-    if terms.coalesce is Coalesce.LATEST:
-        return (newest,), (_skip_before(Reason.COALESCED, oldest, newest, terms),)
-    if terms.coalesce is Coalesce.EARLIEST:
-        second = terms.timetable.next(oldest) or newest
-        return (oldest,), (_skip(Reason.COALESCED, second, newest, terms),)
-    runs = tuple(terms.timetable.newest_of(MOST_CAUGHT_UP, oldest, newest))
-    return runs, () if runs[0] == oldest else (_skip_before(Reason.LEFT_OUT, oldest, runs[0], terms),)
+    if policy.coalesce is Coalesce.LATEST:
+        return (newest,), (_skip_before(Reason.COALESCED, oldest, newest, policy),)
+    if policy.coalesce is Coalesce.EARLIEST:
+        second = policy.timetable.next(oldest) or newest
+        return (oldest,), (_skip(Reason.COALESCED, second, newest, policy),)
+    runs = tuple(policy.timetable.newest_of(MAX_CATCH_UP_RUNS, oldest, newest))
+    return runs, () if runs[0] == oldest else (_skip_before(Reason.LEFT_OUT, oldest, runs[0], policy),)
 
 
-def _allowed(
-    runs: tuple[datetime, ...], run_count: int, terms: ResolvedPolicy
+def _within_max_runs(
+    runs: tuple[datetime, ...], run_count: int, policy: ResolvedPolicy
 ) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
-    """The runs that are left of ``max_runs``."""
-    left = len(runs) if terms.max_runs is None else max(terms.max_runs - run_count, 0)
+    """Return the runs that ``max_runs`` still allows, and a skip for the others."""
+    left = len(runs) if policy.max_runs is None else max(policy.max_runs - run_count, 0)
     beyond = runs[left:]
     if not beyond:
         return runs, ()
     return runs[:left], (Skip(reason=Reason.MAX_RUNS, count=len(beyond), first=beyond[0], last=beyond[-1]),)
 
 
-def _skip_before(reason: Reason, first: datetime, end: datetime, terms: ResolvedPolicy) -> Skip:
-    return _skip(reason, first, terms.timetable.newest(first, end - _MICROSECOND), terms)
+def _skip_before(reason: Reason, first: datetime, end: datetime, policy: ResolvedPolicy) -> Skip:
+    return _skip(reason, first, policy.timetable.newest(first, end - _MICROSECOND), policy)
 
 
-def _skip(reason: Reason, first: datetime, last: datetime, terms: ResolvedPolicy) -> Skip:
-    return Skip(reason=reason, count=terms.timetable.count(first, last), first=first, last=last)
+def _skip(reason: Reason, first: datetime, last: datetime, policy: ResolvedPolicy) -> Skip:
+    return Skip(reason=reason, count=policy.timetable.count(first, last), first=first, last=last)

@@ -6,13 +6,13 @@ __all__ = ("INHERIT", "Coalesce", "EvictionCheck", "Inherit", "OnFinish")
 
 
 class Coalesce(str, Enum):
-    """What becomes of fire times that have passed together; those that are not run are counted as skipped."""
+    """Which of several missed fire times run; the others are counted as skipped."""
 
-    #: One run, for the newest.
+    #: Only the newest runs.
     LATEST = "latest"
-    #: One run, for the oldest.
+    #: Only the oldest runs.
     EARLIEST = "earliest"
-    #: A run for each, oldest first; of more than 100 the newest 100.
+    #: Each one runs, oldest first; of more than 100, the newest 100 run.
     ALL = "all"
 
     def __str__(self) -> str:
@@ -20,9 +20,9 @@ class Coalesce(str, Enum):
 
 
 class OnFinish(str, Enum):
-    """What becomes of an entry that has no fire time left."""
+    """What happens to an entry that has no fire time left."""
 
-    #: It stays, finished; an edit that gives it more to do revives it.
+    #: It stays, marked as finished; it resumes when an edit gives it another fire time.
     KEEP = "keep"
     #: It stays, disabled.
     DISABLE = "disable"
@@ -34,11 +34,15 @@ class OnFinish(str, Enum):
 
 
 class EvictionCheck(str, Enum):
-    """What is done about a server that may evict the schedule."""
+    """What beat does when the Redis server may evict the schedule."""
 
+    #: Nothing; the server is not asked.
     IGNORE = "ignore"
+    #: Log a warning.
     WARN = "warn"
+    #: Log an error.
     ERROR = "error"
+    #: Refuse to start.
     RAISE = "raise"
 
     def __str__(self) -> str:
@@ -46,7 +50,7 @@ class EvictionCheck(str, Enum):
 
 
 class Inherit(Enum):
-    """The value of a field that an entry leaves to the settings of the app, as they are at each run."""
+    """The value of a field for which the settings of the app count, as they are at each run."""
 
     INHERIT = "inherit"
 

@@ -1,6 +1,6 @@
-"""The fields of an entry that bound and govern its runs: how each is checked, stored and read.
+"""The policy fields of an entry: how each is checked, stored and read.
 
-Each is stored only when it differs from its default: RedBeat then reads every entry that uses none of them.
+A field is stored only when it differs from its default, so that RedBeat can read every entry that uses none of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import MOST_SECONDS
+from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 
@@ -25,22 +25,22 @@ __all__ = (
 )
 
 
-#: A shorter grace would drop runs that are late by no more than a busy moment.
-SHORTEST_GRACE = 1.0
+#: A shorter grace would skip runs whenever beat is busy for a moment.
+MIN_GRACE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class _Field:
     default: Any
-    #: What a user gave, or storage held, as a value; refused by :class:`InvalidEntry`.
+    #: Returns the value of what a user passed or storage holds, or raises :class:`InvalidEntry` with the path.
     check: Callable[[Any, str], Any]
     encode: Callable[[Any], Any] = lambda value: value
-    #: What null means in storage.
+    #: The value that a stored null stands for.
     null: Any = None
 
 
 def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy fields of what a user gave, each checked; what was not given has its default.
+    """Return all policy fields: the passed ones checked, the others with their defaults.
 
     Raises:
         InvalidEntry: naming the first field that cannot be used.
@@ -55,12 +55,12 @@ def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def given_policies(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Those policy fields that are not left at their defaults, as they were given."""
+    """Return the policy fields that are not left at their defaults, unchecked."""
     return {name: fields[name] for name, default in _DEFAULTS.items() if fields[name] is not default}
 
 
 def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy fields of a stored definition.
+    """Return the policy fields of a stored definition.
 
     Raises:
         InvalidEntry: as for :func:`checked_policies`.
@@ -72,7 +72,7 @@ def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The stored form of those policy fields that differ from their defaults."""
+    """Return the stored form of the policy fields that differ from their defaults."""
     return {
         name: None if values[name] is None else POLICY_FIELDS[name].encode(values[name])
         for name, default in _DEFAULTS.items()
@@ -84,19 +84,19 @@ def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:
     if start_at is None or end_at is None or (start_at.tzinfo is None) != (end_at.tzinfo is None):
         return
     if end_at < start_at:
-        raise InvalidEntry("$.end_at", f"{end_at.isoformat()} is before start_at, {start_at.isoformat()}")
+        raise InvalidEntry("$.end_at", f"expected start_at ({start_at.isoformat()}) or later, got {end_at.isoformat()}")
 
 
-def _moment(value: Any, path: str) -> datetime | None:
+def _datetime(value: Any, path: str) -> datetime | None:
     if isinstance(value, dict):
         value = decode_datetime(value, path, default_zone=None)
-    if value is None or (isinstance(value, datetime) and _is_instant(value)):
+    if value is None or (isinstance(value, datetime) and _fits_utc(value)):
         return value
-    raise InvalidEntry(path, f"expected a datetime of the years {MINYEAR + 1} to {MAXYEAR - 1}, got {value!r}")
+    raise InvalidEntry(path, f"expected a datetime with a year from {MINYEAR + 1} to {MAXYEAR - 1}, got {value!r}")
 
 
-def _is_instant(moment: datetime) -> bool:
-    """Whether it has its UTC, in whichever zone a naive one is read."""
+def _fits_utc(moment: datetime) -> bool:
+    """Tell whether it can be converted to UTC, in whichever zone a naive one is read."""
     return moment.tzinfo is timezone.utc or MINYEAR < moment.year < MAXYEAR
 
 
@@ -107,7 +107,7 @@ def _count(value: Any, path: str) -> int | None:
 
 
 def _grace(value: Any, path: str) -> float | None:
-    return None if value is None else _seconds(value, path, SHORTEST_GRACE)
+    return None if value is None else _seconds(value, path, MIN_GRACE_SECONDS)
 
 
 def _jitter(value: Any, path: str) -> float:
@@ -117,7 +117,7 @@ def _jitter(value: Any, path: str) -> float:
 def _seconds(value: Any, path: str, least: float) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MOST_SECONDS:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MAX_SECONDS:
         raise InvalidEntry(path, f"expected seconds or a timedelta, from {least:g} to 1000 years, got {value!r}")
     return value
 
@@ -144,8 +144,8 @@ def _word(choice: Enum) -> Any:
 
 
 POLICY_FIELDS: Mapping[str, _Field] = {
-    "start_at": _Field(None, _moment, encode_datetime),
-    "end_at": _Field(None, _moment, encode_datetime),
+    "start_at": _Field(None, _datetime, encode_datetime),
+    "end_at": _Field(None, _datetime, encode_datetime),
     "max_runs": _Field(None, _count),
     "on_finish": _Field(OnFinish.KEEP, _one_of(OnFinish), _word, null=OnFinish.KEEP),
     "misfire_grace_time": _Field(INHERIT, _grace),

@@ -1,4 +1,4 @@
-"""The reader of stored definitions: what was read before is not read again."""
+"""A reader of stored definitions that remembers what it has read."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from redisbeater.schedules.codec import ScheduleCodec
 
 __all__ = ("Reader",)
 
-#: How many entries are kept: so many that come up again and again cost hardly anything.
-MOST_ENTRIES = 10_000
+#: How many entries are remembered, so that those which run again and again are parsed only once.
+MAX_ENTRIES = 10_000
 
-#: How many schedules are kept: thousands of entries share few.
-MOST_SCHEDULES = 1_000
+#: How many schedules are remembered: thousands of entries share a few.
+MAX_SCHEDULES = 1_000
 
 
 class Reader:
-    """Reads entries for beat, by the text that is stored; what it returns is shared, and not to be changed.
+    """Reads stored entries for beat; callers share what it returns, and must not change it.
 
-    Custom schedules are read each time: what their classes make of their data is the application's business.
+    An entry with a custom schedule is read each time: its class may return something else for the same data.
     """
 
     def __init__(self, codec: ScheduleCodec, defaults: Defaults) -> None:
         self._codec = _SharingCodec(codec)
         self._defaults = defaults
-        self._recall = lru_cache(MOST_ENTRIES)(self._read)
+        self._read_cached = lru_cache(MAX_ENTRIES)(self._read)
 
     def read(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy]:
-        """The definition that is stored under a name, and its terms.
+        """Return the definition that is stored under a name, and its resolved policy.
 
         Raises:
             InvalidEntry: it cannot be read.
         """
-        return self._read(name, text) if '"custom"' in text else self._recall(name, text)
+        return self._read(name, text) if '"custom"' in text else self._read_cached(name, text)
 
     def _read(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy]:
         definition = Definition.from_text(name, text, self._codec)
@@ -47,17 +47,18 @@ class Reader:
 
 
 class _SharingCodec:
-    """Decodes each schedule once."""
+    """Decodes each schedule once, and returns the same object for the same data."""
 
     def __init__(self, codec: ScheduleCodec) -> None:
         self._decode = codec.decode
-        # typed: true is 1 to a cache, and no number of seconds to the codec.
-        self._by_fields = lru_cache(MOST_SCHEDULES, typed=True)(lambda **fields: codec.decode(fields))
-        self._by_text = lru_cache(MOST_SCHEDULES)(lambda text: codec.decode(json_text.from_text(text, "$.schedule")))
+        # typed=True: lru_cache takes True for 1, but only 1 is a valid number of seconds.
+        self._by_fields = lru_cache(MAX_SCHEDULES, typed=True)(lambda **fields: codec.decode(fields))
+        self._by_text = lru_cache(MAX_SCHEDULES)(lambda text: codec.decode(json_text.from_text(text, "$.schedule")))
 
     def decode(self, data: Any) -> BaseSchedule:
+        """Return the schedule of a stored form."""
         if not isinstance(data, dict) or data.get("__type__") == "custom":
             return self._decode(data)
-        with suppress(TypeError):  # a list among the fields cannot be looked up; other errors come up again
+        with suppress(TypeError):  # a list among the fields is not hashable; other errors are raised again below
             return self._by_fields(**data)
         return self._by_text(json_text.to_text(data))

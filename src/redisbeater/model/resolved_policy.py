@@ -1,4 +1,4 @@
-"""The terms on which an entry runs: its fire times, and its policies with what the settings give filled in."""
+"""The resolved policy of an entry: its timetable and its policies, with the settings' defaults filled in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ("Defaults", "ResolvedPolicy")
 
 @dataclass(frozen=True, kw_only=True)
 class Defaults:
-    """What entries inherit from the settings of their app; times in seconds, no grace: any lateness is fine."""
+    """What entries inherit from the settings of their app; times are in seconds, and None as grace means no limit."""
 
     zone: tzinfo
     misfire_grace_time: float | None = None
@@ -29,7 +29,7 @@ class Defaults:
 
 
 class ResolvedPolicy(NamedTuple):
-    """The terms of one entry, as they are at this moment: policies are settled as late as possible."""
+    """The policy of one entry under the current settings; it is resolved again for each run and never stored."""
 
     name: str
     enabled: bool
@@ -42,7 +42,7 @@ class ResolvedPolicy(NamedTuple):
 
     @classmethod
     def of(cls, definition: Definition, defaults: Defaults) -> ResolvedPolicy:
-        """The terms of an entry under the settings of its app."""
+        """Resolve the policy of an entry under the settings of its app."""
         grace = _grace(definition, defaults)
         jitter = defaults.jitter if definition.jitter is INHERIT else definition.jitter
         return cls(
@@ -57,24 +57,24 @@ class ResolvedPolicy(NamedTuple):
         )
 
     def due_at(self, fire_time: datetime) -> datetime:
-        """When a fire time is due: with jitter a while later, but never past the next fire time.
+        """Return when a fire time is due: it plus its jitter, which never reaches past the next fire time.
 
-        The while is the same whenever and by whomever it is asked.
+        The jitter is deterministic per entry and fire time.
         """
         return fire_time + self._delay(fire_time) if self.jitter else fire_time
 
     def score_after(self, fire_time: datetime, run_count: int) -> Score:
-        """The score of the entry when its fire times up to one are dealt with and it has had that many runs."""
+        """Return the score of the entry once its fire times up to ``fire_time`` are run or skipped."""
         if self.is_spent(run_count):
             return FINISHED
         return self.score_at(self.timetable.next(fire_time), run_count)
 
     def score_at(self, following: datetime | None, run_count: int) -> Score:
-        """The same by the next fire time, where that is known; None: there is none."""
+        """Return the score of the entry when its next fire time is known; None: it has none left."""
         return FINISHED if self.is_spent(run_count) else Score.planned(following, enabled=self.enabled)
 
     def is_spent(self, run_count: int) -> bool:
-        """Whether the entry has had all the runs that it may have."""
+        """Tell whether the entry has had all runs that ``max_runs`` allows."""
         return self.max_runs is not None and run_count >= self.max_runs
 
     def _delay(self, fire_time: datetime) -> timedelta:

@@ -1,4 +1,4 @@
-"""Fire times that are not run: each has a reason, which is recorded with the entry and counted."""
+"""Skipped fire times: why they are not run, and their counts, which are stored with the entry."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Reason(str, Enum):
 
     #: It was later than ``misfire_grace_time`` allows.
     MISSED = "missed"
-    #: Another fire time that passed meanwhile stands for it.
+    #: ``coalesce`` runs another of the missed fire times instead.
     COALESCED = "coalesced"
-    #: ``coalesce="all"`` had more fire times to make up for than it runs.
+    #: ``coalesce="all"`` runs only the newest 100 missed fire times.
     LEFT_OUT = "left_out"
     #: The entry has had all the runs that ``max_runs`` allows.
     MAX_RUNS = "max_runs"
-    #: It lies before ``start_at`` or after ``end_at``: another program set it.
+    #: It is before ``start_at`` or after ``end_at``: another program wrote it.
     OUT_OF_BOUNDS = "out_of_bounds"
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Reason(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
-    """Some fire times in a row that are not run; ``first`` and ``last`` are aware UTC, both included."""
+    """Consecutive fire times that are not run; ``first`` and ``last`` are aware UTC, both included."""
 
     reason: Reason
     count: int
@@ -50,19 +50,25 @@ class Skipped:
 
 
 def read_skipped(text: str) -> dict[str, Skipped]:
-    """What was skipped of an entry so far, by reason, from its stored text; a record that cannot be read is empty."""
+    """Return what was skipped of an entry so far, by reason; an unreadable record counts as empty."""
     try:
         record = json_text.from_text(text, "skipped") if text else {}
         return {
             reason: Skipped(count=int(item["count"]), last=datetime.fromisoformat(item["last"]))
             for reason, item in record.items()
         }
-    except (InvalidEntry, AttributeError, KeyError, TypeError, ValueError):  # it is ours alone, and only counts
+    except (
+        InvalidEntry,
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # only beat writes it, and it holds mere counts
         return {}
 
 
 def add_skips(text: str, skips: Iterable[Skip]) -> str:
-    """The stored text with more fire times counted in."""
+    """Return the stored text with more skipped fire times added."""
     record = read_skipped(text)
     for skip in skips:
         before = record.get(skip.reason)

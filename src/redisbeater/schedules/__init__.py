@@ -1,4 +1,4 @@
-"""WHEN an entry fires: schedules, their fire times and how they are stored. Pure; no Redis, no clock."""
+"""When an entry fires: schedules, their fire times and how they are stored, without Redis or a clock."""
 
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.codec import ScheduleCodec

@@ -1,4 +1,4 @@
-"""``clocked``: one fire time, at a given moment."""
+"""``clocked``: a schedule that fires once, at a given time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ class clocked(BaseSchedule):
     """Fire once, at ``at``.
 
     Arguments:
-        at: the moment; a naive one is local time (in a gap the offset before it, of a repeated time the first).
-        timezone: IANA name of the zone of a naive ``at``; default: the entry's. An aware one is converted to it.
+        at: when to fire; naive means local time. If the clock skips that time, the offset before the gap counts; if
+            the clock shows it twice, the first time counts.
+        timezone: IANA name of the zone of a naive ``at``; default: the entry's. An aware ``at`` is converted to it.
 
     Raises:
-        InvalidEntry: there is no such zone; a ValueError, too.
+        TypeError: ``at`` is not a datetime.
+        InvalidEntry: there is no such zone (also a ValueError).
 
     Example::
 
@@ -32,25 +34,25 @@ class clocked(BaseSchedule):
         if not isinstance(at, datetime):
             raise TypeError(f"clocked(at): expected a datetime, got {at!r}")
         super().__init__(**kwargs)
-        self.at = at if timezone is None else _placed(at, read_zone(timezone, "$.timezone"))
+        self.at = at if timezone is None else _in_timezone(at, read_zone(timezone, "$.timezone"))
 
     def fire_time(self, zone: tzinfo) -> datetime:
-        """The instant, with a naive ``at`` read in the zone."""
+        """Return the instant of ``at``; a naive one is local time in the zone."""
         return in_zone(self.at, zone)
 
     def nominal_time(self, fire_time: datetime, zone: tzinfo) -> datetime | None:
-        """The local time as it was given, naive, when that instant is its fire time; else None.
+        """Return ``at`` without its zone if that instant is its fire time; else None.
 
-        In a gap, and only there, it is not what a clock in the zone shows at the instant.
+        It differs from what a clock in the zone shows at the instant only when the clock skips it.
         """
         return self.at.replace(tzinfo=None) if fire_time == self.fire_time(zone) else None
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
-        """How long until ``at``; for Celery, which asks schedules this way."""
+        """Return the time until ``at``, for Celery."""
         return self.fire_time(self.tz) - self.maybe_make_aware(self.now())
 
     def is_due(self, last_run_at: datetime) -> tuple[bool, Any]:
-        """Celery's question: due once ``at`` has come and the last run was before it."""
+        """Return whether it is due and the seconds until then, for Celery: due if the last run was before ``at``."""
         remaining = self.remaining_estimate(last_run_at).total_seconds()
         ran = self.maybe_make_aware(last_run_at) >= self.fire_time(self.tz)
         return schedstate(remaining <= 0 and not ran, max(remaining, 0) or None)
@@ -68,5 +70,5 @@ class clocked(BaseSchedule):
         return type(self), (self.at,)
 
 
-def _placed(at: datetime, zone: tzinfo) -> datetime:
+def _in_timezone(at: datetime, zone: tzinfo) -> datetime:
     return at.replace(tzinfo=zone) if at.tzinfo is None else at.astimezone(zone)

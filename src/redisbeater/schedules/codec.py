@@ -1,4 +1,4 @@
-"""Schedules as they are stored: an object with ``__type__``, in RedBeat's form wherever RedBeat has one."""
+"""Schedules as they are stored: objects with ``__type__``, in RedBeat's form if RedBeat has one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import MOST_SECONDS
+from redisbeater.instant import MAX_SECONDS
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.crontab.field import field_texts, make_crontab
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
@@ -18,15 +18,15 @@ from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("ScheduleCodec",)
 
-#: Where a schedule stands in a definition; what error messages begin with.
+#: The path of a schedule in a definition, with which error messages start.
 PATH = "$.schedule"
 
-#: How many crontabs are remembered as sound: thousands of entries share a few, and a look at one is not cheap.
-MOST_REMEMBERED = 10_000
+#: How many crontabs are remembered as valid: thousands of entries share a few, and checking one is slow.
+MAX_REMEMBERED_CRONTABS = 10_000
 
 
 class ScheduleCodec:
-    """Encodes and decodes schedules; of custom classes only those that the application registered.
+    """Encodes and decodes schedules, including those of custom classes that the application registered.
 
     Arguments:
         classes: registered custom classes by import path. Nothing is ever imported from stored data.
@@ -34,7 +34,7 @@ class ScheduleCodec:
 
     def __init__(self, classes: Mapping[str, type] | None = None) -> None:
         self._classes = dict(classes or {})
-        self._sound_crontabs: set[str] = set()
+        self._valid_crontabs: set[str] = set()
         self._decoders: dict[str, Callable[[dict[str, Any]], BaseSchedule]] = {
             "interval": _decode_interval,
             "crontab": _decode_crontab,
@@ -45,7 +45,7 @@ class ScheduleCodec:
         }
 
     def encode(self, schedule_: Any) -> dict[str, Any]:
-        """The stored form of a schedule, JSON values only.
+        """Return the stored form of a schedule, made of JSON values.
 
         Raises:
             InvalidEntry: its type cannot be stored, or one of its values is out of range.
@@ -72,10 +72,10 @@ class ScheduleCodec:
         )
 
     def decode(self, data: Any) -> BaseSchedule:
-        """The schedule of a stored form.
+        """Return the schedule of a stored form.
 
         Raises:
-            InvalidEntry: the form is unknown, or a field of it is wrong.
+            InvalidEntry: its type is unknown, or one of its fields is wrong.
         """
         if not isinstance(data, dict):
             raise InvalidEntry(PATH, f"expected an object with __type__, got {data!r}")
@@ -89,12 +89,12 @@ class ScheduleCodec:
 
     def _encode_crontab(self, cron: crontab) -> dict[str, Any]:
         fields = field_texts(cron)
-        said = repr(fields)
-        if said not in self._sound_crontabs:
+        key = repr(fields)
+        if key not in self._valid_crontabs:
             make_crontab(fields, PATH)
-            if len(self._sound_crontabs) >= MOST_REMEMBERED:
-                self._sound_crontabs.clear()
-            self._sound_crontabs.add(said)
+            if len(self._valid_crontabs) >= MAX_REMEMBERED_CRONTABS:
+                self._valid_crontabs.clear()
+            self._valid_crontabs.add(key)
         return {"__type__": "crontab", **fields}
 
     def _encode_custom(self, custom: Any) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class ScheduleCodec:
             raise InvalidEntry(PATH, f"{path} is not registered; add it: redisbeater_schedule_classes = [{path!r}]")
         try:
             return {"__type__": "custom", "import_path": path, "data": custom.to_redisbeater()}
-        except Exception as exc:  # the application's code: whatever it raises is this entry's problem alone
+        except Exception as exc:  # the application's code: any error concerns only this entry
             raise InvalidEntry(PATH, f"{path}.to_redisbeater: {type(exc).__name__}: {exc}") from exc
 
     def _decode_custom(self, data: dict[str, Any]) -> BaseSchedule:
@@ -112,7 +112,7 @@ class ScheduleCodec:
             raise InvalidEntry(f"{PATH}.import_path", f"{path!r} is not listed in redisbeater_schedule_classes")
         try:
             return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
-        except Exception as exc:  # the application's code: whatever it raises is this entry's problem alone
+        except Exception as exc:  # the application's code: any error concerns only this entry
             raise InvalidEntry(f"{PATH}.data", f"{path}.from_redisbeater: {type(exc).__name__}: {exc}") from exc
 
 
@@ -129,8 +129,8 @@ def _check_every(every: Any) -> float:
     path = f"{PATH}.every"
     if isinstance(every, bool) or not isinstance(every, (int, float)):
         raise InvalidEntry(path, f"expected seconds, got {every!r}")
-    if not 1e-6 <= every <= MOST_SECONDS:
-        raise InvalidEntry(path, f"expected seconds above 0 and at most 1000 years of them, got {every!r}")
+    if not 1e-6 <= every <= MAX_SECONDS:
+        raise InvalidEntry(path, f"expected seconds above 0 and up to 1000 years, got {every!r}")
     return every
 
 
@@ -142,7 +142,7 @@ def _decode_solar(data: dict[str, Any]) -> solar:
     _check_fields(data, ("event", "lat", "lon"))
     try:
         return solar(**data)
-    except Exception as exc:  # celery raises five kinds here, ImproperlyConfigured without ephem among them
+    except Exception as exc:  # celery raises five types here; without ephem, ImproperlyConfigured
         raise InvalidEntry(PATH, f"solar: {' '.join(str(exc).split())}") from exc
 
 
@@ -151,7 +151,7 @@ def _decode_clocked(data: dict[str, Any]) -> clocked:
 
 
 def _check_fields(data: dict[str, Any], known: tuple[str, ...]) -> None:
-    """Celery's classes also take an app and a clock by keyword, which are not for stored data to set."""
+    """Refuse unknown fields: Celery's classes also accept an app and a clock, which stored data must not set."""
     for name in data:
         if name not in known:
             raise InvalidEntry(f"{PATH}.{name}", f"unknown field; expected {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Datetimes as RedBeat stores them: an object of their parts with an IANA zone or an offset in seconds."""
+"""Datetimes as RedBeat stores them: objects of their parts, with an IANA zone or an offset in seconds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ("decode_datetime", "encode_datetime", "read_zone", "zone_name")
 
 
 def zone_name(zone: tzinfo | None) -> str | None:
-    """The IANA name of a zone; None for an offset."""
+    """Return the IANA name of a zone; None for a fixed offset."""
     if zone is timezone.utc:
         return "UTC"
     return getattr(zone, "key", None)
 
 
 def read_zone(name: Any, path: str) -> tzinfo:
-    """The zone of an IANA name.
+    """Return the zone of an IANA name.
 
     Raises:
         InvalidEntry: there is no such zone.
@@ -33,7 +33,7 @@ def read_zone(name: Any, path: str) -> tzinfo:
 
 
 def encode_datetime(moment: datetime) -> dict[str, Any]:
-    """The stored form; a naive moment has no ``timezone``."""
+    """Return the stored form of a datetime; a naive one has no ``timezone``."""
     parts: dict[str, Any] = {
         "__type__": "datetime",
         "year": moment.year,
@@ -53,10 +53,10 @@ def encode_datetime(moment: datetime) -> dict[str, Any]:
 
 
 def decode_datetime(data: Any, path: str, default_zone: tzinfo | None = timezone.utc) -> datetime:
-    """The moment of a stored form.
+    """Return the datetime of a stored form; without a ``timezone``, it is in the default zone, or naive for None.
 
     Raises:
-        InvalidEntry: it is not a datetime object, or no such date exists.
+        InvalidEntry: it is not such an object, or no such date exists.
     """
     if not isinstance(data, dict) or data.get("__type__") != "datetime":
         raise InvalidEntry(path, f"expected an object with __type__ 'datetime', got {data!r}")

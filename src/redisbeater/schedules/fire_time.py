@@ -1,7 +1,7 @@
 """The next fire time of any schedule.
 
-A function of a schedule, a zone and an instant that reads no clock. The next fire time after one is computed from that
-one, never from when the run really left.
+It depends only on a schedule, a zone and an instant, never on a clock: the next fire time is computed from the one
+before, and not from when its run was really sent.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ("next_fire_time",)
 
 
 def next_fire_time(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> datetime | None:
-    """The first fire time after an instant.
+    """Return the first fire time after an instant.
 
     Arguments:
-        schedule: Celery's crontab, schedule (interval) or solar, ours, or a custom one.
-        zone: for local times; an rrule has its own.
-        after: aware. An interval counts from it.
+        schedule: Celery's crontab, schedule (interval) or solar, redisbeater's rrule or clocked, or a custom one.
+        zone: the zone of local times; an rrule has its own.
+        after: an aware datetime, from which an interval counts.
 
     Returns:
         Aware UTC, later than ``after``; None when the schedule never fires again.
@@ -61,12 +61,12 @@ def _in_utc(after: datetime) -> datetime:
 
 
 def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> datetime | None:
-    """By Celery's contract: a schedule that is told that now is ``after`` says how long to wait from there.
+    """Return the next fire time by Celery's contract: ask a schedule whose clock shows ``after`` how long to wait.
 
-    One that does not wait does not advance either: it has finished.
+    A schedule that does not wait would not advance either, so it has finished.
     """
     local = after.astimezone(zone)
-    asked = copy.copy(schedule)
-    asked.nowfun = lambda: local
-    remaining = asked.remaining_estimate(local)
+    frozen = copy.copy(schedule)
+    frozen.nowfun = lambda: local
+    remaining = frozen.remaining_estimate(local)
     return after + remaining if remaining is not None and remaining > timedelta() else None

@@ -1,11 +1,11 @@
 """The fire times of an interval, Celery's ``schedule``.
 
-It counts from its last fire time, and so its fire times lie on a grid; all but a *relative* one, which fires when the
-local clock shows a whole second, minute, hour or day: the largest of these units that the interval holds.
+An interval counts from its last fire time, so its fire times lie on a grid. A *relative* interval instead fires when
+the local clock shows a whole second, minute, hour or day: the largest of these units that fits into the interval.
 
-Relative intervals are aligned as by Celery 5.7, whichever version runs: days are those of the calendar, shorter ones
-are elapsed time. Of a unit that the clock shows twice both count; one that it skips counts as much later as the clock
-was put forward.
+Relative intervals are aligned like in Celery 5.7, whichever version is installed: days follow the calendar, shorter
+intervals are elapsed time. If the clock shows a whole unit twice, both times count; if the clock skips it, it counts
+later, by as much as the clock was put forward.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DAY = timedelta(days=1)
 
 
 def next_fire_time(interval: schedule, zone: tzinfo, after: datetime) -> datetime:
-    """The first fire time after one, aware UTC; a relative interval is aligned to the clock of the zone."""
+    """Return the fire time after ``after``, aware UTC; a relative interval is aligned to the clock of the zone."""
     period = every(interval)
     if counts_from_last(interval):
         return after + period
@@ -33,38 +33,38 @@ def next_fire_time(interval: schedule, zone: tzinfo, after: datetime) -> datetim
 
 
 def every(interval: schedule) -> timedelta:
-    """The time from one fire time to the next, of which ``run_every`` may be the seconds."""
+    """Return the time from one fire time to the next; ``run_every`` may be a number of seconds."""
     period = interval.run_every
     return period if isinstance(period, timedelta) else timedelta(seconds=period)
 
 
 def counts_from_last(schedule_: BaseSchedule) -> bool:
-    """Whether a schedule is an interval that counts from its last fire time, so that its fire times lie on a grid.
+    """Tell whether a schedule is an interval that counts from its last fire time, so that its fire times lie on a grid.
 
-    A relative one below a second does: Celery aligns it to nothing, and its rule would never advance.
+    A relative interval below one second does: there is no unit to which Celery could align it.
     """
     return type(schedule_) is schedule and (not schedule_.relative or every(schedule_) < _SECOND)
 
 
 def latest(interval: schedule, fire_time: datetime, until: datetime) -> datetime:
-    """The newest fire time up to an instant, of an interval that counts from a fire time not after that instant."""
+    """Return the newest fire time up to an instant, for an interval that counts from an earlier fire time."""
     return fire_time + (until - fire_time) // every(interval) * every(interval)
 
 
 def count(interval: schedule, first: datetime, last: datetime) -> int:
-    """How many fire times there are from one up to an instant, both included, of an interval that counts from it."""
+    """Count the fire times from ``first`` up to ``last``, both included, for an interval that counts from ``first``."""
     return max((last - first) // every(interval) + 1, 0)
 
 
 def _next_midnight(period: timedelta, zone: tzinfo, after: datetime) -> datetime:
-    """When the date begins that the calendar shows so many days on."""
+    """Return when the date starts that is one interval after today in the calendar."""
     target = after.astimezone(zone).replace(tzinfo=None) + period
     midnight = target.replace(hour=0, minute=0, second=0, microsecond=0)
     return min((instant for instant in _shown(midnight, zone) if instant > after), default=to_utc(target, zone))
 
 
 def _next_whole_unit(period: timedelta, zone: tzinfo, after: datetime) -> datetime:
-    """The last time up to one interval from here that the clock shows a whole unit."""
+    """Return the last instant, up to one interval after ``after``, at which the clock shows a whole unit."""
     end = after + period
     local = end.astimezone(zone).replace(tzinfo=None)
     instants = _shown(_round_down(local, period), zone)
@@ -73,7 +73,7 @@ def _next_whole_unit(period: timedelta, zone: tzinfo, after: datetime) -> dateti
 
 
 def _next_after_put_back(period: timedelta, zone: tzinfo, after: datetime) -> datetime:
-    """The same where the clock, put back by less than a unit, shows none between here and there."""
+    """Return the next whole unit when the clock, put back by less than a unit, shows none within the interval."""
     end = after + period
     unit = _HOUR if period >= _HOUR else _MINUTE
     reached = end.astimezone(zone).replace(tzinfo=None)
@@ -94,6 +94,6 @@ def _round_down(local: datetime, period: timedelta) -> datetime:
 
 
 def _shown(local: datetime, zone: tzinfo) -> tuple[datetime, datetime]:
-    """When the clock shows a local time, first and last; one in a gap by the offset before it."""
+    """Return the first and the last instant at which the clock shows a local time; in a gap by the offset before it."""
     first, second = (to_utc(local.replace(fold=fold), zone) for fold in (0, 1))
     return first, max(first, second)

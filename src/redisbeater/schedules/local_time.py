@@ -1,7 +1,7 @@
-"""Local times of a zone as instants, and the shifts of its clock: what a gap and a repeated hour do to them.
+"""Local times of a zone as instants, and the shifts of its UTC offset, which cause gaps and repeated times.
 
-Only :meth:`~datetime.datetime.utcoffset` is asked, never ``dst()``: a shift may be 30 minutes or two hours, and
-"summer" time may be the standard one (Europe/Dublin). The shifts of a zone lie days apart (since 1970: a week or more).
+The code reads only :meth:`~datetime.datetime.utcoffset`, never ``dst()``: a shift may be 30 minutes or two hours, and
+"summer" time may be the standard one (Europe/Dublin). The shifts of a zone are days apart (since 1970: a week or more).
 """
 
 from __future__ import annotations
@@ -44,48 +44,49 @@ class Shift:
 
     @property
     def from_local(self) -> datetime:
-        """What the clock would show at the shift if it was not changed, naive: where a gap begins."""
+        """The naive local time at the shift by the old offset: the start of a gap."""
         return (self.at + self.before).replace(tzinfo=None)
 
     @property
     def to_local(self) -> datetime:
-        """What the clock shows at the shift, naive: where a gap ends, or a repeated time begins."""
+        """The naive local time at the shift by the new offset: the end of a gap, or the start of a repeated time."""
         return (self.at + self.after).replace(tzinfo=None)
 
 
 def offset_at(local: datetime, zone: tzinfo) -> timedelta:
-    """The UTC offset at a naive local time; in a gap the one before it, of a repeated time the first (PEP 495)."""
+    """Return the UTC offset at a naive local time: before a gap if in it, the first one if repeated (PEP 495)."""
     return zone.utcoffset(local.replace(tzinfo=zone)) or timedelta()
 
 
 def offset_during(instant: datetime, zone: tzinfo) -> timedelta:
-    """The UTC offset at an instant."""
+    """Return the UTC offset at an instant."""
     return instant.astimezone(zone).utcoffset() or timedelta()
 
 
 def to_utc(local: datetime, zone: tzinfo) -> datetime:
-    """The instant of a naive local time by RFC 5545 section 3.3.5, which :func:`offset_at` follows."""
+    """Return the instant of a naive local time by RFC 5545 section 3.3.5, which :func:`offset_at` follows."""
     return (local - offset_at(local, zone)).replace(tzinfo=timezone.utc)
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """The instant of a moment: as it is when aware, read in the zone when naive."""
+    """Return the instant of a datetime; a naive one is local time in the zone."""
     return to_utc(moment, zone) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
 def instant_of(local: datetime, zone: tzinfo) -> datetime | None:
-    """The instant of a naive local time, the first one when it is repeated; None when it does not exist."""
+    """Return the instant of a naive local time, the first one if it is repeated; None if it does not exist."""
     instant = to_utc(local, zone)
     return instant if instant.astimezone(zone).replace(tzinfo=None) == local else None
 
 
 def steady_offset(day: date, zone: tzinfo, since: datetime) -> timedelta | None:
-    """The UTC offset of a local date, if from its begin, or an instant on it, each local time comes once; else None.
+    """Return the UTC offset of a local date if it does not change from ``since`` to the end of the date; else None.
 
-    That is, if a second before (which in a second pass is read as the first) and at its end the offset is the same.
+    ``since`` counts as the start of the date when it is not on that date. The offset is compared one second before
+    that start and at the end of the date, so that a repeated time at the start is noticed, too.
     """
-    if isinstance(zone, (timezone, ZoneInfo)) and (for_ever := zone.utcoffset(None)) is not None:
-        return for_ever
+    if isinstance(zone, (timezone, ZoneInfo)) and (fixed := zone.utcoffset(None)) is not None:
+        return fixed
     following, local = day + _DAY, since.astimezone(zone)
     start = local if local.date() == day else datetime(day.year, day.month, day.day, tzinfo=zone)
     end = datetime(following.year, following.month, following.day, tzinfo=zone, fold=1)
@@ -94,13 +95,15 @@ def steady_offset(day: date, zone: tzinfo, since: datetime) -> timedelta | None:
 
 
 def shift_on(day: date, zone: tzinfo) -> Shift:
-    """The shift of a local date that has no steady offset, be it over or not."""
-    midnight = datetime(day.year, day.month, day.day, tzinfo=timezone.utc)  # less than a day from that of the zone
+    """Return the shift on a local date that has no steady offset."""
+    midnight = datetime(
+        day.year, day.month, day.day, tzinfo=timezone.utc
+    )  # less than a day from the zone's own midnight
     return _shift_between(midnight - _DAY, midnight + 2 * _DAY, zone)
 
 
 def shifts_between(after: datetime, until: datetime, zone: tzinfo) -> Iterator[Shift]:
-    """The shifts later than one instant and not later than another, in order."""
+    """Yield the shifts after ``after`` and up to ``until``, in order."""
     start, offset = after, offset_during(after, zone)
     while start < until:
         stop = min(start + _DAY, until)
@@ -111,7 +114,7 @@ def shifts_between(after: datetime, until: datetime, zone: tzinfo) -> Iterator[S
 
 
 def _shift_between(start: datetime, stop: datetime, zone: tzinfo) -> Shift:
-    """The one shift later than one instant and not later than another."""
+    """Return the only shift after ``start`` and up to ``stop``."""
     before, after = offset_during(start, zone), offset_during(stop, zone)
     seconds = range(int(start.timestamp()), int(stop.timestamp()) + 1)
     index = bisect_left(seconds, True, key=lambda second: datetime.fromtimestamp(second, zone).utcoffset() != before)

@@ -1,4 +1,4 @@
-"""The timetable of an entry: all its fire times."""
+"""The timetable of an entry: all its fire times, between its bounds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("COUNT_LIMIT", "Timetable")
 
-#: Where the search for the newest missed fire times begins; it widens until it has found them.
+#: The first window of the search for the newest missed fire times, which doubles until it has found them.
 _FIRST_WINDOW = timedelta(minutes=1)
 
-#: Fire times of rrules, solar and custom schedules are counted one by one, and no further.
+#: Fire times of rrules, solar and custom schedules are counted one by one, up to this number.
 COUNT_LIMIT = 10_000
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -30,8 +30,8 @@ _MICROSECOND = timedelta(microseconds=1)
 class Timetable:
     """The fire times of a schedule in a zone between two bounds, both inclusive; all instants are aware UTC.
 
-    An interval counts from each fire time to the next, so its methods are told of one; with ``start_at`` its first
-    fire time is that.
+    An interval counts from one fire time to the next, so the methods take a fire time; with ``start_at``, its first
+    fire time is ``start_at``.
     """
 
     schedule: BaseSchedule
@@ -41,20 +41,20 @@ class Timetable:
 
     @property
     def local_zone(self) -> tzinfo:
-        """The zone of its local times: an rrule has one of its own."""
+        """The zone of its local times; an rrule has its own."""
         return self.schedule.zone if isinstance(self.schedule, rrule) else self.zone
 
     def next(self, after: datetime) -> datetime | None:
-        """The first fire time after an instant; None when there is none."""
+        """Return the first fire time after an instant; None when there is none."""
         following = self._next(after)
         return None if following is None or self.is_past_end(following) else following
 
     def first(self, now: datetime) -> datetime | None:
-        """The first fire time of an entry that is made now.
+        """Return the first fire time of an entry that is created now.
 
-        Where a first one is given (``start_at`` of an interval, the start of an rrule, the moment of a one-off), it
-        counts when it has just passed, that is, when no later one has; what has been going for longer waits for the
-        next.
+        If the schedule has a first fire time (``start_at`` of an interval, the first occurrence of an rrule, the time
+        of a ``clocked``), it counts even when it has passed, as long as no later one has. Otherwise the entry waits
+        for its next fire time.
         """
         start = self._given_start()
         if start is None or start > now or not self.includes(start):
@@ -63,7 +63,7 @@ class Timetable:
         return start if self.next(start) == upcoming else upcoming
 
     def resumed(self, anchor: datetime | None, now: datetime) -> datetime | None:
-        """The first fire time after now of an entry that fired, or would have, at ``anchor``; never in the past."""
+        """Return the first fire time after now of an entry that fired, or would have fired, at ``anchor``."""
         if anchor is None:
             return self.first(now)
         if anchor <= now:
@@ -73,21 +73,21 @@ class Timetable:
         return None if self.is_past_end(anchor) else anchor
 
     def restarted(self, last_run_at: datetime | None, now: datetime) -> datetime | None:
-        """The first fire time after now of an entry whose timetable has just become this one."""
+        """Return the first fire time after now of an entry that has just changed to this timetable."""
         if self.start_at is not None and self._counts_from_last():
             return self.resumed(self.start_at, now)
         return self.resumed(last_run_at, now)
 
     def includes(self, instant: datetime) -> bool:
-        """Whether an instant lies between the bounds."""
+        """Tell whether an instant lies between the bounds."""
         return not self.is_past_end(instant) and (self.start_at is None or instant >= self.start_at)
 
     def is_past_end(self, instant: datetime) -> bool:
-        """Whether an instant lies after the last one that a fire time may be."""
+        """Tell whether an instant is later than ``end_at``."""
         return self.end_at is not None and instant > self.end_at
 
     def newest(self, fire_time: datetime, until: datetime) -> datetime:
-        """The newest fire time up to an instant, beginning at one; missed ones are not stepped through."""
+        """Return the newest fire time from ``fire_time`` up to an instant, without stepping through the missed ones."""
         until = self._bounded(until)
         if self._counts_from_last():
             return interval.latest(self.schedule, fire_time, until) if until > fire_time else fire_time
@@ -97,7 +97,7 @@ class Timetable:
         return self.newest_of(1, fire_time, until)[-1]
 
     def newest_of(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
-        """The newest fire times up to an instant, at most ``limit`` and beginning at one, oldest first."""
+        """Return the newest fire times from ``fire_time`` up to an instant, at most ``limit``, oldest first."""
         if self._counts_from_last():
             every = interval.every(self.schedule)
             newest = self.newest(fire_time, until)
@@ -106,9 +106,9 @@ class Timetable:
         return self._newest_stepped(limit, fire_time, until) or self._newest_searched(limit, fire_time, until)
 
     def count(self, first: datetime, last: datetime) -> int:
-        """How many fire times there are from one to another, both included; at least 1.
+        """Count the fire times from ``first`` to ``last``, both included; at least 1.
 
-        Exact for intervals and crontabs; of other schedules no more than ``COUNT_LIMIT`` are counted.
+        The count is exact for intervals and crontabs; for other schedules it stops at ``COUNT_LIMIT``.
         """
         if self._counts_from_last():
             return interval.count(self.schedule, first, last)
@@ -122,32 +122,32 @@ class Timetable:
         return counted
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
-        """The fire times after one instant and up to another."""
+        """Yield the fire times after one instant and up to another, in order."""
         following = self.next(after)
         while following is not None and following <= until:
             yield following
             following = self.next(following)
 
     def _newest_stepped(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
-        """By stepping, where the next fire time depends on the one before it; empty when that would take too long."""
+        """Find them by stepping, if each fire time depends on the one before; return [] when that takes too many steps."""
         if type(self.schedule) in (crontab, rrule):
             return []
-        newest_ones = deque([fire_time], maxlen=limit)
+        newest = deque([fire_time], maxlen=limit)
         for steps, following in enumerate(self.between(fire_time, until)):
-            newest_ones.append(following)
+            newest.append(following)
             if steps == COUNT_LIMIT:
                 return []
-        return list(newest_ones)
+        return list(newest)
 
     def _newest_searched(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
         window = _FIRST_WINDOW
         while True:
             since = max(fire_time, until - window)
-            newest_ones = deque(self.between(since, until), maxlen=limit)
+            newest = deque(self.between(since, until), maxlen=limit)
             if since == fire_time:
-                newest_ones = deque([fire_time, *newest_ones], maxlen=limit)
-            if since == fire_time or len(newest_ones) == limit:
-                return list(newest_ones)
+                newest = deque([fire_time, *newest], maxlen=limit)
+            if since == fire_time or len(newest) == limit:
+                return list(newest)
             window *= 2
 
     def _counts_from_last(self) -> bool:

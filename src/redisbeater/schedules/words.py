@@ -1,4 +1,4 @@
-"""Numbers, days, times and zones as an English sentence has them."""
+"""English words for numbers, days, times and zones."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from redisbeater.schedules.crontab.field import DAYS, MONTHS
 from redisbeater.schedules.datetime_codec import zone_name
 
 __all__ = (
-    "clock", "dated", "every", "listed", "months", "ordinal", "runs", "spanned", "step_of", "unbracketed",
-    "weekdays", "zone_text",
+    "clock_text", "consecutive", "date_text", "every", "join_words", "month_names", "ordinal", "span_text", "step_of",
+    "unbracketed", "weekday_names", "zone_text",
 )  # fmt: skip
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth")
 
 
 def every(number: int, unit: str) -> str:
-    """``every hour``, ``every 2 hours``."""
+    """Return ``every hour`` for 1, ``every 2 hours`` for 2."""
     return f"every {unit}" if number == 1 else f"every {number} {unit}s"
 
 
-def listed(texts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+def join_words(texts: Sequence[str]) -> str:
+    """Join texts as ``a``, ``a and b``, ``a, b and c``."""
     *others, last = texts
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def spanned(groups: Iterable[Sequence[int]], name: Callable[[int], str] = str) -> str:
-    """Numbers by name, three or more in a row as ``first to last``."""
+def span_text(groups: Iterable[Sequence[int]], name: Callable[[int], str] = str) -> str:
+    """Return the names of numbers; three or more consecutive ones read ``first to last``."""
     texts: list[str] = []
-    for run in groups:
-        texts += [f"{name(run[0])} to {name(run[-1])}"] if len(run) > 2 else [name(value) for value in run]
-    return listed(texts)
+    for group in groups:
+        texts += [f"{name(group[0])} to {name(group[-1])}"] if len(group) > 2 else [name(value) for value in group]
+    return join_words(texts)
 
 
-def runs(values: Iterable[int]) -> list[list[int]]:
-    """Numbers in order, those that follow one another together."""
+def consecutive(values: Iterable[int]) -> list[list[int]]:
+    """Return the numbers in order, in groups of consecutive ones."""
     found: list[list[int]] = []
     for value in sorted(values):
         if found and value == found[-1][-1] + 1:
@@ -48,45 +48,45 @@ def runs(values: Iterable[int]) -> list[list[int]]:
 
 
 def step_of(values: Sequence[int]) -> int | None:
-    """The one distance between ascending numbers; None when they have several, or none."""
+    """Return the distance between evenly spaced ascending numbers; None when there is no such distance."""
     steps = {later - earlier for earlier, later in pairwise(values)}
     return steps.pop() if len(steps) == 1 else None
 
 
-def weekdays(days: Collection[int]) -> str:
-    """Days by ISO number, Monday is 1: ``Monday to Friday``, ``Friday to Monday``."""
-    return spanned(_around(runs(days), 1, 7), lambda day: DAYS[day % 7].capitalize())
+def weekday_names(days: Collection[int]) -> str:
+    """Return days by ISO number (Monday is 1) as ``Monday to Friday`` or ``Friday to Monday``."""
+    return span_text(_joined_at_end(consecutive(days), 1, 7), lambda day: DAYS[day % 7].capitalize())
 
 
-def months(numbers: Collection[int]) -> str:
-    """``January and July``, ``November to February``."""
-    return spanned(_around(runs(numbers), 1, 12), _month)
+def month_names(numbers: Collection[int]) -> str:
+    """Return months as ``January and July`` or ``November to February``."""
+    return span_text(_joined_at_end(consecutive(numbers), 1, 12), _month)
 
 
 def _month(number: int) -> str:
     return MONTHS[number - 1].capitalize()
 
 
-def _around(found: list[list[int]], low: int, high: int) -> list[list[int]]:
-    """The last run and the first as one, where they meet around the end and are three or more."""
+def _joined_at_end(found: list[list[int]], low: int, high: int) -> list[list[int]]:
+    """Join the last group and the first if they are consecutive around the end and have three numbers or more."""
     first, last = found[0], found[-1]
     if first is last or first[0] != low or last[-1] != high or len(first) + len(last) < 3:
         return found
     return [*found[1:-1], last + first]
 
 
-def dated(day: date) -> str:
-    """``5 January 2026``."""
+def date_text(day: date) -> str:
+    """Return a date as ``5 January 2026``."""
     return f"{day.day} {_month(day.month)} {day.year}"
 
 
-def clock(moment: time) -> str:
-    """``09:00``; with seconds only when there are some."""
+def clock_text(moment: time) -> str:
+    """Return a time as ``09:00``; with seconds only when they are not zero."""
     return moment.isoformat("auto" if moment.second or moment.microsecond else "minutes")
 
 
 def ordinal(position: int) -> str:
-    """``first``, ``21st``, and from the end ``last``, ``second last``."""
+    """Return a position as ``first`` or ``21st``; a negative one as ``last`` or ``second last``."""
     if position < 0:
         return "last" if position == -1 else f"{ordinal(-position)} last"
     if position < len(_ORDINALS):
@@ -96,7 +96,7 @@ def ordinal(position: int) -> str:
 
 
 def zone_text(zone: str | tzinfo | None) -> str | None:
-    """The zone's name, else its offset as in ``UTC+02:00``."""
+    """Return the name of a zone, else its offset as in ``UTC+02:00``."""
     if zone is None or isinstance(zone, str):
         return zone
     offset = zone.utcoffset(None)
@@ -104,6 +104,6 @@ def zone_text(zone: str | tzinfo | None) -> str | None:
 
 
 def unbracketed(text: str) -> str:
-    """A repr on one line, without the angle brackets around it."""
+    """Return a repr on one line, without the angle brackets around it."""
     line = " ".join(text.split())
     return line[1:-1] if line.startswith("<") and line.endswith(">") else line

@@ -3,14 +3,14 @@
 Celery matches wall-clock fields and skips the repeated hour in autumn. Here a crontab is either *fixed*
 (``30 2 * * *``: once a day) or *repeating* (``*/10 * * * *``: elapsed time):
 
-- fixed: each local time once, the first of a repeated pair; one in a gap fires when the gap ends, on the same date;
-- repeating: each existing local time, both of a repeated pair; only when a gap swallows all of a date's times, one
-  run when it ends, so that no day is lost.
+- fixed: each local time fires once, a repeated one the first time; one in a gap fires when the gap ends;
+- repeating: each local time that exists fires, a repeated one both times; if a gap swallows all times of a date, the
+  crontab fires once when the gap ends, so that no day is lost.
 
 The day fields are tested on the local date, and both must match (Celery's rule).
 
-While the offset is steady, a fire time is a slot (a local time that the fields allow) minus the offset. At a shift
-there are the slots until then, those that a gap moves to its end, and those from where the crontab goes on.
+While the offset is steady, a fire time is a slot (a local time that the fields allow) minus the offset. On a date
+with a shift, the slots before the shift count, then those that a gap moves to its end, then those after the shift.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ("count", "is_repeating", "next_fire_time", "nominal_times")
 #: Two leap days of one weekday are at most 40 years apart (around 2100).
 _YEARS_AHEAD = 41
 
-#: Of the year after it, Python has no following one.
+#: The last year that is searched: each date of it has a following date in Python.
 _LAST_YEAR = date.max.year - 1
 
 _DAY = timedelta(days=1)
@@ -46,13 +46,13 @@ _ALL_HOURS = set(range(24))
 
 
 def is_repeating(schedule: crontab) -> bool:
-    """Whether the crontab means elapsed time: a ``*`` or a step in minute or hour, or all 24 hours."""
+    """Tell whether a crontab means elapsed time: it has ``*`` or a step in minute or hour, or all 24 hours."""
     texts = (schedule._orig_minute, schedule._orig_hour)
     return any(isinstance(text, str) and ("*" in text or "/" in text) for text in texts) or schedule.hour == _ALL_HOURS
 
 
 def next_fire_time(schedule: crontab, zone: tzinfo, after: datetime) -> datetime | None:
-    """The first fire time after an instant, both aware UTC; None when none comes in the next 41 years."""
+    """Return the first fire time after an instant, both aware UTC; None when there is none within 41 years."""
     first = _first_day(schedule, zone, after)
     last = date(min(first.year + _YEARS_AHEAD, _LAST_YEAR), 12, 31)
     for day in matching_days(schedule, first, last):
@@ -63,9 +63,9 @@ def next_fire_time(schedule: crontab, zone: tzinfo, after: datetime) -> datetime
 
 
 def count(schedule: crontab, zone: tzinfo, first: datetime, last: datetime) -> int:
-    """How many fire times lie between two instants, aware UTC and both included; counted by days, not one by one."""
+    """Count the fire times between two instants, aware UTC and both included, by days instead of one by one."""
     total, start, offset = 0, first, offset_during(first, zone)
-    for shift in shifts_between(first - _DAY, last, zone):  # of one just before, a repeated time may be left
+    for shift in shifts_between(first - _DAY, last, zone):  # a shift just before may have left a repeated time
         total += count_slots(schedule, _local(start, shift.before), shift.from_local)
         if shift.at >= first and _moved_slots(schedule, shift) and not is_slot(schedule, shift.to_local):
             total += 1
@@ -74,9 +74,9 @@ def count(schedule: crontab, zone: tzinfo, first: datetime, last: datetime) -> i
 
 
 def nominal_times(schedule: crontab, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
-    """The naive local times that a fire time (aware UTC) stands for, in order; none if it is no fire time.
+    """Return the naive local times that fire at an instant (aware UTC), in order; none if it is not a fire time.
 
-    That is what the clock shows; when a gap ends, also, or only, the times in the gap that were moved there.
+    This is what the clock shows if that is a slot and, when a gap ends, the slots in the gap that were moved there.
     """
     just_before = fire_time - _MICROSECOND
     if next_fire_time(schedule, zone, just_before) != fire_time:
@@ -89,10 +89,10 @@ def nominal_times(schedule: crontab, zone: tzinfo, fire_time: datetime) -> tuple
 
 
 def _first_day(schedule: crontab, zone: tzinfo, after: datetime) -> date:
-    """The first local date to look at: that of an instant, or, where it does not match, the one before.
+    """Return the local date at which the search starts: that of an instant or, if it does not match, the one before.
 
-    A clock that is put back across midnight brings that one back (America/St_Johns until 2011, at 00:01); on a date
-    that matches, :func:`_next_around` sees to it.
+    A clock that is put back across midnight shows the date before again (America/St_Johns until 2011, at 00:01). For
+    a date that matches, :func:`_next_around` handles this.
     """
     today = after.astimezone(zone).date()
     return today if is_matching_day(schedule, today) else today - _DAY
@@ -103,15 +103,15 @@ def _next_on_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) ->
     if offset is None:
         return _next_around(schedule, shift_on(day, zone), day, after)
     start = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) - offset
-    # Of a minute that has begun, the next one counts; of a day that has not, the first.
+    # A minute that has begun is too late, so the next one counts; before the day begins, its first minute counts.
     minute = minute_from(schedule, max((after - start) // _MINUTE + 1, 0))
     return None if minute is None else start + minute * _MINUTE
 
 
 def _next_around(schedule: crontab, shift: Shift, day: date, after: datetime) -> datetime | None:
-    """The same on a date with a shift: before it, at the end of a gap, or from where the crontab goes on.
+    """Return the first fire time on a date with a shift: before it, at the end of its gap, or after it.
 
-    In elapsed order, whatever the date of a slot: midnight may be repeated, too.
+    The search follows elapsed time and not the dates of the slots, because midnight may be repeated, too.
     """
     midnight, earliest = datetime(day.year, day.month, day.day), after + _MICROSECOND
     slot = first_slot(schedule, max(midnight, _local(earliest, shift.before)), shift.from_local)
@@ -125,16 +125,16 @@ def _next_around(schedule: crontab, shift: Shift, day: date, after: datetime) ->
 
 
 def _resumes_at(schedule: crontab, shift: Shift) -> datetime:
-    """From when on slots count again: at once, or, if fixed, when no local time is a repeated one any more."""
+    """Return when slots count again after a shift: at once or, if the crontab is fixed, after the repeated times."""
     repeated = shift.before - shift.after
     return shift.at if is_repeating(schedule) else max(shift.at, shift.at + repeated)
 
 
 def _moved_slots(schedule: crontab, shift: Shift) -> list[datetime]:
-    """The slots in a gap that fire when it ends: all, or, if repeating, those of a date that has no others.
+    """Return the slots in a gap that fire when it ends: all or, if repeating, those of a date that has no others.
 
-    None of a date that is all gap, for it does not exist. A gap may be the end of its date (America/Nuuk, from 23:00):
-    then the run is at midnight, so that no day is lost.
+    A date that lies entirely in the gap does not exist and has none. A gap may be the end of its date (America/Nuuk,
+    from 23:00): then the crontab fires at midnight, so that no day is lost.
     """
     if shift.after < shift.before:
         return []
@@ -145,7 +145,7 @@ def _moved_slots(schedule: crontab, shift: Shift) -> list[datetime]:
 
 
 def _is_swallowed(schedule: crontab, day: date, shift: Shift) -> bool:
-    """Whether all slots of a date lie in a gap."""
+    """Tell whether all slots of a date lie in a gap."""
     first = time(min(schedule.hour), min(schedule.minute))
     last = time(max(schedule.hour), max(schedule.minute))
     return shift.from_local <= datetime.combine(day, first) and datetime.combine(day, last) < shift.to_local

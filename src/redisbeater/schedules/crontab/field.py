@@ -1,6 +1,7 @@
 """The fields of a crontab, checked one by one so that an error names the field.
 
-Celery reads ``MON#1`` as Monday and ``monkey`` too; here a part is a number, a name, ``*`` or a range, with a step.
+Celery reads ``MON#1`` and even ``monkey`` as Monday; here each part must be a number, a name, ``*`` or a range, the
+last two with or without a step.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ __all__ = ("DAYS", "FIELDS", "MONTHS", "field_texts", "make_crontab")
 
 FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 
-#: By number: Sunday is 0.
+#: Indexed by number; Sunday is 0.
 DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-#: In order; January is 1.
+#: Indexed by number - 1; January is 1.
 MONTHS = (
     "january", "february", "march", "april", "may", "june",
     "july", "august", "september", "october", "november", "december",
@@ -35,42 +36,42 @@ _LIMITS = {
     "month_of_year": (1, 12),
 }
 
-#: Python itself refuses to read numbers of thousands of digits.
-_LONGEST_PART = 40
+#: Longer parts are refused, because Python raises an error of its own for numbers of thousands of digits.
+_MAX_PART_LENGTH = 40
 
 _LEAP_YEAR = 2024
 
-_NO_DATE = "no month of the crontab has such a day"
+_NO_DATE = "no month of the crontab has such a day; change day_of_month or month_of_year"
 
-#: What Celery raises for a field that it cannot read.
+#: The errors that Celery raises for a field that it cannot read.
 _UNREADABLE = (ValueError, TypeError, ParseException, IndexError)
 
 _PART = re.compile(r"(?P<first>\*|\w+)(-(?P<last>\w+))?(/(?P<step>\w+))?")
 
 
 def field_texts(schedule: crontab) -> dict[str, Any]:
-    """The five fields as they were given, by Celery's names; JSON values."""
-    given = {name: getattr(schedule, f"_orig_{name}") for name in FIELDS}
-    return {name: value if isinstance(value, (int, str)) else sorted(value) for name, value in given.items()}
+    """Return the five fields as they were passed, by Celery's names, as JSON values."""
+    passed = {name: getattr(schedule, f"_orig_{name}") for name in FIELDS}
+    return {name: value if isinstance(value, (int, str)) else sorted(value) for name, value in passed.items()}
 
 
 def make_crontab(fields: dict[str, Any], path: str) -> crontab:
-    """The crontab of five optional fields.
+    """Return the crontab of five optional fields.
 
     Raises:
-        InvalidEntry: a field cannot be read, or no date has that day and month; the path names the field.
+        InvalidEntry: a field cannot be read, or no date has such a day and month; the path names the field.
     """
     for name, value in fields.items():
         _check_field(name, value, f"{path}.{name}")
     try:
-        made = crontab(**fields)
+        result = crontab(**fields)
     except _UNREADABLE as exc:
-        _refuse_one_of(fields, path)
-        # Celery 5.7's check of the date, which older ones lack
+        _refuse_unreadable(fields, path)
+        # Celery 5.7 checks the date; older versions do not
         raise InvalidEntry(f"{path}.day_of_month", _NO_DATE) from exc
-    if not any(day <= _days_in(month) for month in made.month_of_year for day in made.day_of_month):
+    if not any(day <= _days_in(month) for month in result.month_of_year for day in result.day_of_month):
         raise InvalidEntry(f"{path}.day_of_month", _NO_DATE)
-    return made
+    return result
 
 
 def _days_in(month: int) -> int:
@@ -85,10 +86,11 @@ def _check_field(name: str, value: Any, path: str) -> None:
     elif isinstance(value, bool) or not isinstance(value, (int, Iterable)):
         raise InvalidEntry(path, f"expected a number, a text or a list of numbers, got {value!r}")
     elif not isinstance(value, int) and not (value and all(type(item) is int for item in value)):
-        raise InvalidEntry(path, f"expected numbers in the list, got {value!r}")
+        raise InvalidEntry(path, f"expected a list of numbers, got {value!r}")
 
 
-def _refuse_one_of(fields: dict[str, Any], path: str) -> None:
+def _refuse_unreadable(fields: dict[str, Any], path: str) -> None:
+    """Raise InvalidEntry for the first field that Celery cannot read, if there is one."""
     for name, value in fields.items():
         try:
             crontab(**{name: value})
@@ -99,7 +101,7 @@ def _refuse_one_of(fields: dict[str, Any], path: str) -> None:
 def _check_text(name: str, text: str, path: str) -> None:
     for part in text.split(","):
         match = _PART.fullmatch(part)
-        if match is None or len(part) > _LONGEST_PART:
+        if match is None or len(part) > _MAX_PART_LENGTH:
             raise InvalidEntry(
                 path, f"cannot read {part!r}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'"
             )

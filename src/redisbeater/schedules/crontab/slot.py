@@ -1,4 +1,4 @@
-"""Slots: the naive local times that the fields of a Celery crontab allow. Zones are not known here."""
+"""Slots: the naive local times that the fields of a Celery crontab allow, whatever the zone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def slots(schedule: crontab, start: datetime, stop: datetime) -> Iterator[datetime]:
-    """The slots from one local time on and before another, in order."""
+    """Yield the slots from ``start`` on and before ``stop``, in order."""
     slot = first_slot(schedule, start, stop)
     while slot is not None:
         yield slot
@@ -24,7 +24,7 @@ def slots(schedule: crontab, start: datetime, stop: datetime) -> Iterator[dateti
 
 
 def first_slot(schedule: crontab, start: datetime, stop: datetime) -> datetime | None:
-    """The first slot from one local time on and before another; None when there is none."""
+    """Return the first slot from ``start`` on and before ``stop``; None when there is none."""
     if start >= stop:
         return None
     for day in matching_days(schedule, start.date(), stop.date()):
@@ -37,21 +37,21 @@ def first_slot(schedule: crontab, start: datetime, stop: datetime) -> datetime |
 
 
 def is_slot(schedule: crontab, local: datetime) -> bool:
-    """Whether a local time is a slot."""
+    """Tell whether a local time is a slot."""
     return first_slot(schedule, local, local + _MICROSECOND) is not None
 
 
 def count_slots(schedule: crontab, start: datetime, stop: datetime) -> int:
-    """How many slots there are from one local time on and before another; counted by days."""
+    """Count the slots from ``start`` on and before ``stop``, by days instead of one by one."""
     if start >= stop:
         return 0
     days = sum(1 for _ in matching_days(schedule, start.date(), stop.date() - _DAY))
-    whole = days * len(schedule.hour) * len(schedule.minute)
-    return whole - _count_before(schedule, start) + _count_before(schedule, stop)
+    in_all_days = days * len(schedule.hour) * len(schedule.minute)
+    return in_all_days - _count_before(schedule, start) + _count_before(schedule, stop)
 
 
 def minute_from(schedule: crontab, least: int) -> int | None:
-    """The first minute of a day, of those that the minute and hour fields allow, that is not before the given one."""
+    """Return the first minute of a day, ``least`` or later, that the minute and hour fields allow; None if none."""
     hour, minute = divmod(least, 60)
     if hour in schedule.hour:
         minutes = sorted(schedule.minute)
@@ -63,7 +63,7 @@ def minute_from(schedule: crontab, least: int) -> int | None:
 
 
 def matching_days(schedule: crontab, first: date, last: date) -> Iterator[date]:
-    """The dates from one to another, both included, that the day fields allow."""
+    """Yield the dates from ``first`` to ``last``, both included, that the day fields allow."""
     day = first
     while day <= last:
         if day.month not in schedule.month_of_year:
@@ -75,7 +75,7 @@ def matching_days(schedule: crontab, first: date, last: date) -> Iterator[date]:
 
 
 def is_matching_day(schedule: crontab, day: date) -> bool:
-    """Whether the day fields, all three of them, allow a date."""
+    """Tell whether all three day fields allow a date."""
     return (
         day.month in schedule.month_of_year
         and day.day in schedule.day_of_month
@@ -84,21 +84,21 @@ def is_matching_day(schedule: crontab, day: date) -> bool:
 
 
 def _next_matching_month(schedule: crontab, day: date) -> date:
-    """The first of the month that comes next of those that the crontab names."""
+    """Return the first day of the next month that the crontab allows."""
     later = [month for month in schedule.month_of_year if month > day.month]
     return date(day.year, min(later), 1) if later else date(day.year + 1, min(schedule.month_of_year), 1)
 
 
 def _count_before(schedule: crontab, local: datetime) -> int:
-    """How many slots there are on the date of a local time, before it."""
+    """Count the slots before a local time on its date."""
     if not is_matching_day(schedule, local.date()):
         return 0
     hour, minute = divmod(_minutes_begun(local), 60)
-    of_whole_hours = sum(1 for candidate in schedule.hour if candidate < hour) * len(schedule.minute)
-    of_this_hour = sum(1 for candidate in schedule.minute if candidate < minute) if hour in schedule.hour else 0
-    return of_whole_hours + of_this_hour
+    in_earlier_hours = sum(1 for candidate in schedule.hour if candidate < hour) * len(schedule.minute)
+    in_this_hour = sum(1 for candidate in schedule.minute if candidate < minute) if hour in schedule.hour else 0
+    return in_earlier_hours + in_this_hour
 
 
 def _minutes_begun(local: datetime) -> int:
-    """How many minutes of its date have begun before a local time."""
+    """Return how many minutes of its date have begun before a local time."""
     return -((datetime(local.year, local.month, local.day) - local) // _MINUTE)

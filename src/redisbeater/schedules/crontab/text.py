@@ -1,4 +1,4 @@
-"""``cron``: Celery's crontab from the five fields of crontab(5)."""
+"""``cron``: a Celery crontab from the five-field text of crontab(5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("cron",)
 
 _PATH = "$.schedule"
 
-#: In the order of the text.
+#: The fields in the order of the text, which is not that of Celery's arguments.
 _FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 _DAY_FIELDS = ("day_of_month", "day_of_week")
 
@@ -42,43 +42,43 @@ _BEFORE_LAST = re.compile(r"L(-(?P<days>\d\d?))?", re.IGNORECASE)
 _LAST_WEEKDAY = re.compile(r"LW|WL", re.IGNORECASE)
 _NEAREST_WEEKDAY = re.compile(r"\d\d?W", re.IGNORECASE)
 
-#: The days of the month on which the first, second ... of a weekday can be.
+#: The days of the month on which the first, second ... of a weekday can fall.
 _WEEKS = ("1-7", "8-14", "15-21", "22-28", "29-31")
 
 
 def cron(text: str, timezone: str | None = None) -> crontab:
-    """Celery's ``crontab`` of a text such as ``"0 9 * * mon-fri"``, or ``"@daily"``.
+    """Return Celery's ``crontab`` for a text such as ``"0 9 * * mon-fri"`` or ``"@daily"``.
 
-    Both day fields must match, as always in Celery, where crontab(5) takes either: ``"0 9 1-7 * mon"`` is the first
-    Monday. Fields may be names, lists, ranges, also around the end (``fri-mon``, ``22-2``), and steps; 7 is Sunday, and
-    ``?`` in a day field is ``*``.
+    Both day fields must match, as always in Celery, while in crontab(5) one of them is enough: ``"0 9 1-7 * mon"`` is
+    the first Monday. Fields may be names, lists, ranges, also around the end (``fri-mon``, ``22-2``), and steps. 7 is
+    Sunday, and ``?`` in a day field is ``*``.
 
     Arguments:
         text: minute, hour, day of month, month, day of week; or @yearly, @annually, @monthly, @weekly, @daily,
             @midnight, @hourly.
-        timezone: IANA name of the zone that it is read in; stands in ``timezone`` of the result, and in ``tz``, for
-            Celery's own beat: that follows it from 5.7 on, and forgets it when it stores the schedule in a file.
+        timezone: IANA name of the zone of its local times; stored in the ``timezone`` of the result, and in its ``tz``
+            for Celery's own beat, which uses it from 5.7 on, but loses it when it stores the schedule in a file.
 
     Raises:
-        InvalidEntry: a field cannot be read, and the path names it; or there is no such zone.
+        InvalidEntry: a field cannot be read (the path names it), or there is no such zone.
     """
     fields = _fields(text)
     try:
         for name in _DAY_FIELDS:
-            _refuse_what_others_add(name, fields)
-        made = make_crontab({name: _as_celery_has_it(name, value) for name, value in fields.items()}, _PATH)
+            _refuse_extensions(name, fields)
+        schedule = make_crontab({name: _celery_field(name, value) for name, value in fields.items()}, _PATH)
     except InvalidEntry as exc:
-        raise InvalidEntry(exc.path, _quoting(exc, fields)) from exc
-    made.timezone = timezone
+        raise InvalidEntry(exc.path, _with_text(exc, fields)) from exc
+    schedule.timezone = timezone
     if timezone is not None:
-        made.tz = read_zone(timezone, "$.timezone")
-    return made
+        schedule.tz = read_zone(timezone, "$.timezone")
+    return schedule
 
 
 def _fields(text: str) -> dict[str, str]:
     if not isinstance(text, str):
         raise InvalidEntry(_PATH, f"expected a text such as {_EXAMPLE}, got {text!r}")
-    fields = _of_macro(text.strip()).split()
+    fields = _expand_macro(text.strip()).split()
     if len(fields) != len(_FIELDS):
         raise InvalidEntry(
             _PATH,
@@ -87,18 +87,18 @@ def _fields(text: str) -> dict[str, str]:
     return dict(zip(_FIELDS, fields))
 
 
-def _of_macro(text: str) -> str:
+def _expand_macro(text: str) -> str:
     if not text.startswith("@"):
         return text
     if text.lower() == "@reboot":
-        raise InvalidEntry(_PATH, "@reboot is no time; send the task from a handler of Celery's signal worker_ready")
+        raise InvalidEntry(_PATH, "@reboot is not a time; send the task from a handler of Celery's signal worker_ready")
     if text.lower() not in _MACROS:
         raise InvalidEntry(_PATH, f"unknown macro {text!r}; expected one of {', '.join(_MACROS)}, or fields")
     return _MACROS[text.lower()]
 
 
-def _refuse_what_others_add(name: str, fields: Mapping[str, str]) -> None:
-    """``L``, ``W`` and ``#`` of other programs, with the way to say the same here."""
+def _refuse_extensions(name: str, fields: Mapping[str, str]) -> None:
+    """Refuse ``L``, ``W`` and ``#``, which other programs add, and show how to write the same here."""
     for part in fields[name].split(","):
         advice = _advice_on_weekday(part, fields) if name == "day_of_week" else _advice_on_date(part)
         if advice:
@@ -130,19 +130,19 @@ def _advice_on_date(part: str) -> str | None:
     if _LAST_WEEKDAY.fullmatch(part):
         return 'use rrule("MONTHLY", byweekday=(MO, TU, WE, TH, FR), bysetpos=-1)'
     if _NEAREST_WEEKDAY.fullmatch(part):
-        return "the nearest weekday needs a schedule class of your own"
+        return "for the nearest weekday write a schedule class of your own"
     return None
 
 
-def _as_celery_has_it(name: str, text: str) -> str:
-    """A field without what Celery's crontab lacks: ``?``, and 7 for Sunday."""
+def _celery_field(name: str, text: str) -> str:
+    """Return a field without ``?`` and 7 for Sunday, which Celery's crontab lacks."""
     if name in _DAY_FIELDS and text == "?":
         return "*"
     return ",".join(_with_sunday_as_0(part) for part in text.split(",")) if name == "day_of_week" else text
 
 
 def _with_sunday_as_0(part: str) -> str:
-    """Celery's ranges go on around the end: ``5-7`` is ``5-0``; one from Sunday to Sunday is the whole week."""
+    """Write 7 as 0: ``5-7`` becomes ``5-0``, a range around the end; Sunday to Sunday becomes the whole week."""
     match = _RANGE.fullmatch(part)
     if match is None or not {match["first"], match["last"]} & set(_SEVENS):
         return part
@@ -153,8 +153,8 @@ def _with_sunday_as_0(part: str) -> str:
     return f"{first}-{last}{step}" if last else f"{first}{step}"
 
 
-def _quoting(error: InvalidEntry, fields: Mapping[str, str]) -> str:
-    """The problem with the whole text in it, the field that has it between > and <."""
+def _with_text(error: InvalidEntry, fields: Mapping[str, str]) -> str:
+    """Return the problem with the whole text quoted in it and the wrong field between > and <."""
     wrong = error.path.removeprefix(f"{_PATH}.")
     text = _joined({name: f">{value}<" if name == wrong else value for name, value in fields.items()})
     problem, semicolon, advice = error.problem.partition("; ")

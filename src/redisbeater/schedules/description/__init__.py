@@ -1,1 +1,1 @@
-"""Schedules in words, for people."""
+"""Descriptions of schedules in English, for people."""

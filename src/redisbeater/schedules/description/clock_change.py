@@ -1,4 +1,4 @@
-"""What a change of the clocks does to a fire time, said to a person."""
+"""Notes for people about fire times that a clock change affects."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.rrule.rrule import rrule
 
-__all__ = ("note",)
+__all__ = ("clock_change_note",)
 
 
-def note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
-    """One sentence on a fire time that a clock change moved, or whose local time comes twice; else empty.
+def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
+    """Describe a fire time that a clock change moved, or whose local time comes twice; return "" for any other.
 
     Arguments:
-        zone: the one in which the schedule's local times are.
+        schedule: the schedule that fires.
+        zone: the zone of the schedule's local times.
         fire_time: aware UTC.
     """
     local = fire_time.astimezone(zone)
@@ -31,7 +32,7 @@ def note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
 
 
 def _nominal_times(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
-    """The local times that a fire time stands for, as the schedule says them."""
+    """Return the local times of the schedule that fire at that instant, as its fields give them."""
     if type(schedule) is crontab:
         return crontab_engine.nominal_times(schedule, zone, fire_time)
     if isinstance(schedule, rrule):

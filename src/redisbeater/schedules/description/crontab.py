@@ -1,4 +1,4 @@
-"""A crontab in words: from its sets of numbers, so that each spelling of the same times reads alike."""
+"""A crontab in words, from its sets of numbers, so that every notation of the same times reads the same."""
 
 from __future__ import annotations
 
@@ -8,19 +8,32 @@ from datetime import time
 from celery.schedules import crontab
 
 from redisbeater.schedules.crontab.engine import is_repeating
-from redisbeater.schedules.words import clock, every, listed, months, ordinal, runs, spanned, step_of, weekdays
+from redisbeater.schedules.words import (
+    clock_text,
+    consecutive,
+    every,
+    join_words,
+    month_names,
+    ordinal,
+    span_text,
+    step_of,
+    weekday_names,
+)
 
 __all__ = ("crontab_in_words",)
 
-#: Up to this many times of the day are named one by one, where no interval says it better.
-_FEW, _SOME = 3, 8
+#: Up to this many times of the day are always named one by one.
+_FEW = 3
+
+#: Up to this many are named one by one if no interval describes them.
+_SOME = 8
 
 _FIXED = "fixed: once for each time of the day, also when the clocks change"
 _REPEATING = "repeating: by elapsed time, also when the clocks change"
 
 
 def crontab_in_words(schedule: crontab, zone: str | None) -> str:
-    """When a crontab fires, in the zone where it is known, and what becomes of it when the clocks change."""
+    """Describe when a crontab fires, in which zone if it is known, and what it does when the clocks change."""
     kind = _REPEATING if is_repeating(schedule) else _FIXED
     return f"{', '.join(filter(None, (_sentence(schedule), zone)))} ({kind})"
 
@@ -34,7 +47,7 @@ def _sentence(schedule: crontab) -> str:
 
 
 def _times(minutes: Sequence[int], hours: Sequence[int]) -> str:
-    """The times of the day; the shortest wording that is exact."""
+    """Describe the times of the day in the shortest wording that is exact."""
     number = len(minutes) * len(hours)
     if len(hours) == 24:
         return _in_every_hour(minutes)
@@ -43,7 +56,7 @@ def _times(minutes: Sequence[int], hours: Sequence[int]) -> str:
         if by_interval:
             return by_interval
     if number <= _SOME:
-        return f"at {listed([clock(time(hour, minute)) for hour in hours for minute in minutes])}"
+        return f"at {join_words([clock_text(time(hour, minute)) for hour in hours for minute in minutes])}"
     return _in_some_hours(minutes, hours)
 
 
@@ -53,7 +66,7 @@ def _in_every_hour(minutes: Sequence[int]) -> str:
 
 
 def _by_hours(minutes: Sequence[int], hours: Sequence[int]) -> str | None:
-    """One minute of hours that are evenly apart."""
+    """Describe one minute of evenly spaced hours; None when the hours are not."""
     step = step_of(hours)
     if step is None or len(minutes) > 1:
         return None
@@ -63,22 +76,22 @@ def _by_hours(minutes: Sequence[int], hours: Sequence[int]) -> str | None:
 
 
 def _by_minutes(minutes: Sequence[int], hours: Sequence[int]) -> str | None:
-    """An interval that divides the hour, in a few spans of hours."""
-    step, spans = _whole_step(minutes), runs(hours)
+    """Describe an interval that divides the hour, in a few spans of hours; None when there is none."""
+    step, spans = _whole_step(minutes), consecutive(hours)
     if step is None or len(spans) > _FEW or len(minutes) * len(hours) <= _FEW * len(spans):
         return None
     texts = [_from_to(time(span[0], minutes[0]), time(span[-1], minutes[-1])) for span in spans]
-    return f"{every(step, 'minute')} {listed(texts)}"
+    return f"{every(step, 'minute')} {join_words(texts)}"
 
 
 def _in_some_hours(minutes: Sequence[int], hours: Sequence[int]) -> str:
-    within = f"the {'hour' if len(hours) == 1 else 'hours'} {spanned(runs(hours), _two_digits)}"
+    within = f"the {'hour' if len(hours) == 1 else 'hours'} {span_text(consecutive(hours), _two_digits)}"
     step = _whole_step(minutes)
     return f"{every(step, 'minute')} during {within}" if step else f"{_past(minutes)} past {within}"
 
 
 def _whole_step(minutes: Sequence[int]) -> int | None:
-    """The step of minutes that go on evenly into the next hour."""
+    """Return the step of minutes that continue evenly into the next hour; else None."""
     step = step_of(minutes)
     return step if step and minutes[0] == 0 and minutes[-1] + step == 60 else None
 
@@ -87,7 +100,7 @@ def _past(minutes: Sequence[int]) -> str:
     step = step_of(minutes)
     if step and len(minutes) > _FEW:
         return f"{every(step, 'minute')} from {minutes[0]:02} to {minutes[-1]:02} minutes"
-    return f"at {spanned(runs(minutes), _two_digits)} minutes"
+    return f"at {span_text(consecutive(minutes), _two_digits)} minutes"
 
 
 def _two_digits(value: int) -> str:
@@ -95,16 +108,16 @@ def _two_digits(value: int) -> str:
 
 
 def _from_to(first: time, last: time) -> str:
-    return f"from {clock(first)} to {clock(last)}"
+    return f"from {clock_text(first)} to {clock_text(last)}"
 
 
 def _days(schedule: crontab, is_listed: bool) -> str:
-    """The days, with the blank before them; empty when every day matches and that needs no saying."""
+    """Describe the days, after a blank; return "" when every day matches and the sentence is clear without."""
     days = [day or 7 for day in schedule.day_of_week] if len(schedule.day_of_week) < 7 else []
     dates = sorted(schedule.day_of_month) if len(schedule.day_of_month) < 31 else []
-    within = f" in {months(schedule.month_of_year)}" if len(schedule.month_of_year) < 12 else ""
+    within = f" in {month_names(schedule.month_of_year)}" if len(schedule.month_of_year) < 12 else ""
     if days:
-        return f" on {weekdays(days)}{within}" + (f", when it is {_dates(dates)}" if dates else "")
+        return f" on {weekday_names(days)}{within}" + (f", when it is {_dates(dates)}" if dates else "")
     if dates:
         return f" on {_even_dates(dates) or _dates(dates)}{within}"
     return f"{' every day' if is_listed else ''}{within}"
@@ -118,4 +131,4 @@ def _even_dates(dates: Sequence[int]) -> str | None:
 
 
 def _dates(dates: Sequence[int]) -> str:
-    return f"day {spanned(runs(dates))} of the month"
+    return f"day {span_text(consecutive(dates))} of the month"

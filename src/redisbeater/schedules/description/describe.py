@@ -12,13 +12,13 @@ from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.description.crontab import crontab_in_words
 from redisbeater.schedules.description.rrule import rrule_in_words
 from redisbeater.schedules.rrule.rrule import rrule
-from redisbeater.schedules.words import clock, dated, every, unbracketed, zone_text
+from redisbeater.schedules.words import clock_text, date_text, every, unbracketed, zone_text
 
 __all__ = ("describe",)
 
 _SECOND = timedelta(seconds=1)
 
-#: What Celery's relative intervals are rounded down to: the longest of these that the interval reaches.
+#: The units to which Celery's relative intervals are rounded down: the longest one that the interval reaches.
 _ALIGNMENTS = (
     (timedelta(days=1), "day", "at midnight", "midnight"),
     (timedelta(hours=1), "hour", "on the hour", "the full hour"),
@@ -28,16 +28,16 @@ _ALIGNMENTS = (
 
 
 def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> str:
-    """When a schedule fires, in words that need no knowledge of its notation.
+    """Describe when a schedule fires, in words that need no knowledge of its notation.
 
     Arguments:
-        schedule: any that an entry can have.
-        timezone: the zone of its local times, to be told with them; default: the one that a crontab was made with. An
-            rrule and a moment with a zone have their own.
+        schedule: any schedule that an entry can have.
+        timezone: the zone of its local times, named in the text; default: the one that was passed to ``cron()``. An
+            rrule and an aware ``clocked`` have their own.
     """
     zone = zone_text(timezone)
     if hasattr(schedule, "to_redisbeater"):
-        return _by_its_repr(schedule)
+        return _repr_text(schedule)
     if isinstance(schedule, interval):
         return _relative(schedule.run_every, zone) if schedule.relative else _interval(schedule.run_every)
     if isinstance(schedule, crontab):
@@ -45,12 +45,12 @@ def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> st
     if isinstance(schedule, rrule):
         return rrule_in_words(schedule)
     if isinstance(schedule, clocked):
-        return _moment(schedule.at, zone)
+        return _once(schedule.at, zone)
     if isinstance(schedule, solar):
         return (
             f"at {schedule.event.replace('_', ' ')} at {_degrees(schedule.lat, 'NS')}, {_degrees(schedule.lon, 'EW')}"
         )
-    return _by_its_repr(schedule)
+    return _repr_text(schedule)
 
 
 def _interval(length: timedelta) -> str:
@@ -61,7 +61,7 @@ def _interval(length: timedelta) -> str:
 
 
 def _relative(length: timedelta, zone: str | None) -> str:
-    """As Celery aligns: each fire time is the one before plus the interval, rounded down."""
+    """Describe a relative interval; Celery rounds each fire time, the one before plus the interval, down."""
     for unit, name, aligned, rounded in _ALIGNMENTS:
         if length >= unit:
             units, odd = divmod(length, unit)
@@ -79,22 +79,22 @@ def _every(length: timedelta) -> str:
     return f"every {length // _SECOND}.{fraction} seconds"
 
 
-def _moment(at: datetime, zone: str | None) -> str:
+def _once(at: datetime, zone: str | None) -> str:
     own = zone_text(at.tzinfo)
     offset = at.utcoffset()
-    if offset is not None and offset != at.replace(fold=0).utcoffset():  # the second of a repeated time
+    if offset is not None and offset != at.replace(fold=0).utcoffset():  # the second pass of a repeated hour
         own = f"{own} ({zone_text(fixed_zone(offset))})"
-    return ", ".join(filter(None, ("once", f"on {dated(at)} at {clock(at.time())}", own or zone)))
+    return ", ".join(filter(None, ("once", f"on {date_text(at)} at {clock_text(at.time())}", own or zone)))
 
 
 def _degrees(angle: float, sides: str) -> str:
     return f"{abs(angle):.10g} {sides[angle < 0]}"
 
 
-def _by_its_repr(schedule: BaseSchedule) -> str:
-    """Its repr, of one with an address in memory the name of the class."""
+def _repr_text(schedule: BaseSchedule) -> str:
+    """Return its repr; if that has a memory address, only the name of the class."""
     kind = type(schedule)
     try:
         return unbracketed(repr(schedule)).partition(" object at 0x")[0]
-    except Exception:  # the application's code: a list of entries does not fail for one that cannot be shown
+    except Exception:  # the application's code: one bad repr must not break a list of entries
         return f"{kind.__module__}.{kind.__qualname__}"

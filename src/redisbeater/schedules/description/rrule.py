@@ -1,4 +1,4 @@
-"""A recurrence rule in words, or by its text where words would not be exact."""
+"""A recurrence rule in words, or its text if words would not be exact."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY
 
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import (
-    clock,
-    dated,
+    clock_text,
+    consecutive,
+    date_text,
     every,
-    listed,
-    months,
+    join_words,
+    month_names,
     ordinal,
-    runs,
-    spanned,
+    span_text,
     unbracketed,
-    weekdays,
+    weekday_names,
     zone_text,
 )
 
 __all__ = ("rrule_in_words",)
 
-#: By dateutil's number of the frequency.
+#: Indexed by dateutil's number of the frequency.
 _UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 
-_NO_WORDS = ("byeaster", "byweekno", "byyearday")
+_PARTS_WITHOUT_WORDS = ("byeaster", "byweekno", "byyearday")
 
-#: What the numbers of a part can be; dateutil takes others, too, and passes over them.
+#: The valid numbers of a part; dateutil accepts others, and ignores them.
 _NUMBERS = {
     "bymonth": range(1, 13),
     "bymonthday": {*range(-31, 0), *range(1, 32)},
@@ -42,21 +42,21 @@ _NUMBERS = {
     "bysecond": range(60),
 }
 
-#: More times of the day than this are no help to a reader.
-_MOST_TIMES = 8
+#: A list of more times of the day would not help the reader.
+_MAX_TIMES = 8
 
-#: Each month has this many days, and this many of each weekday; so has each year.
-_SURE_DAYS, _SURE_WEEKDAYS, _SURE_WEEKDAYS_OF_A_YEAR = 28, 4, 52
+#: Every month has at least this many days and this many of each weekday; every year, this many of each weekday.
+_SURE_DAYS, _SURE_WEEKDAYS, _SURE_WEEKDAYS_OF_YEAR = 28, 4, 52
 
-_MAYBE = " (where there is one)"
+_IF_IT_EXISTS = " (where there is one)"
 
 
 class _Unwordable(Exception):
-    """The rule has parts that no sentence here tells exactly."""
+    """The rule has parts that no sentence here describes exactly."""
 
 
 def rrule_in_words(rule: rrule) -> str:
-    """When a rule fires, from when, for how long, and in which zone."""
+    """Describe when a rule fires, from when, until when, and in which zone."""
     try:
         return _sentence(rule)
     except _Unwordable:
@@ -65,7 +65,7 @@ def rrule_in_words(rule: rrule) -> str:
 
 def _sentence(rule: rrule) -> str:
     freq = getattr(rule, "freq", None)
-    if freq not in range(len(_UNITS)) or any(_items(rule, name) for name in _NO_WORDS):
+    if freq not in range(len(_UNITS)) or any(_items(rule, name) for name in _PARTS_WITHOUT_WORDS):
         raise _Unwordable
     times = _times(rule)
     phrases = (every(rule.interval, _UNITS[rule.freq]), _on(rule, times), _at(times))
@@ -74,7 +74,7 @@ def _sentence(rule: rrule) -> str:
 
 
 def _items(rule: rrule, name: str) -> tuple[Any, ...]:
-    """What a part lists; dateutil reads one that is given and empty in several ways."""
+    """Return the values of a part; an empty list has no words, since dateutil reads it in several ways."""
     part = getattr(rule, name, None)
     items = () if part is None else tuple(part) if isinstance(part, Collection) else (part,)
     if part is not None and not items:
@@ -90,7 +90,7 @@ def _numbers(rule: rrule, name: str) -> list[int]:
 
 
 def _times(rule: rrule) -> list[time]:
-    """The times of the day; none of a rule that counts in hours or less."""
+    """Return the times of the day; none for a rule that counts hours, minutes or seconds."""
     given = [_numbers(rule, name) for name in ("byhour", "byminute", "bysecond")]
     if rule.freq > DAILY:
         if any(given):
@@ -99,17 +99,17 @@ def _times(rule: rrule) -> list[time]:
     start = _local(rule, rule.dtstart)
     hours, minutes, seconds = (part or [own] for part, own in zip(given, (start.hour, start.minute, start.second)))
     times = sorted({time(*parts) for parts in product(hours, minutes, seconds)})
-    if len(times) > _MOST_TIMES:
+    if len(times) > _MAX_TIMES:
         raise _Unwordable
     return times
 
 
 def _at(times: Sequence[time]) -> str:
-    return f"at {listed([clock(moment) for moment in times])}" if times else ""
+    return f"at {join_words([clock_text(moment) for moment in times])}" if times else ""
 
 
 def _on(rule: rrule, times: Sequence[time]) -> str:
-    """The days on which it fires."""
+    """Describe the days on which it fires."""
     if _numbers(rule, "bysetpos") and not (rule.freq == MONTHLY and len(times) == 1):
         raise _Unwordable
     if rule.freq == YEARLY:
@@ -118,7 +118,7 @@ def _on(rule: rrule, times: Sequence[time]) -> str:
         return f"{_on_days_of_the_month(rule)}{_within(rule)}"
     if rule.freq == WEEKLY:
         days = _plain(_weekdays(rule)) or [_local(rule, rule.dtstart).isoweekday()]
-        return f"on {weekdays(days)}{_within(rule)}"
+        return f"on {weekday_names(days)}{_within(rule)}"
     return _within(rule).strip()
 
 
@@ -128,9 +128,9 @@ def _on_days_of_the_year(rule: rrule) -> str:
         start = _local(rule, rule.dtstart)
         dates, numbers = [start.day], numbers or [start.month]
     if dates and not days and len(numbers) == 1 and dates[0] > 0:
-        return f"on {spanned(runs(dates))} {months(numbers)}{_maybe(dates)}"
+        return f"on {span_text(consecutive(dates))} {month_names(numbers)}{_if_it_exists(dates)}"
     if days and not numbers and not dates:
-        return f"{_on_weekdays(days, _SURE_WEEKDAYS_OF_A_YEAR)}{' of the year' if days[0].position else ''}"
+        return f"{_on_weekdays(days, _SURE_WEEKDAYS_OF_YEAR)}{' of the year' if days[0].position else ''}"
     scope = "" if days and not days[0].position else " of the month" if numbers else " of every month"
     return f"{_on_days_of_the_month(rule)}{scope}{_within(rule)}"
 
@@ -140,36 +140,36 @@ def _on_days_of_the_month(rule: rrule) -> str:
     if setpos:
         if dates or not days:
             raise _Unwordable
-        return f"on {_positioned(setpos)} day that is {weekdays(_plain(days))}"
+        return f"on {_positioned(setpos)} day that is {weekday_names(_plain(days))}"
     if dates and days:
-        return f"on {weekdays(_plain(days))}"  # _when tells the dates
+        return f"on {weekday_names(_plain(days))}"  # _when describes the dates
     if days:
         return _on_weekdays(days, _SURE_WEEKDAYS)
     dates = dates or [_local(rule, rule.dtstart).day]
-    return f"on {_dates(dates)}{_maybe(dates)}"
+    return f"on {_dates(dates)}{_if_it_exists(dates)}"
 
 
 def _positioned(positions: Sequence[int]) -> str:
-    return listed([f"the {ordinal(position)}" for position in positions])
+    return join_words([f"the {ordinal(position)}" for position in positions])
 
 
 def _on_weekdays(days: Sequence[_Weekday], sure: int) -> str:
-    """Every such day, or the first, the last ... of it."""
+    """Describe weekdays: every one, or by their position (the first, the last ...)."""
     if not days[0].position:
-        return f"on every {weekdays(_plain(days))}"
-    texts = [f"the {ordinal(position)} {weekdays([day])}" for day, position in days]
-    return f"on {listed(texts)}{_MAYBE if any(abs(position) > sure for _, position in days) else ''}"
+        return f"on every {weekday_names(_plain(days))}"
+    texts = [f"the {ordinal(position)} {weekday_names([day])}" for day, position in days]
+    return f"on {join_words(texts)}{_IF_IT_EXISTS if any(abs(position) > sure for _, position in days) else ''}"
 
 
 class _Weekday(NamedTuple):
-    """ISO number, and which of its period, from the end when negative; 0 for each."""
+    """A weekday: its ISO number and its position in the period, negative from the end, 0 for every one."""
 
     day: int
     position: int
 
 
 def _weekdays(rule: rrule) -> list[_Weekday]:
-    """The weekdays, either all with a position or none: dateutil takes both together as neither does alone."""
+    """Return the weekdays, all with a position or all without: dateutil gives a mixture a third meaning."""
     found = {_weekday(item) for item in _items(rule, "byweekday")}
     if len({bool(weekday.position) for weekday in found}) > 1:
         raise _Unwordable
@@ -190,23 +190,23 @@ def _plain(days: Sequence[_Weekday]) -> list[int]:
 
 
 def _dates(dates: Sequence[int]) -> str:
-    """Days of the month, counted from its end when negative."""
+    """Describe days of the month; negative ones count from its end."""
     texts = [f"the {ordinal(date)} day" for date in dates if date < 0]
     counted = [date for date in dates if date > 0]
-    return listed([*([f"day {spanned(runs(counted))}"] if counted else []), *texts])
+    return join_words([*([f"day {span_text(consecutive(counted))}"] if counted else []), *texts])
 
 
-def _maybe(dates: Sequence[int]) -> str:
-    return _MAYBE if any(abs(date) > _SURE_DAYS for date in dates) else ""
+def _if_it_exists(dates: Sequence[int]) -> str:
+    return _IF_IT_EXISTS if any(abs(date) > _SURE_DAYS for date in dates) else ""
 
 
 def _within(rule: rrule) -> str:
     numbers = _numbers(rule, "bymonth")
-    return f" in {months(numbers)}" if numbers else ""
+    return f" in {month_names(numbers)}" if numbers else ""
 
 
 def _when(rule: rrule) -> str:
-    """What the days must be besides."""
+    """Describe the second condition that the days must meet, if there is one."""
     days, dates = _weekdays(rule), _numbers(rule, "bymonthday")
     if rule.freq == WEEKLY:
         if dates:
@@ -216,7 +216,7 @@ def _when(rule: rrule) -> str:
         return _when_dates(dates) if days else ""
     if days and dates:
         raise _Unwordable
-    return f"when it is {weekdays(_plain(days))}" if days else _when_dates(dates)
+    return f"when it is {weekday_names(_plain(days))}" if days else _when_dates(dates)
 
 
 def _when_dates(dates: Sequence[int]) -> str:
@@ -224,24 +224,24 @@ def _when_dates(dates: Sequence[int]) -> str:
 
 
 def _first_day_of_the_week(rule: rrule) -> str:
-    """It decides which days go together when weeks are left out."""
+    """Name the first day of the week if it matters: it decides which days belong to a week that is skipped."""
     first = getattr(rule, "wkst", None) or 0
     day = _weekday(first).day
-    return f"weeks beginning on {weekdays([day])}" if day > 1 and rule.interval > 1 else ""
+    return f"weeks beginning on {weekday_names([day])}" if day > 1 and rule.interval > 1 else ""
 
 
 def _start(rule: rrule, times: Sequence[time]) -> str:
-    """From when; with the time where the day alone would not tell the first fire time."""
+    """Describe the start; with its time if the day alone does not determine the first fire time."""
     first = _local(rule, rule.dtstart)
-    return f"from {dated(first)}{'' if times and first.time() <= times[0] else f' at {clock(first.time())}'}"
+    return f"from {date_text(first)}{'' if times and first.time() <= times[0] else f' at {clock_text(first.time())}'}"
 
 
 def _end(rule: rrule, times: Sequence[time]) -> str:
-    """Until when; with the time where not all of the last day belongs to it."""
+    """Describe the end; with its time if the rule ends during that day."""
     if rule.until is None:
         return ""
     last = _local(rule, rule.until)
-    return f"until {dated(last)}{'' if times and last.time() >= times[-1] else f' at {clock(last.time())}'}"
+    return f"until {date_text(last)}{'' if times and last.time() >= times[-1] else f' at {clock_text(last.time())}'}"
 
 
 def _local(rule: rrule, moment: datetime) -> datetime:
@@ -255,11 +255,12 @@ def _count(rule: rrule) -> str:
 
 
 def _by_text(rule: rrule) -> str:
-    """With the text of the one rule that its repr shows, else with the whole of it."""
+    """Describe a rule by its RRULE text if its repr has only that one rule, else by its repr."""
     text = unbracketed(repr(rule)).removeprefix("rrule: ")
     found = re.findall(r"\bRRULE:(\S+)", text)
     start = getattr(rule, "dtstart", None)
     if len(found) != 1 or re.search(r"\b(EXRULE|EXDATE|RDATE)\b", text) or not isinstance(start, datetime):
         return f"by the recurrence rule {text}"
     first = _local(rule, start)
-    return f"by the recurrence rule {found[0]} from {dated(first)} at {clock(first.time())}, {zone_text(rule.zone)}"
+    start_text = f"{date_text(first)} at {clock_text(first.time())}"
+    return f"by the recurrence rule {found[0]} from {start_text}, {zone_text(rule.zone)}"

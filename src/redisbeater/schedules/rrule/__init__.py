@@ -1,1 +1,1 @@
-"""Recurrence rules of RFC 5545: values, text, and occurrences."""
+"""Recurrence rules of RFC 5545: their values, text and occurrences."""

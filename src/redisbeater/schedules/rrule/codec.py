@@ -1,4 +1,4 @@
-"""Rrules as they are stored: RFC 5545 text, or RedBeat's object of parts when it was made by parts."""
+"""Rrules as they are stored: as RFC 5545 text, or as RedBeat's object if they were created from parts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _FIELDS = (*PARTS, "dtstart", "dtstart_tz", "until", "until_tz", "timezone")
 
 
 def encode_rrule(rule: rrule) -> dict[str, Any]:
-    """The stored form; by parts it is RedBeat's: UNIX seconds and minutes of offset, and beside them the zone's name.
+    """Return the stored form; that of parts is RedBeat's (UNIX seconds and an offset in minutes) plus the zone's name.
 
-    RedBeat refuses the name, and without it would keep the offset of one season: it cannot run such a rule rightly.
+    RedBeat refuses the name. Without it, RedBeat would use one offset all year, so it cannot run such a rule correctly.
     """
     if rule.text is not None:
         return {"__type__": "rrule", "text": rule.text}
@@ -35,7 +35,7 @@ def encode_rrule(rule: rrule) -> dict[str, Any]:
 
 
 def decode_rrule(data: dict[str, Any], path: str) -> rrule:
-    """The rule of a stored form without its ``__type__``.
+    """Return the rule of a stored form without its ``__type__``.
 
     Raises:
         InvalidEntry: a field is unknown or wrong.
@@ -44,10 +44,10 @@ def decode_rrule(data: dict[str, Any], path: str) -> rrule:
     for name in data:
         if name not in known:
             raise InvalidEntry(f"{path}.{name}", f"unknown field; expected {', '.join(known)}")
-    return _of_text(data["text"], f"{path}.text") if "text" in data else _of_parts(data, path)
+    return _from_text(data["text"], f"{path}.text") if "text" in data else _from_parts(data, path)
 
 
-def _of_text(text: Any, path: str) -> rrule:
+def _from_text(text: Any, path: str) -> rrule:
     if not is_text(text):
         raise InvalidEntry(
             path, f"expected RFC 5545 text such as 'DTSTART:20260101T090000Z\\nRRULE:FREQ=DAILY', got {text!r}"
@@ -63,14 +63,14 @@ def _of_text(text: Any, path: str) -> rrule:
     return rule
 
 
-def _of_parts(data: dict[str, Any], path: str) -> rrule:
+def _from_parts(data: dict[str, Any], path: str) -> rrule:
     zone = read_zone(data.pop("timezone"), f"{path}.timezone") if "timezone" in data else None
     try:
         dates = {name: _decode_date(data, name) for name in ("dtstart", "until")}
         if zone is not None:
             dates = {name: moment and moment.astimezone(zone) for name, moment in dates.items()}
         if dates["dtstart"] is None:
-            raise InvalidEntry(f"{path}.dtstart", "is missing")
+            raise InvalidEntry(f"{path}.dtstart", "is missing; expected UNIX seconds")
         parts: dict[str, Any] = {name: _decode_part(part) for name, part in data.items()}
         return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
     except InvalidEntry:

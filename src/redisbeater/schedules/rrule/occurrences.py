@@ -1,7 +1,7 @@
-"""The occurrences of a recurrence rule after a local time, found from there and not from the rule's start.
+"""The occurrences of a recurrence rule after a local time, found without stepping through all since its start.
 
-dateutil steps through all occurrences since the start, and when there are no more through all periods until the year
-9999. So it is asked for the days of one year or one month at a time; what of these counts is arithmetic.
+dateutil steps through all occurrences since the start and, if there are no more, through all periods until the year
+9999. So it only finds the days of one year or one month at a time, and arithmetic selects the periods.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from redisbeater.schedules.rrule.time_of_day import CLOCK_SECONDS, clock_numbers
 
 __all__ = ("occurrences_after",)
 
-#: Two leap days of one weekday are at most 40 years apart; a rule without an occurrence for longer has none any more.
-_PATIENCE_YEARS = 41
+#: Two leap days of one weekday are at most 40 years apart; a rule without an occurrence for longer has ended.
+_MAX_IDLE_YEARS = 41
 
-#: How far a rule is counted; one that has occurrences left then ends so late that it never does.
-_COUNTED_YEARS = 400
+#: How far occurrences are counted; a rule that has some left after that counts as endless.
+_MAX_COUNTED_YEARS = 400
 
 
 def occurrences_after(rule: RecurrenceRule, local: datetime) -> Iterator[datetime]:
-    """The occurrences of a rule that are later than a local time, in order."""
+    """Yield the occurrences of a rule that are later than a local time, in order."""
     end = _end(rule)
     if end is not None and local >= end:
         return
@@ -48,7 +48,7 @@ def _end(rule: RecurrenceRule) -> datetime | None:
 
 @lru_cache(maxsize=16_384)
 def _last_counted(rule: RecurrenceRule) -> datetime | None:
-    """The last occurrence of a rule with a count; None when it has fewer. Remembered, because it may take a while."""
+    """Return the last occurrence of a rule with a count, None if it has fewer; cached, because this can be slow."""
     count = rule.count or 0
     if not rule.is_fixed:
         return _nth_occurrence(rule, count)
@@ -62,19 +62,19 @@ def _last_counted(rule: RecurrenceRule) -> datetime | None:
 def _nth_occurrence(rule: RecurrenceRule, count: int) -> datetime | None:
     periods, per_year = _periods(rule)
     idle = 0
-    for number, period in enumerate(islice(periods(rule.pinned, rule.start), _COUNTED_YEARS * per_year)):
+    for number, period in enumerate(islice(periods(rule.pinned, rule.start), _MAX_COUNTED_YEARS * per_year)):
         count += bisect_left(period, rule.start) if number == 0 else 0
         if count <= len(period):
             return period[count - 1]
         count -= len(period)
         idle = 0 if len(period) else idle + 1
-        if idle > _PATIENCE_YEARS * per_year:
+        if idle > _MAX_IDLE_YEARS * per_year:
             return None
     return None
 
 
 def _occurrences_from(rule: RecurrenceRule, begin: datetime) -> Iterator[datetime]:
-    """The occurrences from a local time on, however many were to be counted; ends where none comes for long."""
+    """Yield the occurrences from a local time on, ignoring ``count``, until there is none for too many years."""
     periods, per_year = _periods(rule)
     idle = 0
     for period in periods(rule.pinned, begin):
@@ -82,12 +82,12 @@ def _occurrences_from(rule: RecurrenceRule, begin: datetime) -> Iterator[datetim
         for occurrence in period.since(begin):
             idle = 0
             yield occurrence
-        if idle > _PATIENCE_YEARS * per_year:
+        if idle > _MAX_IDLE_YEARS * per_year:
             return
 
 
 def _periods(rule: RecurrenceRule) -> tuple[Callable[[RecurrenceRule, datetime], Iterator[Period]], int]:
-    """What gives the occurrences from a local time on by periods, and how many of these a year has at most."""
+    """Return a function that yields the periods from a local time on, and how many of them a year has at most."""
     if rule.freq == YEARLY:
         return _by_year, 1
     if rule.freq == MONTHLY:
@@ -115,9 +115,9 @@ def _by_week(rule: RecurrenceRule, begin: datetime) -> Iterator[Period]:
     first = _in_phase(rule, _week_number(rule, rule.start), _week_number(rule, begin))
     for number in range(first, date(MAXYEAR, 1, 1).toordinal() // 7, rule.interval):
         first_day = number * 7 + 1 + rule.wkst
-        # The rule's first week has the days from its start on: so does dateutil count the positions in it.
+        # Like in dateutil, positions in the first week count from the start of the rule.
         week = range(max(first_day, rule.start.toordinal()), first_day + 7)
-        yield DaysAtTimes(_matching_of(week, days), times, rule.bysetpos)
+        yield DaysAtTimes(_matching_days_of_week(week, days), times, rule.bysetpos)
 
 
 def _times(rule: RecurrenceRule) -> list[int]:
@@ -133,10 +133,10 @@ def _week_number(rule: RecurrenceRule, local: datetime) -> int:
 
 
 def _in_phase(rule: RecurrenceRule, start: int, number: int) -> int:
-    """The number of the rule's period that is the given one, or the last before it."""
+    """Return the number of the rule's last period that is not after the given number."""
     return start + (number - start) // rule.interval * rule.interval
 
 
-def _matching_of(week: range, days: DayFilter) -> list[int]:
+def _matching_days_of_week(week: range, days: DayFilter) -> list[int]:
     months = sorted({(day.year, day.month) for day in map(date.fromordinal, (week[0], week[-1]))})
     return [day for month in months for day in matching_days(days, *month) if day in week]

@@ -1,4 +1,4 @@
-"""A period of a recurrence rule, and its occurrences: a year, a month or a week."""
+"""A period of a recurrence rule (a year, a month or a week) and its occurrences."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Protocol
 
 from redisbeater.schedules.rrule.time_of_day import at_second
 
-__all__ = ("DaysAtTimes", "Period", "picked")
+__all__ = ("DaysAtTimes", "Period", "indices_at")
 
 
 class Period(Protocol):
-    """The occurrences of a period in order, none of which is made before it is asked for."""
+    """The occurrences of a period, in order and computed lazily."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> datetime: ...
 
     def since(self, local: datetime) -> Iterator[datetime]:
-        """Those that are not before a local time."""
+        """Yield the occurrences that are not before a local time."""
 
 
 @dataclass(frozen=True)
 class DaysAtTimes:
-    """Each day at each time; of all of these those at the positions."""
+    """Each day at each time, or those of them at the positions."""
 
     days: Sequence[int]
     times: Sequence[int]
@@ -41,15 +41,15 @@ class DaysAtTimes:
 
     @property
     def _indices(self) -> Sequence[int]:
-        return picked(self.positions, len(self.days) * len(self.times))
+        return indices_at(self.positions, len(self.days) * len(self.times))
 
     def since(self, local: datetime) -> Iterator[datetime]:
-        """Those that are not before a local time."""
+        """Yield the occurrences that are not before a local time."""
         return (self[index] for index in range(bisect_left(self, local), len(self)))
 
 
-def picked(positions: Sequence[int] | None, count: int) -> Sequence[int]:
-    """The indices of those at the positions, counted from one or from the end; all when there are no positions."""
+def indices_at(positions: Sequence[int] | None, count: int) -> Sequence[int]:
+    """Return the indices of the positions, which count from 1 or from the end; all indices if there are none."""
     if not positions:
         return range(count)
     indices = {position - 1 if position > 0 else position + count for position in positions}

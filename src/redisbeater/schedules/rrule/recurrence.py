@@ -1,4 +1,4 @@
-"""``Recurrence``: what RFC 5545 makes of rules, further dates and excluded ones, over local times without a zone."""
+"""``Recurrence``: the rules, additional dates and excluded dates of RFC 5545, as naive local times."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ("Recurrence",)
 
 @dataclass(frozen=True, kw_only=True)
 class Recurrence:
-    """Rules (RRULE), dates besides them (RDATE) and local times that are excluded from both (EXDATE).
+    """Rules (RRULE), additional dates (RDATE), and local times that are excluded from both (EXDATE).
 
-    A date in the second pass of a repeated hour has ``fold=1``; a rule knows only the first pass.
+    A date in the second pass of a repeated hour has ``fold=1``; rules only have the first pass.
     """
 
     rules: tuple[RecurrenceRule, ...] = ()
@@ -25,7 +25,7 @@ class Recurrence:
     exdates: frozenset[datetime] = frozenset()
 
     def after(self, local: datetime) -> Iterator[datetime]:
-        """The occurrences of the rules that are later than a local time, each once and in order."""
+        """Yield the occurrences of the rules that are later than a local time, each once and in order."""
         latest = local
         for occurrence in heapq.merge(*(occurrences_after(rule, local) for rule in self.rules)):
             if occurrence > latest and occurrence not in self.exdates:
@@ -33,5 +33,5 @@ class Recurrence:
             latest = occurrence
 
     def dates(self) -> list[datetime]:
-        """The dates besides the rules that are not excluded."""
+        """Return the additional dates that are not excluded."""
         return [date for date in self.rdates if date not in self.exdates]

@@ -1,4 +1,4 @@
-"""``rrule``: a recurrence rule of RFC 5545, made like RedBeat's or from its text."""
+"""``rrule``: a schedule by a recurrence rule of RFC 5545, from parts as in RedBeat or from text."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from redisbeater.schedules.rrule.text import is_text, read_text, write_text
 
 __all__ = ("rrule",)
 
-#: No zone has put its clocks forward by more at once and kept the date.
-_LONGEST_SHIFT = timedelta(hours=3)
+#: No zone has put its clock forward by more than this within one date.
+_MAX_SHIFT = timedelta(hours=3)
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
 class _Occurrence(NamedTuple):
-    """A fire time and the local time that stands behind it."""
+    """A fire time, and the local time by which the rule has it."""
 
     instant: datetime
     local: datetime
 
 
 class rrule(BaseSchedule):
-    """Fire at the occurrences of a recurrence rule; the first one counts, which is ``dtstart`` where the rule has it.
+    """Fire at the occurrences of a recurrence rule, including ``dtstart`` if the rule matches it.
 
-    Local times are those of one zone, as RFC 5545 section 3.3.5 reads them. Finding the next occurrence costs the same
+    Local times are those of one zone, read by RFC 5545 section 3.3.5. Finding the next occurrence takes the same time
     however old ``dtstart`` is.
 
     Arguments:
         freq: ``"DAILY"`` or dateutil's number, with the parts below; or RFC 5545 text: one rule
             (``"FREQ=MONTHLY;BYDAY=1MO"``), or lines of DTSTART, RRULE, RDATE and EXDATE.
-        dtstart: when it begins, whole seconds; default: now.
-        interval, wkst, count, until, bysetpos, ...: as in :class:`dateutil.rrule.rrule`; a text has them in it.
+        dtstart: when the rule begins, in whole seconds; default: now.
+        interval, wkst, count, until, bysetpos, ...: as in :class:`dateutil.rrule.rrule`; a text contains them.
         timezone: IANA name of the zone of the local times; default: that of ``dtstart``, else the app's.
 
     Raises:
-        ValueError, TypeError: a part has a value that it cannot have; the message begins with its name.
+        ValueError, TypeError: the value of a part is not valid; the message starts with its name.
 
     Example::
 
@@ -80,49 +80,51 @@ class rrule(BaseSchedule):
         self.bymonth, self.bymonthday, self.byyearday = bymonth, bymonthday, byyearday
         self.byweekday, self.byhour, self.byminute, self.bysecond = byweekday, byhour, byminute, bysecond
         zone = None if timezone is None else read_zone(timezone, "timezone")
-        #: The normal form of the RFC 5545 text that it was made from; None when it was made by parts.
+        #: The normal form of the RFC 5545 text; None when it was created from parts.
         self.text: str | None = None
-        #: A number; None when it was made from a text that says more than one rule.
+        #: dateutil's number; None when the text has more than one rule.
         self.freq: Any = None
         self.until: datetime | None = None
         if is_text(freq):
             self._refuse_parts(until)
-            self._read(str(freq), dtstart, zone)
+            self._set_from_text(str(freq), dtstart, zone)
         else:
-            self._take(freq, dtstart, until, zone)
+            self._set_from_parts(freq, dtstart, until, zone)
 
     def _refuse_parts(self, until: datetime | None) -> None:
         for name, value in {**self._parts(), "until": until}.items():
             if value is not None and not (name == "interval" and value == 1):
-                raise TypeError(f"{name}: expected {rfc_name(name)} in the text, got {name}={value!r} beside it")
+                raise TypeError(f"{name}: expected {rfc_name(name)} in the text, got the argument {name}={value!r}")
 
-    def _read(self, text: str, dtstart: datetime | None, zone: tzinfo | None) -> None:
-        said = read_text(text)
-        if said.start is not None and dtstart is not None:
+    def _set_from_text(self, text: str, dtstart: datetime | None, zone: tzinfo | None) -> None:
+        parsed = read_text(text)
+        if parsed.start is not None and dtstart is not None:
             raise ValueError(f"dtstart: expected one start, got DTSTART in the text and dtstart={dtstart!r}")
-        self._begin(dtstart if said.start is None else said.start, zone)
+        self._set_start(dtstart if parsed.start is None else parsed.start, zone)
         if zone_name(self.zone) is None:
-            raise ValueError(f"dtstart: a text cannot name the zone {self.zone}; give timezone='Europe/Vienna'")
-        self.recurrence = said.recurrence(self._start, self.zone)
+            raise ValueError(f"dtstart: a text cannot name the zone {self.zone}; pass timezone='Europe/Vienna'")
+        self.recurrence = parsed.recurrence(self._start, self.zone)
         self.text = write_text(self._start, self.zone, self.recurrence)
-        if len(said.rules) == 1 and not (said.rdates or said.exdates):
-            self._show(said.rules[0])
+        if len(parsed.rules) == 1 and not (parsed.rdates or parsed.exdates):
+            self._expose_parts(parsed.rules[0])
 
-    def _show(self, parts: dict[str, Any]) -> None:
-        """The parts of the one rule of a text, as if it had been made by them."""
+    def _expose_parts(self, parts: dict[str, Any]) -> None:
+        """Set the attributes to the parts of the only rule of a text, as if it had been created from them."""
         for name in parts.keys() - {"until"}:
             setattr(self, name, parts[name])
         until = self.recurrence.rules[0].until
         self.until = until and until.replace(tzinfo=self.zone)
 
-    def _take(self, freq: str | int, dtstart: datetime | None, until: datetime | None, zone: tzinfo | None) -> None:
+    def _set_from_parts(
+        self, freq: str | int, dtstart: datetime | None, until: datetime | None, zone: tzinfo | None
+    ) -> None:
         self.freq = _frequency(freq)
-        self._begin(dtstart, zone)
+        self._set_start(dtstart, zone)
         self.until = None if until is None else self._aware("until", until, zone)
         self.recurrence = Recurrence(rules=(make_rule(self._start, self._local_until(), self._parts()),))
 
-    def _begin(self, dtstart: datetime | None, zone: tzinfo | None) -> None:
-        #: Whether the caller said when the rule begins; else it began when it was made.
+    def _set_start(self, dtstart: datetime | None, zone: tzinfo | None) -> None:
+        #: Whether the caller passed the start; otherwise the rule starts when it is created.
         self.has_explicit_start = dtstart is not None
         self.dtstart = self._aware("dtstart", self.now() if dtstart is None else dtstart, zone).replace(microsecond=0)
         if not 1 < self.dtstart.year < MAXYEAR:
@@ -150,39 +152,39 @@ class rrule(BaseSchedule):
         return self.dtstart.replace(tzinfo=None, fold=0)
 
     def first_occurrence(self) -> datetime | None:
-        """The first fire time, as an instant; None when the rule has none."""
+        """Return the first fire time as an instant; None when the rule has none."""
         begins = (self._start, *self.recurrence.rdates)
-        return self.next_fire_time(min(to_utc(local, self.zone) for local in begins) - _LONGEST_SHIFT)
+        return self.next_fire_time(min(to_utc(local, self.zone) for local in begins) - _MAX_SHIFT)
 
     def next_fire_time(self, after: datetime) -> datetime | None:
-        """The first occurrence after an instant; None when the rule has ended, or has none for 41 years."""
+        """Return the first occurrence after an instant; None when the rule has ended, or has none within 41 years."""
         following = self._next(after)
         return None if following is None else following.instant
 
     def nominal_time(self, fire_time: datetime) -> datetime | None:
-        """The local time, without its zone, of the occurrence that fires at an instant; None when none does.
+        """Return the naive local time of the occurrence that fires at an instant; None when none does.
 
-        It is the wall-clock time, except when that of the occurrence does not exist because the clocks went forward.
+        It differs from what the clock shows only when that local time does not exist, because the clock skips it.
         """
         occurrence = self._next(fire_time - _MICROSECOND)
         return occurrence.local if occurrence is not None and occurrence.instant == fire_time else None
 
     def _next(self, after: datetime) -> _Occurrence | None:
-        """The earliest occurrence; of two local times that are one instant, the one that exists."""
+        """Return the next occurrence; if two local times are the same instant, the one that exists."""
         local = after.astimezone(self.zone).replace(tzinfo=None)
-        found = [*self._of_dates(after), *self._of_rules(local, after)]
+        found = [*self._next_dates(after), *self._next_of_rules(local, after)]
         earlier = local - self._recent_shift(after)
-        if not instant_of(earlier, self.zone):  # times in a gap fire later than some that follow them on the clock
-            found += islice(self._of_rules(earlier, after), 1)
+        if not instant_of(earlier, self.zone):  # times in a gap fire later than some local times that follow them
+            found += islice(self._next_of_rules(earlier, after), 1)
         return min(found, key=lambda occurrence: (occurrence.instant, datetime.max - occurrence.local), default=None)
 
-    def _of_dates(self, after: datetime) -> Iterator[_Occurrence]:
+    def _next_dates(self, after: datetime) -> Iterator[_Occurrence]:
         for local in self.recurrence.dates():
             if (instant := to_utc(local, self.zone)) > after:
                 yield _Occurrence(instant, local.replace(fold=0))
 
-    def _of_rules(self, local: datetime, after: datetime) -> Iterator[_Occurrence]:
-        """Those that may be the next: up to the first one with a local time that exists."""
+    def _next_of_rules(self, local: datetime, after: datetime) -> Iterator[_Occurrence]:
+        """Yield candidates for the next occurrence, up to the first one whose local time exists."""
         for occurrence in self.recurrence.after(local):
             if (instant := to_utc(occurrence, self.zone)) > after:
                 yield _Occurrence(instant, occurrence)
@@ -190,17 +192,17 @@ class rrule(BaseSchedule):
                     return
 
     def _recent_shift(self, after: datetime) -> timedelta:
-        """How far the clocks went forward lately."""
-        now, earlier = (moment.astimezone(self.zone).utcoffset() for moment in (after, after - _LONGEST_SHIFT))
+        """Return how far the clock was put forward within the last three hours."""
+        now, earlier = (moment.astimezone(self.zone).utcoffset() for moment in (after, after - _MAX_SHIFT))
         return max((now or timedelta()) - (earlier or timedelta()), timedelta())
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta | None:
-        """How long until the next occurrence; for Celery, which asks schedules this way. None: the rule has ended."""
+        """Return the time until the next occurrence, for Celery; None when the rule has ended."""
         following = self.next_fire_time(in_zone(last_run_at, timezone.utc))
         return None if following is None else following - self.maybe_make_aware(self.now())
 
     def is_due(self, last_run_at: datetime) -> tuple[bool, Any]:
-        """Celery's question: whether an occurrence has passed since the last run, and seconds to the next."""
+        """Return whether an occurrence has passed since the last run and the seconds to the next one, for Celery."""
         remaining = self.remaining_estimate(last_run_at)
         if remaining is None:
             return schedstate(False, None)
@@ -216,8 +218,8 @@ class rrule(BaseSchedule):
     def _parts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in PARTS}
 
-    def _made_from(self) -> dict[str, Any]:
-        """What makes an equal one."""
+    def _constructor_arguments(self) -> dict[str, Any]:
+        """Return keyword arguments that create an equal rule."""
         if self.text is not None:
             return {"freq": self.text}
         return {"dtstart": self.dtstart, "until": self.until, **self._parts()}
@@ -225,21 +227,23 @@ class rrule(BaseSchedule):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, rrule):
             return False
-        return self._made_from() == other._made_from() and _zone_key(self.dtstart) == _zone_key(other.dtstart)
+        return self._constructor_arguments() == other._constructor_arguments() and _zone_key(self.dtstart) == _zone_key(
+            other.dtstart
+        )
 
     def __hash__(self) -> int:
         return hash(self.text or (self.freq, self.dtstart, self.interval))
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self._made_from(),)
+        return _rebuild, (self._constructor_arguments(),)
 
 
-def _rebuild(made_from: dict[str, Any]) -> rrule:
-    return rrule(**made_from)
+def _rebuild(arguments: dict[str, Any]) -> rrule:
+    return rrule(**arguments)
 
 
 def _zone_key(moment: datetime) -> Any:
-    """What tells the local times of rules apart that begin at one instant."""
+    """Return what distinguishes the zones of two rules that start at the same instant."""
     return zone_name(moment.tzinfo) or moment.utcoffset()
 
 

@@ -1,4 +1,4 @@
-"""``RecurrenceRule``: one RRULE of RFC 5545 as a value, over local times without a zone."""
+"""``RecurrenceRule``: one RRULE of RFC 5545 as a value, with naive local times."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BY_PARTS = (
 #: The parts of a rule besides its two dates, in the order of RedBeat's stored form.
 PARTS = ("freq", "interval", "wkst", "count", *BY_PARTS)
 
-#: The values of a part and, where it has them, those that count from the end. The year ends 250 days after Easter.
+#: The values of a part, and those that count from the end. A year ends at most 250 days after Easter ("byeaster").
 _VALUES = {
     "bysetpos": (range(1, 367), range(-366, 0)),
     "bymonth": (range(1, 13), range(0)),
@@ -58,7 +58,7 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrenceRule:
-    """A rule whose parts have been checked, and their values put in order; what is None was not said."""
+    """A rule whose parts are checked and sorted; a part that is None was not given."""
 
     start: datetime
     freq: int
@@ -79,17 +79,17 @@ class RecurrenceRule:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the occurrences are one period apart, always."""
+        """Whether all occurrences are exactly one interval apart."""
         return self.freq >= WEEKLY and all(getattr(self, part) is None for part in BY_PARTS)
 
     @property
-    def most_weekdays(self) -> int:
-        """How many days of one name its weekdays are numbered among: those of a year, or of a month."""
+    def max_weekday_number(self) -> int:
+        """The highest number that a weekday can have: 53 if it counts in the year, 5 in the month."""
         return 53 if self.freq == YEARLY and self.bymonth is None else 5
 
     @cached_property
     def pinned(self) -> RecurrenceRule:
-        """The same rule with the parts said that follow from its start, so that it may be begun anew elsewhere."""
+        """This rule with the parts that its start implies made explicit, so that it can be evaluated from elsewhere."""
         return replace(self, **self._day_of_start(), **self._time_of_start())
 
     def _day_of_start(self) -> dict[str, Any]:
@@ -116,15 +116,16 @@ class RecurrenceRule:
 def make_rule(
     start: datetime, until: datetime | None, parts: Mapping[str, Any], label: Callable[[str], str] = str
 ) -> RecurrenceRule:
-    """The rule of parts as dateutil and RedBeat name and write them.
+    """Return the rule of parts that are named as in dateutil and RedBeat.
 
     Arguments:
-        start, until: local times without a zone.
-        parts: values for the names in ``PARTS``; lists, single values and None.
-        label: a part's name in messages.
+        start: a naive local time.
+        until: a naive local time, or None.
+        parts: values for the names in ``PARTS``: lists, single values or None.
+        label: returns the name of a part for messages.
 
     Raises:
-        ValueError: a part has a value that it cannot have; the message begins with its label.
+        ValueError: the value of a part is not valid; the message starts with its label.
     """
     checked: dict[str, Any] = {
         name: _numbers(label(name), parts.get(name), *values) for name, values in _VALUES.items()
@@ -149,8 +150,10 @@ def _numbers(label: str, value: Any, counted: range, from_the_end: range) -> Num
     numbers = _listed(value)
     for number in numbers:
         if not _is_whole(number) or (number not in counted and number not in from_the_end):
-            backwards = f" or from {from_the_end[0]} to {from_the_end[-1]}" if from_the_end else ""
-            raise ValueError(f"{label}: expected numbers from {counted[0]} to {counted[-1]}{backwards}, got {value!r}")
+            or_negative = f" or from {from_the_end[0]} to {from_the_end[-1]}" if from_the_end else ""
+            raise ValueError(
+                f"{label}: expected numbers from {counted[0]} to {counted[-1]}{or_negative}, got {value!r}"
+            )
     return tuple(sorted(set(numbers), key=lambda number: (number < 0, number)))
 
 
@@ -170,7 +173,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _week_start(label: str, value: Any) -> int:
-    """The number of a day; Monday unless said otherwise, as RFC 5545 has it."""
+    """Return the number of the first day of the week; the default is Monday, as in RFC 5545."""
     [day] = _weekdays(label, (0 if value is None else value,)) or ()
     return day.weekday
 
@@ -190,7 +193,7 @@ def _weekday(label: str, day: Any) -> weekday:
 
 
 def _check_weekdays(rule: RecurrenceRule, label: str) -> None:
-    """The numbers of weekdays; in rules of weeks and less they mean nothing to dateutil, and so to RedBeat."""
+    """Check the numbers of weekdays; for weeks and shorter periods dateutil ignores them, and so does RedBeat."""
     for day in rule.byweekday or ():
-        if rule.freq <= MONTHLY and abs(day.n or 0) > rule.most_weekdays:
-            raise ValueError(f"{label}: expected a number from 1 to {rule.most_weekdays} or negative, got {day!r}")
+        if rule.freq <= MONTHLY and abs(day.n or 0) > rule.max_weekday_number:
+            raise ValueError(f"{label}: expected a number from 1 to {rule.max_weekday_number} or negative, got {day!r}")

@@ -1,4 +1,4 @@
-"""A rule as RFC 5545 writes it: ``FREQ=MONTHLY;BYDAY=1MO``."""
+"""A rule as RFC 5545 text: ``FREQ=MONTHLY;BYDAY=1MO``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WEEKDAY = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
 
 
 def rfc_name(part: str) -> str:
-    """What RFC 5545 calls a part of dateutil's rules."""
+    """Return the name in RFC 5545 of a part of dateutil's rules."""
     return "BYDAY" if part == "byweekday" else part.upper()
 
 
@@ -26,14 +26,14 @@ _PARTS = {rfc_name(part): part for part in (*PARTS, "until")}
 
 
 def read_rule(text: str) -> dict[str, Any]:
-    """The parts of a rule by dateutil's names; ``until`` as :func:`read_time` reads it.
+    """Return the parts of a rule by dateutil's names; ``until`` is read by :func:`read_time`.
 
     Raises:
-        ValueError: a part is unknown or cannot be read; the message begins with its name.
+        ValueError: a part is unknown or cannot be read; the message starts with its name.
     """
     parts: dict[str, Any] = {}
-    for said in text.upper().split(";"):
-        name, _, value = said.strip().partition("=")
+    for item in text.upper().split(";"):
+        name, _, value = item.strip().partition("=")
         if name not in _PARTS:
             raise ValueError(f"{name or 'RRULE'}: unknown part of a rule; expected {', '.join(_PARTS)}")
         if _PARTS[name] in parts:
@@ -44,16 +44,16 @@ def read_rule(text: str) -> dict[str, Any]:
 
 
 def write_rule(rule: RecurrenceRule, until: str | None) -> str:
-    """The text of a rule, without what it says by default; when it ends is given as text."""
-    said = {
+    """Return the text of a rule without its defaults; ``until`` is the text of its end."""
+    main_parts = {
         "FREQ": next(name for name, number in FREQUENCIES.items() if number == rule.freq),
         "INTERVAL": None if rule.interval == 1 else str(rule.interval),
         "WKST": _WEEKDAYS[rule.wkst] if rule.wkst else None,
         "COUNT": rule.count and str(rule.count),
         "UNTIL": until,
     }
-    written = {name: _write_part(getattr(rule, part)) for name, part in _PARTS.items() if name not in said}
-    return ";".join(f"{name}={value}" for name, value in {**said, **written}.items() if value)
+    written = {name: _write_part(getattr(rule, part)) for name, part in _PARTS.items() if name not in main_parts}
+    return ";".join(f"{name}={value}" for name, value in {**main_parts, **written}.items() if value)
 
 
 def _read_part(name: str, value: str) -> Any:
@@ -93,10 +93,10 @@ def _check_together(parts: dict[str, Any]) -> None:
     if "freq" not in parts:
         raise ValueError(f"FREQ: is missing; expected one of {', '.join(FREQUENCIES)}")
     if "count" in parts and "until" in parts:
-        raise ValueError("COUNT: stands beside UNTIL; expected one of the two")
+        raise ValueError("COUNT: cannot be combined with UNTIL; use one of the two")
     numbered = [day for day in parts.get("byweekday", ()) if day.n]
     if numbered and parts["freq"] > MONTHLY:
-        raise ValueError(f"BYDAY: expected FREQ=MONTHLY or FREQ=YEARLY beside {_write_weekday(numbered[0])}")
+        raise ValueError(f"BYDAY: expected FREQ=MONTHLY or FREQ=YEARLY with {_write_weekday(numbered[0])}")
 
 
 def _write_part(values: Any) -> str | None:

@@ -1,7 +1,7 @@
-"""The occurrences of rules of days, hours, minutes and seconds.
+"""The occurrences of rules whose frequency is a day, an hour, a minute or a second.
 
-Such a rule takes steps of one length, numbered from the first day of the calendar: which of them are in phase is
-arithmetic. An occurrence lies in a step that is in phase, on a day that matches, at an allowed time.
+Such a rule proceeds in steps of one length, numbered from the first day of the calendar, and arithmetic finds those
+that are in phase. An occurrence lies in a step that is in phase, on a day that matches, at an allowed time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import MAXYEAR, date, datetime, timedelta
 from dateutil.rrule import DAILY
 
 from redisbeater.schedules.rrule.matching_days import DayFilter, matching_days
-from redisbeater.schedules.rrule.period import picked
+from redisbeater.schedules.rrule.period import indices_at
 from redisbeater.schedules.rrule.rule import RecurrenceRule
 from redisbeater.schedules.rrule.time_of_day import (
     CLOCK_SECONDS,
@@ -27,17 +27,17 @@ from redisbeater.schedules.rrule.time_of_day import (
 
 __all__ = ("StepsOfMonth", "by_steps")
 
-#: Where every rule ends: later instants may lie after the last year that a datetime can hold.
+#: Every rule ends here, because in UTC a later local time may not fit into a datetime.
 _END = date(MAXYEAR, 1, 1).toordinal()
 
-#: Allowed numbers of the clock, and how many steps each of them takes.
+#: The allowed numbers of an hour, minute or second, and how many steps each one lasts.
 _Digit = tuple[Sequence[int], int]
 
 
 def by_steps(rule: RecurrenceRule, begin: datetime) -> Iterator[StepsOfMonth]:
-    """The occurrences of a pinned rule by months, from a local time on, without the months that it steps over."""
+    """Yield the occurrences of a pinned rule from a local time on by months, without months that it steps over."""
     steps = _Steps.of(rule)
-    first = _number(begin, steps.unit)
+    first = _step_of(begin, steps.unit)
     while steps.within:
         day = steps.in_phase(first) // steps.per_day
         if day >= _END:
@@ -49,7 +49,7 @@ def by_steps(rule: RecurrenceRule, begin: datetime) -> Iterator[StepsOfMonth]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Steps:
-    """A rule taken apart: what decides about a step, and which seconds in it are occurrences."""
+    """What selects the steps of a rule, and the seconds within a step that are occurrences."""
 
     start: int
     interval: int
@@ -57,23 +57,23 @@ class _Steps:
     days: DayFilter
     digits: Sequence[_Digit]
     within: Sequence[int]
-    #: How many steps a day has, by its phase at midnight: found out once, and few phases make many days.
+    #: The number of steps of a day by its phase at midnight, counted once: many days share a few phases.
     counts: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rule: RecurrenceRule) -> _Steps:
         unit, numbers, finer = unit_seconds(rule), clock_numbers(rule), rule.freq - DAILY
         digits = [(allowed, size // unit) for allowed, size in zip(numbers[:finer], CLOCK_SECONDS)]
-        while digits and isinstance(digits[-1][0], range):  # all numbers: no need to look at them
+        while digits and isinstance(digits[-1][0], range):  # all numbers are allowed: no need to check them
             digits.pop()
         seconds = seconds_of(numbers[finer:], CLOCK_SECONDS[finer:])
         return cls(
-            start=_number(rule.start, unit),
+            start=_step_of(rule.start, unit),
             interval=rule.interval,
             unit=unit,
             days=DayFilter.of(rule),
             digits=digits,
-            within=[seconds[index] for index in picked(rule.bysetpos, len(seconds))],
+            within=[seconds[index] for index in indices_at(rule.bysetpos, len(seconds))],
         )
 
     @property
@@ -81,13 +81,13 @@ class _Steps:
         return DAY_SECONDS // self.unit
 
     def in_phase(self, number: int) -> int:
-        """The first step in phase that is not before the given one."""
+        """Return the first step in phase that is not before the given one."""
         return self.start - (self.start - number) // self.interval * self.interval
 
 
 @dataclass(frozen=True)
 class StepsOfMonth:
-    """The occurrences of a month, in steps that are not before the first."""
+    """The occurrences of a month in steps from ``first`` on."""
 
     steps: _Steps
     month: date
@@ -105,7 +105,7 @@ class StepsOfMonth:
         raise IndexError(index)
 
     def since(self, local: datetime) -> Iterator[datetime]:
-        """Those that are not before a local time."""
+        """Yield the occurrences that are not before a local time."""
         return (occurrence for occurrence in self._all() if occurrence >= local)
 
     def _all(self) -> Iterator[datetime]:
@@ -137,7 +137,7 @@ class StepsOfMonth:
         return self.first <= day * self.steps.per_day
 
     def _blocks(self, day: int) -> Iterator[range]:
-        """The allowed steps of a day, counted from its midnight."""
+        """Yield the allowed steps of a day, counted from its midnight, as ranges."""
         midnight = day * self.steps.per_day
         begin = self.steps.in_phase(max(self.first, midnight)) - midnight
         return _allowed(range(begin, self.steps.per_day, self.steps.interval), self.steps.digits, 0)
@@ -146,14 +146,14 @@ class StepsOfMonth:
         return at_second(day, number * self.steps.unit + second)
 
 
-def _number(local: datetime, unit: int) -> int:
-    """The step that a local time lies in."""
+def _step_of(local: datetime, unit: int) -> int:
+    """Return the number of the step in which a local time lies."""
     second = local.hour * 3600 + local.minute * 60 + local.second
     return (local.toordinal() * DAY_SECONDS + second) // unit
 
 
 def _allowed(numbers: range, digits: Sequence[_Digit], begin: int) -> Iterator[range]:
-    """Those of the numbers that the digits allow: hour by hour, in an hour minute by minute, in it by seconds."""
+    """Yield the numbers that the digits allow, as ranges: by hours, within these by minutes, then by seconds."""
     if not digits:
         yield from [numbers] if numbers else []
         return

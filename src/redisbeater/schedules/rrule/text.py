@@ -1,4 +1,4 @@
-"""RFC 5545 text: lines of DTSTART, RRULE, RDATE and EXDATE, or one rule alone."""
+"""RFC 5545 text: lines of DTSTART, RRULE, RDATE and EXDATE, or a single rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOLD = re.compile(r"\r?\n[ \t]")
 
 @dataclass(kw_only=True)
 class RecurrenceText:
-    """What a text says: aware times, naive ones where it names no zone, and days where it names no time."""
+    """The parsed lines of a text; a time is aware, naive if the text has no zone, and a date if it has no time."""
 
     dtstart: list[datetime | date] = field(default_factory=list)
     rules: list[dict[str, Any]] = field(default_factory=list)
@@ -31,14 +31,14 @@ class RecurrenceText:
 
     @property
     def start(self) -> datetime | None:
-        """DTSTART, a day being its midnight; None when the text has none."""
+        """DTSTART, where a date means its midnight; None when the text has none."""
         return _midnight(self.dtstart[0]) if self.dtstart else None
 
     def recurrence(self, start: datetime, zone: tzinfo) -> Recurrence:
-        """What it means when it begins at a local time of a zone.
+        """Return the recurrence if it starts at a naive local time of the zone.
 
         Raises:
-            ValueError: a part has a value that it cannot have; the message begins with its name.
+            ValueError: the value of a part is not valid; the message starts with its name.
         """
         return Recurrence(
             rules=tuple(
@@ -50,56 +50,58 @@ class RecurrenceText:
 
 
 def is_text(value: object) -> bool:
-    """Whether it is a text at all, and not the name of a frequency."""
+    """Tell whether a value is RFC 5545 text, and not the name of a frequency."""
     return isinstance(value, str) and ("=" in value or ":" in value)
 
 
 def read_text(text: str) -> RecurrenceText:
-    """What the lines of a text say; lines may be folded.
+    """Parse the lines of a text, which may be folded.
 
     Raises:
-        ValueError: a line is unknown or cannot be read; the message begins with its name, or with that of the part.
+        ValueError: a line is unknown or cannot be read; the message starts with its name, or with that of the part.
     """
-    said = RecurrenceText()
+    parsed = RecurrenceText()
     for line in _FOLD.sub("", text).splitlines():
         if line.strip():
-            _read_line(line.strip(), said)
-    if len(said.dtstart) > 1:
+            _read_line(line.strip(), parsed)
+    if len(parsed.dtstart) > 1:
         raise ValueError("DTSTART: is given twice; further dates are RDATE")
-    if not said.rules and not said.rdates:
+    if not parsed.rules and not parsed.rdates:
         raise ValueError("RRULE: is missing; expected a line such as RRULE:FREQ=MONTHLY;BYDAY=1MO")
-    return said
+    return parsed
 
 
 def write_text(start: datetime, zone: tzinfo, recurrence: Recurrence) -> str:
-    """The normal form: lines of DTSTART, each RRULE, RDATE and EXDATE, all in local times of the zone."""
+    """Return the normal form: a line for DTSTART, each RRULE, RDATE and EXDATE, in local times of the zone."""
     untils = [None if rule.until is None else utc_text(to_utc(rule.until, zone)) for rule in recurrence.rules]
-    again = [moment for moment in recurrence.rdates if moment.fold]
+    second_passes = [moment for moment in recurrence.rdates if moment.fold]
     lines = [
         _line("DTSTART", [start], zone),
         *(f"RRULE:{write_rule(rule, until)}" for rule, until in zip(recurrence.rules, untils)),
         _line("RDATE", [moment for moment in recurrence.rdates if not moment.fold], zone),
-        # Only in UTC can the second pass of a repeated hour be said.
-        f"RDATE:{','.join(utc_text(to_utc(moment, zone)) for moment in again)}" if again else "",
+        # Only UTC can express the second pass of a repeated hour.
+        f"RDATE:{','.join(utc_text(to_utc(moment, zone)) for moment in second_passes)}" if second_passes else "",
         _line("EXDATE", sorted(recurrence.exdates), zone),
     ]
     return "\n".join(line for line in lines if line)
 
 
-def _read_line(line: str, said: RecurrenceText) -> None:
+def _read_line(line: str, parsed: RecurrenceText) -> None:
     head, colon, value = line.partition(":")
     if not colon:
         head, value = "RRULE", line
     name, *parameters = head.split(";")
     name = name.upper()
     if name == "RRULE" and not parameters:
-        said.rules.append(read_rule(value))
+        parsed.rules.append(read_rule(value))
     elif name in ("DTSTART", "RDATE", "EXDATE"):
         zone = _read_zone(name, parameters)
-        times = {"DTSTART": said.dtstart, "RDATE": said.rdates, "EXDATE": said.exdates}[name]
+        times = {"DTSTART": parsed.dtstart, "RDATE": parsed.rdates, "EXDATE": parsed.exdates}[name]
         times.extend(read_time(name, text, zone) for text in value.split(","))
     elif name == "EXRULE":
-        raise ValueError("EXRULE: RFC 5545 has given it up; list the dates: EXDATE:20260101T090000,20260102T090000")
+        raise ValueError(
+            "EXRULE: RFC 5545 does not have it any more; list the dates: EXDATE:20260101T090000,20260102T090000"
+        )
     else:
         raise ValueError(f"{head}: unknown line; expected DTSTART, RRULE, RDATE or EXDATE")
 
@@ -120,14 +122,14 @@ def _midnight(moment: datetime | date) -> datetime:
 
 
 def _timed(moment: datetime | date, start: datetime) -> datetime | date:
-    """A day excludes nothing of a rule that has a time: that would go unnoticed."""
+    """Refuse a date without a time if the rule has one: it would exclude nothing, and nobody would notice."""
     if not isinstance(moment, datetime) and start.time() != time():
         raise ValueError(f"EXDATE: expected a time such as {moment:%Y%m%d}T{start:%H%M%S}, got {moment:%Y%m%d}")
     return moment
 
 
 def _local_until(until: datetime | date | None, zone: tzinfo) -> datetime | None:
-    """An instant as local time; in the last year of the calendar it means for ever."""
+    """Return UNTIL as naive local time; None, endless, when it is in the last year of the calendar."""
     if until is None or until.year == MAXYEAR:
         return None
     moment = _midnight(until)
@@ -136,9 +138,9 @@ def _local_until(until: datetime | date | None, zone: tzinfo) -> datetime | None
 
 
 def _local(label: str, moment: datetime | date, zone: tzinfo) -> datetime:
-    said = _midnight(moment)
+    at = _midnight(moment)
     try:
-        return (said if said.tzinfo is None else said.astimezone(zone)).replace(tzinfo=None)
+        return (at if at.tzinfo is None else at.astimezone(zone)).replace(tzinfo=None)
     except OverflowError as exc:
         raise ValueError(f"{label}: expected a year from 2 to {MAXYEAR - 1}, got {moment.year}") from exc
 

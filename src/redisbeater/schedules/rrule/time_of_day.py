@@ -1,4 +1,4 @@
-"""The clock's part of a recurrence rule: hours, minutes and seconds."""
+"""The hours, minutes and seconds of a recurrence rule."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ("CLOCK_SECONDS", "DAY_SECONDS", "at_second", "clock_numbers", "second
 
 DAY_SECONDS = 86_400
 
-#: Of an hour, a minute and a second.
+#: The seconds of an hour, a minute and a second.
 CLOCK_SECONDS = (3600, 60, 1)
 
 
 def unit_seconds(rule: RecurrenceRule) -> int:
-    """How long the unit of a rule's interval is: an hour, a minute or a second; else a day."""
+    """Return the seconds of the unit of a rule's interval: an hour, a minute, a second, else a day."""
     return CLOCK_SECONDS[rule.freq - DAILY - 1] if rule.freq > DAILY else DAY_SECONDS
 
 
 def clock_numbers(rule: RecurrenceRule) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """The hours, minutes and seconds of a rule, in order; all when it does not say."""
+    """Return the allowed hours, minutes and seconds of a rule; all of them for a part that is not given."""
     return _or_all(rule.byhour, 24), _or_all(rule.byminute, 60), _or_all(rule.bysecond, 60)
 
 
@@ -32,7 +32,7 @@ def _or_all(numbers: Sequence[int] | None, most: int) -> Sequence[int]:
 
 
 def seconds_of(numbers: Iterable[Sequence[int]], sizes: Iterable[int]) -> list[int]:
-    """All combinations of numbers of these sizes in seconds, in order."""
+    """Return the sums of all combinations of the numbers, each times its size in seconds, in order."""
     seconds = [0]
     for finer, size in zip(numbers, sizes):
         seconds = [second + number * size for second in seconds for number in finer]
@@ -40,5 +40,5 @@ def seconds_of(numbers: Iterable[Sequence[int]], sizes: Iterable[int]) -> list[i
 
 
 def at_second(day: int, second: int) -> datetime:
-    """The local time of a second of the day with that ordinal."""
+    """Return the local time at a second of the day with that ordinal."""
     return datetime.fromordinal(day) + timedelta(seconds=second)

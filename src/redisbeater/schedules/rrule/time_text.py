@@ -1,4 +1,4 @@
-"""Dates and times as RFC 5545 writes them: ``20260101T090000``, with a ``Z`` behind it in UTC."""
+"""Dates and times as RFC 5545 text: ``20260101T090000``, followed by ``Z`` in UTC."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _FORM = re.compile(r"(\d{8})(?:T(\d{6})(Z?))?", re.ASCII)
 
 
 def read_time(label: str, text: str, zone: tzinfo | None = None) -> datetime | date:
-    """The time of a text: aware when it has a ``Z`` or there is a zone, else naive; a date when it has no time.
+    """Return the time of a text: aware if it has a ``Z`` or a zone is passed, else naive; a date if it has no time.
 
     Raises:
-        ValueError: it is no such text; the message begins with the label.
+        ValueError: the text is not valid; the message starts with the label.
     """
     form = _FORM.fullmatch(text.strip().upper())
     if form is None:
         raise ValueError(f"{label}: expected a time such as 20260101T090000, got {text!r}")
     day, clock, utc = form.groups()
     if zone is not None and (utc or not clock):
-        raise ValueError(f"{label}: expected a time without Z beside TZID, such as 20260101T090000, got {text!r}")
+        raise ValueError(f"{label}: with TZID, expected a time without Z such as 20260101T090000, got {text!r}")
     try:
         moment = datetime.strptime(day + (clock or "000000"), "%Y%m%d%H%M%S")
     except ValueError as exc:
@@ -30,10 +30,10 @@ def read_time(label: str, text: str, zone: tzinfo | None = None) -> datetime | d
 
 
 def local_text(local: datetime) -> str:
-    """A naive time."""
+    """Return the text of a naive time."""
     return local.isoformat(timespec="seconds").replace("-", "").replace(":", "")
 
 
 def utc_text(instant: datetime) -> str:
-    """An aware time, in UTC."""
+    """Return the text of an aware time, in UTC."""
     return local_text(instant.astimezone(timezone.utc).replace(tzinfo=None)) + "Z"
