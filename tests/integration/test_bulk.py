@@ -37,7 +37,8 @@ from redisbeater import (
 )
 from redisbeater.context import Context
 from redisbeater.management.bulk import Bulk
-from redisbeater.store import SAVE_PAGE, connection
+from redisbeater.store import SAVE_PAGE
+from redisbeater.store.connection import connection
 
 MINUTE = timedelta(minutes=1)
 
@@ -544,7 +545,7 @@ def test_an_entry_that_others_never_stop_changing_is_told_and_the_rest_of_its_pa
     gong = RedisScheduleEntry("report", "proj.work", Gong(), args=[1], app=gong_app)
     Gong.meanwhile.append(lambda: client.hset(saved.key, "meta", json.dumps({"noise": uuid.uuid4().hex})))
 
-    with pytest.raises(EditConflict, match="'report' was changed by others 20 times"):
+    with pytest.raises(EditConflict, match="other programs changed 'report' 20 times"):
         fill(store.bulk(), gong, RedisScheduleEntry("other", "proj.work", 60, app=gong_app))
 
     Gong.meanwhile.clear()

@@ -41,7 +41,8 @@ def edited(
 ) -> Score | None:
     text = before.to_text(context.codec) if before else "{ broken" if score else ""
     stored = Snapshot(name="report", now=NOW, definition=text, meta="", score=score)
-    return score_after_edit(before, after, Meta(last_run_at=last_run_at, total_run_count=run_count), stored, context)
+    meta = Meta(last_run_at=last_run_at, total_run_count=run_count)
+    return score_after_edit(before, after, meta, stored, context.defaults, context.codec)
 
 
 # -- new entries

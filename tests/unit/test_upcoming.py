@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, utc
 
-from redisbeater.editing.edit import StoredEntry
+from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
