@@ -1,4 +1,4 @@
-"""What the schedule of an app is made of: its settings, what entries inherit, its codec and the schedule in Redis."""
+"""``Context``: the settings of an app, the defaults of its entries, its codec, and its schedule in Redis."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Context:
 
     @classmethod
     def of(cls, app: Celery | None = None) -> Context:
-        """The context of an app, of the current one by default.
+        """Return the context of an app, of the current one by default.
 
-        It is made at its first use; settings that are changed after that are not seen.
+        It is created at the first call; settings that are changed after that have no effect.
 
         Raises:
             ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used.

@@ -12,7 +12,9 @@ from celery.beat import ScheduleEntry
 from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.context import Context
-from redisbeater.editing import edit
+from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
+from redisbeater.editing.compare_and_set import preview, write
+from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
@@ -25,7 +27,7 @@ from redisbeater.schedules.local_time import in_zone
 
 __all__ = ("RedisScheduleEntry",)
 
-#: What an entry is made of, by the names of the constructor; what Celery copies from one to the next.
+#: The fields of an entry, by the names of the constructor: Celery copies them from one entry to the next.
 _FIELDS = (
     "name", "task", "schedule", "args", "kwargs", "options",
     "enabled", "timezone", "last_run_at", "total_run_count", "app", *POLICY_FIELDS,
@@ -33,14 +35,14 @@ _FIELDS = (
 
 
 class RedisScheduleEntry(ScheduleEntry):
-    """An entry: what runs and when. Making one writes nothing; :meth:`save` does.
+    """An entry: what runs and when. Creating the object writes nothing; :meth:`save` does.
 
     Arguments:
         name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes.
         task: the name of the task.
         schedule: seconds, a timedelta, or a schedule: ``crontab``, ``rrule``, ``solar``, ``clocked``, a registered
             class.
-        args, kwargs: what the task is called with; JSON values.
+        args, kwargs: the arguments of the task; JSON values.
         options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
         enabled: a disabled entry stays in the schedule and does not run.
         timezone: IANA name; local times of the schedule are read in it. Default: that of a ``cron()`` text, else the
@@ -49,9 +51,9 @@ class RedisScheduleEntry(ScheduleEntry):
         start_at, end_at: no fire time lies before or after; naive: in the entry's zone. An interval begins at
             ``start_at``.
         max_runs: how many runs it may have; only those that were sent count.
-        on_finish: what becomes of it when no fire time is left: ``"keep"``, ``"disable"`` or ``"delete"``.
+        on_finish: what beat does with it when no fire time is left: ``"keep"``, ``"disable"`` or ``"delete"``.
         misfire_grace_time: seconds or timedelta; a fire time that is due longer ago is skipped as missed. None: any
-            lateness is fine. Default: what the settings say, as for the next two.
+            lateness is fine. Default: from the settings, as for the next two.
         coalesce: which of several fire times that passed meanwhile are run: ``"latest"``, ``"earliest"``, ``"all"``.
         jitter: seconds or timedelta; each run is delayed by a part of it that its name and fire time decide.
         description: for people.
@@ -117,13 +119,13 @@ class RedisScheduleEntry(ScheduleEntry):
         return cls(name, app=app)._read()
 
     @classmethod
-    def of(cls, stored: edit.StoredEntry, app: Celery | None = None) -> RedisScheduleEntry:
-        """The entry for what is stored."""
+    def of(cls, stored: StoredEntry, app: Celery | None = None) -> RedisScheduleEntry:
+        """Return the object for an entry that was read."""
         return cls(stored.definition.name, app=app)._adopt(stored)
 
     @staticmethod
     def generate_key(app: Celery | None, name: str) -> str:
-        """The key of the entry with that name."""
+        """Return the key of the entry with that name."""
         return Context.of(app).redis.keys.entry(name)
 
     @property
@@ -167,7 +169,7 @@ class RedisScheduleEntry(ScheduleEntry):
             InvalidEntry: a field cannot be stored; nothing was written.
             StoreUnavailable: Redis cannot be reached; it may have been written, saving again is harmless.
         """
-        return self._adopt(edit.upsert(self._context, self.definition(), self.initial_meta()))
+        return self._write(self._upsert())
 
     def create(self) -> RedisScheduleEntry:
         """Create the entry; one of that name must not exist.
@@ -176,7 +178,7 @@ class RedisScheduleEntry(ScheduleEntry):
             EntryExists: it does; nothing was written.
             InvalidEntry, StoreUnavailable: as for :meth:`save`.
         """
-        return self._adopt(edit.upsert(self._context, self.definition(), self.initial_meta(), only_new=True))
+        return self._write(self._upsert(only_new=True))
 
     def delete(self) -> None:
         """Remove the entry; no error when there is none. A static one comes back when beat starts: disable it."""
@@ -189,7 +191,7 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._adopt(edit.reschedule(self._context, check_name(self.name), last_run_at))
+        return self._write(Reschedule(name=check_name(self.name), last_run_at=last_run_at))
 
     def executed(self, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when its task was really executed, now by default; an interval counts from there.
@@ -200,10 +202,10 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._adopt(edit.executed(self._context, check_name(self.name), at))
+        return self._write(ReportExecution(name=check_name(self.name), executed_at=at))
 
     def upcoming(self, n: int = 5) -> list[UpcomingRun]:
-        """The next ``n`` runs of the entry as it would be saved now, with what the clocks' changes do to them.
+        """Return the next ``n`` runs of the entry as it would be saved now, with the effect of clock changes on them.
 
         Beat's own next fire time comes first where there is one; a disabled or finished entry has none. Asks Redis,
         writes nothing. An entry that has only a name is read.
@@ -216,26 +218,26 @@ class RedisScheduleEntry(ScheduleEntry):
         return upcoming_runs(self._previewed(), self._context.defaults, n)
 
     def enable(self) -> RedisScheduleEntry:
-        """Let it run again from its next fire time on; what passed meanwhile is not made up for.
+        """Let it run again from its next fire time on; fire times that passed while it was disabled are not run.
 
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._adopt(edit.change(self._context, check_name(self.name), enabled=True))
+        return self._write(FieldChange(name=check_name(self.name), fields={"enabled": True}))
 
     def disable(self) -> RedisScheduleEntry:
-        """Let it rest; it keeps its phase.
+        """Stop its runs until it is enabled again; it keeps its phase.
 
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._adopt(edit.change(self._context, check_name(self.name), enabled=False))
+        return self._write(FieldChange(name=check_name(self.name), fields={"enabled": False}))
 
     def definition(self) -> Definition:
-        """What is stored of this entry, checked.
+        """Check the fields, and return them as they are stored.
 
         Raises:
-            InvalidEntry: naming the first field that cannot be stored.
+            InvalidEntry: the message names the first field that cannot be stored.
         """
         return Definition.checked(
             name=self.name,
@@ -253,15 +255,23 @@ class RedisScheduleEntry(ScheduleEntry):
     def _context(self) -> Context:
         return Context.of(self.app)
 
-    def _previewed(self) -> edit.StoredEntry:
+    def _upsert(self, *, only_new: bool = False) -> Upsert:
+        definition = self.definition()
+        text = definition.to_text(self._context.codec)
+        return Upsert(definition=definition, text=text, initial_meta=self.initial_meta(), only_new=only_new)
+
+    def _write(self, change: EntryChange) -> RedisScheduleEntry:
+        return self._adopt(write(self._context, change))
+
+    def _previewed(self) -> StoredEntry:
         if self.schedule is None and self.task is None:
-            return edit.load(self._context, check_name(self.name))
-        return edit.preview(self._context, self.definition(), self.initial_meta())
+            return load(self._context, check_name(self.name))
+        return preview(self._context, self._upsert())
 
     def _read(self) -> RedisScheduleEntry:
-        return self._adopt(edit.load(self._context, check_name(self.name)))
+        return self._adopt(load(self._context, check_name(self.name)))
 
-    def _adopt(self, stored: edit.StoredEntry) -> RedisScheduleEntry:
+    def _adopt(self, stored: StoredEntry) -> RedisScheduleEntry:
         definition, meta = stored.definition, stored.meta
         self.task, self.schedule, self.enabled = definition.task, definition.schedule, definition.enabled
         self.args, self.kwargs, self.options = definition.args, definition.kwargs, definition.options
@@ -275,7 +285,7 @@ class RedisScheduleEntry(ScheduleEntry):
         return self
 
     def initial_meta(self) -> Meta:
-        """What is stored as its meta when it is new."""
+        """Return the meta that the entry gets if it is new."""
         if self.last_run_at is None and not self.total_run_count:
             return NEW
         last_run_at = None if self.last_run_at is None else self._instant(self.last_run_at)
@@ -287,7 +297,7 @@ class RedisScheduleEntry(ScheduleEntry):
     # Celery's side of an entry
 
     def is_due(self) -> schedstate:
-        """Whether the next fire time has come by this host's clock, and seconds until then; beat asks Redis instead."""
+        """Return whether it is due by this host's clock, and the seconds until then; beat asks Redis instead."""
         if self._due_at is None:
             return schedstate(False, None)
         remaining = (self._due_at - datetime.now(timezone.utc)).total_seconds()
@@ -311,11 +321,11 @@ def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisSche
 
 
 def _schedule(given: Any, relative: bool, app: Celery) -> Any:
-    """The schedule for what was given; what cannot be one is refused by name when the entry is saved."""
+    """Return the schedule for a constructor argument; saving the entry refuses one that cannot be a schedule."""
     try:
-        made = as_schedule(given, relative=relative)
+        schedule = as_schedule(given, relative=relative)
     except InvalidEntry:
         return given
-    if isinstance(made, BaseSchedule):
-        made.app = app
-    return made
+    if isinstance(schedule, BaseSchedule):
+        schedule.app = app
+    return schedule

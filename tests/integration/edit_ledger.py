@@ -1,4 +1,4 @@
-"""What ``test_stateful_edits.py`` knows of entries beside what is stored, and the clock that it lets go on."""
+"""The expectations of ``test_stateful_edits.py`` about each entry, and the clock that it moves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE = timedelta(seconds=100)
 
 
 class ServerClock:
-    """The time that the scripts take for the server's; it stands still until it is told to go on."""
+    """The time that the scripts take for the server's; it stands still until a test moves it."""
 
     def __init__(self, client: redis.Redis, key: str) -> None:
         self.client, self.key = client, key
@@ -57,7 +57,7 @@ def scripts_by_the_clock_at(client: redis.Redis, key: str) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Fields:
-    """What was last written of a definition; ``team`` is a field that only its writer knows."""
+    """The fields last written of a definition; ``team`` is a field that only its writer knows."""
 
     number: int = 0
     every: int = 60
@@ -70,21 +70,21 @@ class Fields:
 
     @classmethod
     def of(cls, definition: Definition, defaults: Defaults) -> Fields:
-        """The same of a definition that is stored."""
-        terms = ResolvedPolicy.of(definition, defaults)
+        """Return the fields of a stored definition."""
+        policy = ResolvedPolicy.of(definition, defaults)
         return cls(
             number=definition.args[0],
             every=round(definition.schedule.run_every.total_seconds()),
             enabled=definition.enabled,
-            coalesce=terms.coalesce,
-            jitter=round(terms.jitter.total_seconds()),
+            coalesce=policy.coalesce,
+            jitter=round(policy.jitter.total_seconds()),
             max_runs=definition.max_runs,
             on_finish=definition.on_finish,
             team=definition.extra.get("team"),
         )
 
     def arguments(self) -> dict[str, Any]:
-        """As an entry is made of them."""
+        """Return the constructor arguments of an entry with these fields."""
         known = {name: value for name, value in asdict(self).items() if name not in ("number", "every", "team")}
         return {"schedule": self.every, "args": [self.number], **known}
 
@@ -94,7 +94,7 @@ class Known:
     """One entry from its creation to its deletion."""
 
     fields: Fields
-    #: Its next fire time, as somebody has set it or as follows from the last one; None: it is dormant.
+    #: Its next fire time, as a program has set it or as follows from the last one; None: it is dormant.
     due: datetime | None
     #: When beat looks at it, where that is not its fire time: at the end of a lease, for the next try, for its jitter.
     look_at: datetime | None = None
@@ -118,12 +118,12 @@ class Known:
         return self.due is not None and (self.look_at or self.due) <= now
 
     def set_to(self, due: datetime | None) -> None:
-        """Somebody who is not beat has set its score; which may be a fire time that it has had."""
+        """Record that a program other than beat has set its score, perhaps to a fire time that it has had."""
         self.due, self.look_at = due, None
         self.sent.clear()
 
     def edited(self, was: Fields, score: Score, now: datetime) -> None:
-        """An edit has made its definition what it is, and left it with this score."""
+        """Record that an edit has changed its definition, and left it with this score."""
         was_readable, self.is_readable, self.is_listed = self.is_readable, True, False
         is_replanned = not was_readable or was.every != self.fields.every
         if not is_replanned and self._goes_on(was):
@@ -144,7 +144,7 @@ class Known:
         return was.enabled and not self.is_spent and not is_looked_at_anew
 
     def is_counted_from_now(self, score: Score, now: datetime) -> None:
-        """The application has reported that it ran now, which left it with this score."""
+        """Record that the application has reported an execution now, which left it with this score."""
         due = None if score.dormant else score.fire_time
         if self.is_spent:
             assert due in (None, now)
@@ -153,29 +153,29 @@ class Known:
         self.due, self.look_at = due, None
 
     def claimed(self, claim: Claim, fire_time: datetime) -> None:
-        """A beat has claimed it; what another one sent and has not committed may be sent again."""
+        """Record that a beat has claimed it; runs that another beat sent and did not commit may be sent again."""
         assert fire_time == (claim.now if self.due == EPOCH else self.due)
         self.sent -= self.uncommitted
         self.uncommitted.clear()
         self.claim, self.due, self.look_at = claim.id, fire_time, claim.now + LEASE
 
     def is_sent(self, fire_time: datetime) -> None:
-        """A beat that has claimed it, and is in time, has sent a run."""
+        """Record that the beat that has claimed it sent a run in time."""
         assert fire_time not in self.sent
         self.sent.add(fire_time)
         self.uncommitted.add(fire_time)
 
     def released(self, retry_at: datetime) -> None:
-        """The beat that has claimed it has given it back."""
+        """Record that the beat that has claimed it released it."""
         self.claim = ""
         self.look_at = self.look_at and retry_at
 
-    def set_aside(self) -> None:
-        """The beat that has claimed it cannot read it."""
+    def quarantined(self) -> None:
+        """Record that the beat that has claimed it cannot read it."""
         self.claim, self.is_listed, self.due, self.look_at = "", True, None, None
 
     def committed(self, job: Job, seen: Known) -> None:
-        """The beat that has claimed it has sent the runs of a job, and committed them."""
+        """Record that the beat that has claimed it sent the runs of a job, and committed them."""
         plan, was_moved = job.plan, self.look_at is None
         self.claim, self.look_at, self.is_listed = "", None, False
         self.count += len(plan.runs)

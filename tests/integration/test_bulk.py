@@ -184,7 +184,7 @@ def test_a_fire_time_moves_only_when_the_schedule_changed_and_counters_stay(
     assert (moved.total_run_count, moved.due_at) == (1, moved.last_run_at + timedelta(hours=1))
 
 
-def test_fields_that_another_program_put_there_stay(
+def test_fields_that_another_program_wrote_stay(
     store: ScheduleStore, entry: Entry, client: redis.Redis, prefix: str
 ) -> None:
     saved = entry("report").save()
@@ -197,7 +197,7 @@ def test_fields_that_another_program_put_there_stay(
     assert json.loads(client.hget(saved.key, "definition")) == {**definition, "args": [1]}
 
 
-def test_a_broken_entry_is_made_whole(
+def test_a_broken_entry_is_repaired(
     store: ScheduleStore, entry: Entry, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     client.hset(f"{prefix}odd", "definition", "{")
@@ -223,7 +223,7 @@ def test_an_entry_that_is_listed_as_broken_is_written_though_it_is_the_same(
     assert (counts(bulk), store.broken()) == ((0, 1, 0, 0), {})
 
 
-# What many entries have in common is worked out once
+# The fields that many entries share are checked and encoded once
 
 #: Entries that are alike, but for one thing.
 ALIKE: tuple[dict[str, Any], ...] = (
@@ -295,7 +295,7 @@ def test_entries_that_are_nearly_alike_are_each_stored_as_they_are(
     ],
     ids=str,
 )
-def test_what_looks_like_an_entry_that_was_checked_is_checked_all_the_same(
+def test_an_entry_that_resembles_one_that_was_checked_is_checked_too(
     store: ScheduleStore, entry: Entry, good: dict[str, Any], bad: dict[str, Any], path: str | None
 ) -> None:
     with store.bulk() as bulk:
@@ -323,7 +323,7 @@ def test_an_object_may_be_used_for_one_entry_after_the_other(store: ScheduleStor
 # Pages
 
 
-def test_beat_is_told_once_for_a_page(store: ScheduleStore, entry: Entry, client: redis.Redis, prefix: str) -> None:
+def test_beat_is_notified_once_for_a_page(store: ScheduleStore, entry: Entry, client: redis.Redis, prefix: str) -> None:
     listener = client.pubsub(ignore_subscribe_messages=True)
     listener.subscribe(f"{prefix}:changes")
     listener.get_message(timeout=5)
@@ -349,7 +349,7 @@ def test_long_definitions_make_short_pages(store: ScheduleStore, entry: Entry) -
     assert store.count() == 3
 
 
-def test_what_waits_can_be_sent_at_once(store: ScheduleStore, entry: Entry) -> None:
+def test_waiting_changes_can_be_sent_at_once(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
         bulk.upsert(entry("report"))
         assert (store.count(), bulk.created) == (0, 0)
@@ -366,7 +366,7 @@ def test_a_block_that_ends_by_an_error_does_not_send_its_last_page(store: Schedu
     assert store.count() == SAVE_PAGE
 
 
-def test_nothing_can_be_given_to_a_bulk_outside_of_its_block(store: ScheduleStore, entry: Entry) -> None:
+def test_a_bulk_takes_no_changes_outside_of_its_block(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
         pass
     for late in (bulk, store.bulk()):
@@ -386,7 +386,7 @@ def test_a_block_without_changes_writes_nothing(store: ScheduleStore, client: re
 # Order
 
 
-def test_the_changes_of_one_entry_are_made_in_their_order(store: ScheduleStore, entry: Entry) -> None:
+def test_the_changes_of_one_entry_are_written_in_their_order(store: ScheduleStore, entry: Entry) -> None:
     with store.bulk() as bulk:
         bulk.upsert(entry("a", args=[1]))
         bulk.upsert(entry("a", args=[2]))
@@ -398,7 +398,7 @@ def test_the_changes_of_one_entry_are_made_in_their_order(store: ScheduleStore, 
     assert (store.get("a").args, sorted(store.names()), counts(bulk)) == ([2], ["a", "c"], (3, 1, 0, 1))
 
 
-def test_an_entry_that_is_not_there_can_be_deleted_and_is_not_counted(store: ScheduleStore, entry: Entry) -> None:
+def test_an_entry_that_does_not_exist_can_be_deleted_and_is_not_counted(store: ScheduleStore, entry: Entry) -> None:
     entry("a").save()
 
     with store.bulk() as bulk:
@@ -440,12 +440,12 @@ def test_bad_input_is_refused_at_once_and_the_others_are_stored(
 
 
 @pytest.mark.parametrize("name", ["", ":schedule", 5])
-def test_a_name_that_cannot_be_is_not_deleted(store: ScheduleStore, name: Any) -> None:
+def test_an_invalid_name_is_not_deleted(store: ScheduleStore, name: Any) -> None:
     with store.bulk() as bulk, pytest.raises(InvalidEntry, match=r"^\$\.name: "):
         bulk.delete(name)
 
 
-def test_an_entry_that_has_finished_may_be_given_again(
+def test_an_entry_that_has_finished_may_be_upserted_again(
     app: Celery, store: ScheduleStore, entry: Entry, client: redis.Redis, prefix: str
 ) -> None:
     over = entry("over", end_at=ago(days=1))
@@ -458,7 +458,7 @@ def test_an_entry_that_has_finished_may_be_given_again(
     assert counts(bulk) == (0, 0, 1, 0)
 
 
-def test_a_static_entry_cannot_be_made_to_delete_itself_which_is_told_by_name_and_the_others_are_stored(
+def test_a_static_entry_that_would_delete_itself_is_refused_by_name_and_the_others_are_stored(
     app: Celery, store: ScheduleStore, entry: Entry, scheduler: RedisScheduler
 ) -> None:
     app.conf.beat_schedule = {"static": {"task": "proj.work", "schedule": 60.0}}
@@ -485,7 +485,7 @@ def test_a_key_that_holds_something_else_does_not_hold_up_the_others(
     client.delete(f"{prefix}odd")
 
 
-# Others who write at the same time
+# Other writers at the same time
 
 
 class Gong(BaseSchedule):
@@ -507,7 +507,7 @@ class Gong(BaseSchedule):
 
 
 class Moody(Gong):
-    """One that raises where its next fire time is asked for."""
+    """Raises when it is asked for its next fire time."""
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
         raise ZeroDivisionError("the moon is down")
@@ -519,7 +519,7 @@ def gong_app(make_app: Callable[..., Celery]) -> Iterator[Celery]:
     Gong.meanwhile.clear()
 
 
-def test_what_was_changed_between_read_and_write_is_read_and_edited_once_more(
+def test_an_entry_that_was_changed_between_read_and_write_is_read_and_edited_again(
     gong_app: Celery, client: redis.Redis, prefix: str
 ) -> None:
     store = ScheduleStore(gong_app)
@@ -536,7 +536,7 @@ def test_what_was_changed_between_read_and_write_is_read_and_edited_once_more(
     assert (entry.args, entry.total_run_count, bulk.changed, bulk.created) == ([1], 7, 1, 1)
 
 
-def test_an_entry_that_others_never_stop_changing_is_told_and_the_rest_of_its_page_is_stored(
+def test_an_entry_that_others_never_stop_changing_is_reported_and_the_rest_of_its_page_is_stored(
     gong_app: Celery, client: redis.Redis, prefix: str
 ) -> None:
     store = ScheduleStore(gong_app)
@@ -545,14 +545,14 @@ def test_an_entry_that_others_never_stop_changing_is_told_and_the_rest_of_its_pa
     gong = RedisScheduleEntry("report", "proj.work", Gong(), args=[1], app=gong_app)
     Gong.meanwhile.append(lambda: client.hset(saved.key, "meta", json.dumps({"noise": uuid.uuid4().hex})))
 
-    with pytest.raises(EditConflict, match="'report' was changed by others 20 times"):
+    with pytest.raises(EditConflict, match="other programs changed 'report' 20 times"):
         fill(store.bulk(), gong, RedisScheduleEntry("other", "proj.work", 60, app=gong_app))
 
     Gong.meanwhile.clear()
     assert (store.get("report").args, store.get("other").task) == ([], "proj.work")
 
 
-def test_a_custom_schedule_that_raises_is_told_at_once(gong_app: Celery) -> None:
+def test_a_custom_schedule_that_raises_is_refused_at_once(gong_app: Celery) -> None:
     store = ScheduleStore(gong_app)
 
     with store.bulk() as bulk:
@@ -637,7 +637,7 @@ def test_a_page_whose_reply_was_lost_is_sent_again_and_does_no_harm(
         assert store.get("report").due_at == due_at
 
 
-def test_without_redis_what_waits_stays_and_is_sent_later(
+def test_without_redis_changes_go_on_waiting_and_are_sent_later(
     server: Server, make_app: Callable[..., Celery], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0.1)
@@ -655,7 +655,7 @@ def test_without_redis_what_waits_stays_and_is_sent_later(
         assert (bulk.created, store.count()) == (1, 1)
 
 
-def test_a_bulk_over_a_redis_that_is_down_says_so(make_app: Callable[..., Celery]) -> None:
+def test_a_bulk_raises_when_redis_is_down(make_app: Callable[..., Celery]) -> None:
     app = make_app(redisbeater_retry_period=0)
     app.conf.redisbeater_redis_url = f"redis://127.0.0.1:{free_port()}/0"
 

@@ -39,7 +39,7 @@ def store(app: Celery) -> ScheduleStore:
 
 @contextmanager
 def meanwhile(signal: Any, edit: Callable[[], Any]) -> Iterator[list[str]]:
-    """Make an edit while each message is sent; the names of the tasks during whose sending it was made."""
+    """Make an edit while each message is sent; yield the names of the tasks during whose sending it was made."""
     made: list[str] = []
 
     def handle(sender: str, **_: Any) -> None:
@@ -141,7 +141,7 @@ def test_an_entry_that_is_to_be_deleted_by_now_is(app: Celery, moment: Moment, c
     assert client.exists(entry.key) == 0
 
 
-def test_arguments_edited_meanwhile_keep_no_entry_that_is_to_be_deleted(
+def test_arguments_edited_meanwhile_do_not_keep_an_entry_that_is_to_be_deleted(
     app: Celery, moment: Moment, client: redis.Redis
 ) -> None:
     entry = save_due(app, "report", max_runs=1, on_finish="delete")
@@ -151,7 +151,7 @@ def test_arguments_edited_meanwhile_keep_no_entry_that_is_to_be_deleted(
     assert client.exists(entry.key) == 0
 
 
-def test_an_entry_that_is_disabled_rests_and_its_run_counts(app: Celery, moment: Moment) -> None:
+def test_an_entry_that_is_disabled_does_not_run_again_and_its_run_counts(app: Celery, moment: Moment) -> None:
     first = due(save_due(app, "report"))
 
     moment.edit(lambda store: store.disable("report"))
@@ -160,7 +160,7 @@ def test_an_entry_that_is_disabled_rests_and_its_run_counts(app: Celery, moment:
     assert (entry.enabled, entry.due_at, entry.total_run_count, entry.last_run_at) == (False, None, 1, first)
 
 
-def test_an_entry_that_is_disabled_with_its_last_run_on_its_way_is_not_deleted(app: Celery, moment: Moment) -> None:
+def test_an_entry_that_is_disabled_with_its_last_run_in_flight_is_not_deleted(app: Celery, moment: Moment) -> None:
     save_due(app, "report", max_runs=1, on_finish="delete")
 
     moment.edit(lambda store: store.disable("report"))
@@ -209,7 +209,7 @@ def test_a_deleted_entry_stays_deleted(app: Celery, moment: Moment, client: redi
     assert client.exists(entry.key, f"{prefix}:schedule", f"{prefix}:broken") == 0
 
 
-def test_an_entry_that_is_deleted_and_created_anew_knows_nothing_of_the_run(app: Celery, moment: Moment) -> None:
+def test_an_entry_that_is_deleted_and_created_again_has_no_record_of_the_run(app: Celery, moment: Moment) -> None:
     save_due(app, "report", max_runs=1, on_finish="delete")
 
     def edit(store: ScheduleStore) -> None:
@@ -288,7 +288,7 @@ def test_a_raw_score_that_is_set_meanwhile_stays_and_the_entry_is_not_deleted(
     ],
     ids=["out-of-range", "too-late", "impossible-date"],
 )
-def test_a_schedule_without_a_next_fire_time_that_is_written_meanwhile_stops_no_commit(
+def test_a_schedule_without_a_next_fire_time_that_is_written_meanwhile_does_not_stop_the_commit(
     app: Celery, moment: Moment, client: redis.Redis, schedule: dict[str, Any]
 ) -> None:
     entry = save_due(app, "report")
@@ -300,10 +300,10 @@ def test_a_schedule_without_a_next_fire_time_that_is_written_meanwhile_stops_no_
     assert not is_claimed(client, entry.key)
 
 
-# An entry that is only looked at
+# An entry that is only moved
 
 
-def test_an_edit_while_an_entry_is_moved_to_its_jitter_is_taken_in(app: Celery, store: ScheduleStore) -> None:
+def test_an_edit_while_an_entry_is_moved_to_its_jitter_is_kept(app: Celery, store: ScheduleStore) -> None:
     fire_time = ago(seconds=1)
     RedisScheduleEntry("report", "proj.work", clocked(fire_time), app=app, jitter=1000).save()
     flight = take_off(app)
@@ -316,7 +316,9 @@ def test_an_edit_while_an_entry_is_moved_to_its_jitter_is_taken_in(app: Celery, 
     assert entry.upcoming(1)[0].fire_time == fire_time
 
 
-def test_an_entry_that_is_disabled_while_it_is_moved_to_its_jitter_rests(app: Celery, store: ScheduleStore) -> None:
+def test_an_entry_that_is_disabled_while_it_is_moved_to_its_jitter_does_not_run(
+    app: Celery, store: ScheduleStore
+) -> None:
     RedisScheduleEntry("report", "proj.work", clocked(ago(seconds=1)), app=app, jitter=1000).save()
     flight = take_off(app)
 
@@ -326,7 +328,7 @@ def test_an_entry_that_is_disabled_while_it_is_moved_to_its_jitter_rests(app: Ce
     assert stored(app, "report").due_at is None
 
 
-def test_an_entry_that_is_only_looked_at_keeps_its_count(app: Celery, scheduler: RedisScheduler) -> None:
+def test_an_entry_that_is_only_moved_keeps_its_count(app: Celery, scheduler: RedisScheduler) -> None:
     RedisScheduleEntry("report", "proj.work", clocked(ago(seconds=1)), app=app, jitter=1000).save()
 
     for _ in range(3):

@@ -67,7 +67,7 @@ def test_a_schedule_comes_back_equal(app: Celery, schedule: Any) -> None:
 
 @pytest.fixture
 def current_app(app: Celery) -> Iterator[Celery]:
-    """Celery's stand-in for the current app, which is the one of the tests meanwhile."""
+    """Celery's stand-in for the current app, which is the app of the test."""
     before = celery.current_app._get_current_object()
     app.set_current()
     yield celery.current_app
@@ -108,7 +108,7 @@ def test_an_entry_that_was_not_saved_has_no_next_fire_time(app: Celery) -> None:
     assert (entry.due_at, entry.score, entry.rank) == (None, None, None)
 
 
-def test_making_an_entry_writes_nothing(app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_creating_the_object_writes_nothing(app: Celery, client: redis.Redis, prefix: str) -> None:
     make(app)
 
     assert list(client.scan_iter(f"{prefix}*")) == []
@@ -224,7 +224,7 @@ def test_unknown_fields_of_the_stored_definition_survive_a_save(app: Celery, cli
     assert json.loads(client.hget(entry.key, "definition"))["owner"] == {"team": "data"}
 
 
-def test_an_older_copy_of_an_entry_does_not_turn_back_its_counters(app: Celery, scheduler: RedisScheduler) -> None:
+def test_saving_an_older_copy_of_an_entry_does_not_reset_its_counters(app: Celery, scheduler: RedisScheduler) -> None:
     older_copy = save_due(app, "report")
     scheduler.tick()
 
@@ -233,10 +233,10 @@ def test_an_older_copy_of_an_entry_does_not_turn_back_its_counters(app: Celery, 
     assert stored(app, "report").total_run_count == 1
 
 
-# The last run, told before the first save
+# A last run that is passed before the first save
 
 
-def test_a_last_run_told_before_the_first_save_is_counted_from(app: Celery) -> None:
+def test_a_new_entry_counts_from_a_last_run_passed_to_it(app: Celery) -> None:
     last_run_at = ago(seconds=20)
 
     entry = make(app, last_run_at=last_run_at).save()
@@ -245,7 +245,7 @@ def test_a_last_run_told_before_the_first_save_is_counted_from(app: Celery) -> N
     assert stored(app, "report").last_run_at == last_run_at
 
 
-def test_a_last_run_set_on_the_object_before_the_first_save_is_counted_from(app: Celery) -> None:
+def test_a_new_entry_counts_from_a_last_run_set_on_the_object(app: Celery) -> None:
     entry = make(app)
     entry.last_run_at = ago(seconds=20)
 
@@ -303,7 +303,7 @@ def test_an_entry_enabled_again_in_time_keeps_its_next_fire_time(app: Celery) ->
     assert stored(app, "report").disable().enable().due_at == due_at
 
 
-def test_what_passed_while_an_entry_was_disabled_is_not_made_up_for(app: Celery) -> None:
+def test_fire_times_that_passed_while_an_entry_was_disabled_are_not_run(app: Celery) -> None:
     entry = save_due(app, "report", late=600.0)
     overdue = entry.due_at
     assert overdue is not None
@@ -562,7 +562,7 @@ def test_an_edit_of_what_was_changed_meanwhile_writes_nothing(app: Celery) -> No
     assert stored(app, "report").args == ["theirs"]
 
 
-def test_an_edit_made_on_an_entry_that_was_deleted_meanwhile_does_not_bring_it_back(
+def test_an_edit_of_an_entry_that_was_deleted_meanwhile_does_not_create_it_again(
     app: Celery, client: redis.Redis, prefix: str
 ) -> None:
     store = Context.of(app).redis

@@ -63,7 +63,7 @@ def shared_app(make_app: MakeApp) -> Celery:
 # Meta that another program writes
 
 
-def test_an_interval_whose_meta_says_it_was_just_executed_is_moved_without_a_run(
+def test_an_interval_whose_meta_has_a_recent_execution_is_moved_without_a_run(
     app: Celery, scheduler: RedisScheduler, write_meta: WriteMeta
 ) -> None:
     entry = save_due(app, "report")
@@ -271,7 +271,7 @@ def test_a_score_of_now_runs_now_although_the_last_run_is_recent(
     assert stored(app, "report").total_run_count == 2
 
 
-def test_an_earlier_score_stands_although_the_definition_was_written_too(
+def test_an_earlier_score_is_kept_although_the_definition_was_written_too(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     entry = save_due(app, "report")
@@ -286,7 +286,7 @@ def test_an_earlier_score_stands_although_the_definition_was_written_too(
     assert (run.args, run.fire_time.timestamp()) == (["new"], pytest.approx(score, abs=1e-5))
 
 
-def test_a_score_of_zero_runs_now_whatever_the_meta_says(
+def test_a_score_of_zero_runs_now_whatever_the_meta_holds(
     app: Celery, scheduler: RedisScheduler, write_meta: WriteMeta, client: redis.Redis, prefix: str
 ) -> None:
     entry = save_due(app, "report")
@@ -398,7 +398,7 @@ def test_a_report_between_two_claims_of_one_fire_time_leaves_no_run_due(
     assert stored(app, "report").due_at == entry.due_at
 
 
-def test_of_a_crontab_a_report_is_only_recorded(app: Celery) -> None:
+def test_a_report_for_a_crontab_is_only_recorded(app: Celery) -> None:
     entry = RedisScheduleEntry("report", "proj.work", crontab(), app=app).save()
     due_at, at = entry.due_at, ago(seconds=1)
 
@@ -543,7 +543,7 @@ def test_a_run_that_redbeat_records_is_counted_from(make_redbeat_app: MakeApp, m
 
 
 def test_no_execution_is_seen_where_none_was_reported(app: Celery, scheduler: RedisScheduler) -> None:
-    """Our own runs are no executions that the interval would count from: the grid stays."""
+    """Our own runs are not executions that the interval would count from: the grid stays."""
     first = due(save_due(app, "report", late=30.0))
 
     run_due(scheduler)

@@ -34,7 +34,7 @@ def fill(store: ScheduleStore, app: Celery, names: Iterable[str]) -> None:
 
 
 def walk(store: ScheduleStore, **arguments: Any) -> list[EntryPage]:
-    """All pages, one after the other."""
+    """Return all pages, one after the other."""
     pages = [store.list(**arguments)]
     while pages[-1].cursor is not None:
         pages.append(store.list(**arguments, cursor=pages[-1].cursor))
@@ -63,7 +63,7 @@ def test_entries_come_in_the_order_of_their_names_whatever_they_are(store: Sched
     assert (len(page), page.cursor) == (8, None)
 
 
-def test_an_entry_of_a_page_is_all_that_get_would_give(store: ScheduleStore, app: Celery) -> None:
+def test_an_entry_of_a_page_is_what_get_would_return(store: ScheduleStore, app: Celery) -> None:
     store.create("report", "proj.report", 60.0, args=[1], kwargs={"a": 2}, jitter=5, description="monthly")
 
     [entry] = store.list()
@@ -73,7 +73,7 @@ def test_an_entry_of_a_page_is_all_that_get_would_give(store: ScheduleStore, app
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 20, 21, 100])
-def test_a_walk_gives_each_entry_once(store: ScheduleStore, app: Celery, limit: int) -> None:
+def test_a_walk_returns_each_entry_once(store: ScheduleStore, app: Celery, limit: int) -> None:
     names = [f"e{number}" for number in range(20)]
     fill(store, app, names)
 
@@ -83,7 +83,7 @@ def test_a_walk_gives_each_entry_once(store: ScheduleStore, app: Celery, limit: 
     assert [len(page) for page in pages[:-1]] == [limit] * (len(pages) - 1)
 
 
-def test_a_walk_through_more_than_one_piece_gives_each_entry_once(store: ScheduleStore, app: Celery) -> None:
+def test_a_walk_through_more_than_one_piece_returns_each_entry_once(store: ScheduleStore, app: Celery) -> None:
     names = [f"e{number}" for number in range(PIECE * 2 + 5)]
     fill(store, app, names)
 
@@ -99,7 +99,7 @@ def test_another_process_goes_on_where_a_page_ended(store: ScheduleStore, app: C
     assert (named([first]), named([second]), second.cursor) == (["a", "b"], ["c", "d"], None)
 
 
-def test_an_entry_that_exists_all_the_while_comes_once_whatever_is_written_meanwhile(
+def test_an_entry_that_exists_during_the_whole_walk_comes_once_whatever_is_written_meanwhile(
     store: ScheduleStore, app: Celery, scheduler: RedisScheduler
 ) -> None:
     dice = random.Random(5)
@@ -181,7 +181,7 @@ def test_only_names_with_a_prefix_are_listed(
     ],
     ids=str,
 )
-def test_only_entries_that_are_wanted_are_listed(
+def test_only_selected_entries_are_listed(
     store: ScheduleStore, app: Celery, arguments: dict[str, Any], expected: list[str]
 ) -> None:
     for kind in ("odd", "even"):
@@ -192,7 +192,7 @@ def test_only_entries_that_are_wanted_are_listed(
         assert named(walk(store, **arguments, limit=limit)) == expected
 
 
-def test_a_filter_that_lets_few_through_gives_short_pages_with_a_cursor(store: ScheduleStore, app: Celery) -> None:
+def test_a_filter_that_selects_few_entries_returns_short_pages_with_a_cursor(store: ScheduleStore, app: Celery) -> None:
     fill(store, app, [f"e{number:05}" for number in range(MOST_READ + 10)])
     store.update(f"e{MOST_READ + 5:05}", task="proj.rare")
 
@@ -218,7 +218,7 @@ class Tide(BaseSchedule):
         return timedelta(hours=1)
 
 
-def test_broken_entries_are_told_apart_and_hold_nothing_up(
+def test_broken_entries_are_listed_apart_and_hold_nothing_up(
     make_app: Callable[..., Celery], client: redis.Redis, prefix: str
 ) -> None:
     app = make_app(redisbeater_schedule_classes=[f"{Tide.__module__}.{Tide.__qualname__}"])
@@ -256,7 +256,7 @@ def test_broken_entries_are_told_apart_and_hold_nothing_up(
         ({"limit": True}, "limit: "),
         ({"limit": "5"}, "limit: "),
         ({"limit": None}, "limit: "),
-        ({"cursor": ""}, "cursor: expected that of a page, or None for the first one, got ''"),
+        ({"cursor": ""}, "cursor: expected the cursor of a page, or None for the first one, got ''"),
         ({"cursor": 0}, "cursor: "),
         ({"prefix": 5}, "prefix: expected a text, or None for all, got 5"),
         ({"task": len}, "task: "),
@@ -264,9 +264,7 @@ def test_broken_entries_are_told_apart_and_hold_nothing_up(
     ],
     ids=str,
 )
-def test_arguments_that_cannot_be_are_refused_by_name(
-    store: ScheduleStore, arguments: dict[str, Any], problem: str
-) -> None:
+def test_invalid_arguments_are_refused_by_name(store: ScheduleStore, arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{problem}"):
         store.list(**arguments)
 
@@ -299,7 +297,7 @@ def test_the_command_line_lists_in_lines_of_json(store: ScheduleStore, app: Cele
     ],
     ids=" ".join,
 )
-def test_the_command_line_lists_what_is_wanted(
+def test_the_command_line_lists_selected_entries(
     store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str, arguments: list[str], expected: list[str]
 ) -> None:
     for every, kind in ((60.0, "odd"), (120.0, "even")):
@@ -311,7 +309,7 @@ def test_the_command_line_lists_what_is_wanted(
     assert [row["name"] for row in listed(app, *arguments)] == expected
 
 
-def test_a_limit_that_cannot_be_ends_with_exit_code_2(app: Celery) -> None:
+def test_an_invalid_limit_ends_with_exit_code_2(app: Celery) -> None:
     result = CliRunner().invoke(redisbeater, ["list", "--limit", "0"], obj=SimpleNamespace(app=app))
 
     assert (result.exit_code, "--limit" in result.output) == (2, True)

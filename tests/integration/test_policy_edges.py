@@ -114,7 +114,7 @@ def test_an_entry_to_be_deleted_whose_definition_becomes_unreadable_is_kept_for_
     assert client.hget(entry.key, "definition") == '{"task": "theirs"}'
 
 
-def test_a_custom_schedule_that_raises_and_is_written_meanwhile_stops_no_commit(
+def test_a_custom_schedule_that_raises_and_is_written_meanwhile_does_not_stop_the_commit(
     app: Celery, moment: Moment, client: redis.Redis
 ) -> None:
     entry = save_due(app, "report")
@@ -141,7 +141,7 @@ def test_an_edit_while_an_entry_is_moved_to_its_execution_does_not_run_it(
     assert stored(app, "report").due_at == executed_at + MINUTE
 
 
-def test_an_execution_after_which_no_fire_time_is_left_ends_the_entry_without_a_run(
+def test_an_execution_after_which_no_fire_time_is_left_finishes_the_entry_without_a_run(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis
 ) -> None:
     entry = save_due(app, "report", end_at=now())
@@ -152,7 +152,7 @@ def test_an_execution_after_which_no_fire_time_is_left_ends_the_entry_without_a_
 
 
 @pytest.mark.parametrize("on_finish", ["disable", "delete"])
-def test_a_report_after_which_no_fire_time_is_left_ends_the_entry_as_it_says(
+def test_a_report_after_which_no_fire_time_is_left_applies_on_finish(
     app: Celery, scheduler: RedisScheduler, store: ScheduleStore, on_finish: str
 ) -> None:
     entry = save_due(app, "report", end_at=now(), on_finish=on_finish)
@@ -167,7 +167,7 @@ def test_a_report_after_which_no_fire_time_is_left_ends_the_entry_as_it_says(
 
 
 @pytest.mark.parametrize("on_finish", ["disable", "delete"])
-def test_an_edit_that_ends_an_entry_ends_it_as_it_says(
+def test_an_edit_that_finishes_an_entry_applies_on_finish(
     app: Celery, scheduler: RedisScheduler, store: ScheduleStore, on_finish: str
 ) -> None:
     save_due(app, "report", on_finish=on_finish)
@@ -230,7 +230,7 @@ def test_an_end_that_cannot_be_placed_in_utc_is_refused_by_its_name(store: Sched
         store.create("report", "proj.report", 60.0, timezone="America/New_York", end_at=datetime.max)
 
 
-def test_a_bound_out_of_range_that_another_program_wrote_spoils_no_listing(
+def test_a_bound_out_of_range_that_another_program_wrote_does_not_break_the_listing(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
 ) -> None:
     definition = {
@@ -247,7 +247,9 @@ def test_a_bound_out_of_range_that_another_program_wrote_spoils_no_listing(
     }  # fmt: skip
 
 
-def test_a_custom_schedule_that_raises_spoils_no_listing(app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_a_custom_schedule_that_raises_does_not_break_the_listing(
+    app: Celery, client: redis.Redis, prefix: str
+) -> None:
     path = f"{Fickle.__module__}.{Fickle.__qualname__}"
     schedule = {"__type__": "custom", "import_path": path, "data": None}
     client.hset(f"{prefix}odd", "definition", json.dumps({"task": "t", "schedule": schedule, "jitter": 5}))
@@ -283,7 +285,7 @@ def test_a_declaration_that_cannot_be_stored_stays_listed_while_the_older_one_ru
     assert "report" in ScheduleStore(second.app).broken()
 
 
-def test_a_static_entry_is_not_made_to_delete_itself_by_an_edit(
+def test_an_edit_that_would_let_a_static_entry_delete_itself_is_refused(
     make_app: MakeApp, make_scheduler: MakeScheduler
 ) -> None:
     declared = {"report": {"task": "proj.work", "schedule": 60.0, "max_runs": 1}}

@@ -27,7 +27,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def send_and_commit(app: Celery) -> None:
-    """What another beat does with what is due."""
+    """Send and commit what is due, as another beat would."""
     context = Context.of(app)
     claim = context.redis.claim(token="", limit=100)
     result = context.redis.commit(
@@ -44,7 +44,7 @@ def shared_app(make_app: Callable[..., Celery]) -> Celery:
 
 
 class Gong(BaseSchedule):
-    """Each minute at one second of it. While it is first asked when, something else happens."""
+    """Fires at one second of each minute; when it is first asked for its fire time, something else happens."""
 
     #: What happens: it is between an edit's look at the entry and its write.
     meanwhile: list[Callable[[], None]] = []  # noqa: RUF012 - shared on purpose: decoding makes new objects
@@ -151,7 +151,7 @@ def test_rescheduling_between_claim_and_commit_keeps_both(shared_app: Celery) ->
 def run_while_meta_becomes(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis
 ) -> Callable[[str], dict[str, Any]]:
-    """Run an entry whose meta becomes this text while it is sent; the meta afterwards."""
+    """Run an entry whose meta becomes this text while it is sent, and return the meta afterwards."""
 
     def run(text: str) -> dict[str, Any]:
         class Meddled(Task):
@@ -189,7 +189,7 @@ def test_a_last_run_that_an_application_set_while_the_run_was_sent_stays(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"total_run_count": "x"}', "[" * 100_000], ids=lambda text: text[:9])
-def test_an_unreadable_meta_that_was_written_while_the_run_was_sent_costs_the_run_no_record(
+def test_an_unreadable_meta_that_was_written_while_the_run_was_sent_does_not_lose_the_run(
     app: Celery, run_while_meta_becomes: Callable[[str], dict[str, Any]], text: str
 ) -> None:
     run_while_meta_becomes(text)
@@ -198,7 +198,9 @@ def test_an_unreadable_meta_that_was_written_while_the_run_was_sent_costs_the_ru
     assert Context.of(app).redis.broken.reports() == {}
 
 
-def test_a_commit_says_whose_meta_was_changed_and_writes_nothing_of_it(shared_app: Celery, client: redis.Redis) -> None:
+def test_a_commit_returns_whose_meta_was_changed_and_writes_nothing_of_it(
+    shared_app: Celery, client: redis.Redis
+) -> None:
     changed, other = save_due(shared_app, "changed"), save_due(shared_app, "other")
     context = Context.of(shared_app)
     claim = context.redis.claim(token="", limit=2)

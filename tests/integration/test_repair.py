@@ -1,4 +1,4 @@
-"""Entries that stand in no schedule are found and put back, page by page."""
+"""Entries that are missing from the schedule are found and restored, page by page."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
 
 
-def sweep_all(app: Celery) -> Repair:
-    sweep = Repair(Context.of(app))
-    sweep.step()
-    while not sweep.is_done:
-        sweep.step()
-    return sweep
+def repair_all(app: Celery) -> Repair:
+    repair = Repair(Context.of(app))
+    repair.step()
+    while not repair.is_done:
+        repair.step()
+    return repair
 
 
 def lose_member(client: redis.Redis, prefix: str, entry: RedisScheduleEntry) -> None:
     assert client.zrem(f"{prefix}:schedule", entry.key) == 1
 
 
-def test_an_entry_that_lost_its_member_is_put_back_and_runs(
+def test_an_entry_that_lost_its_member_is_restored_and_runs(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     lose_member(client, prefix, save_due(app, "report"))
 
-    sweep = sweep_all(app)
+    repair = repair_all(app)
 
-    assert sweep.repaired == 1
+    assert repair.repaired == 1
     assert [run.name for run in run_due(scheduler)] == ["report"]
 
 
-def test_one_that_is_put_back_counts_from_its_last_run(app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_a_restored_entry_counts_from_its_last_run(app: Celery, client: redis.Redis, prefix: str) -> None:
     last = ago(seconds=10)
     lose_member(client, prefix, RedisScheduleEntry("report", "proj.work", 3600, app=app, last_run_at=last).save())
 
-    sweep_all(app)
+    repair_all(app)
 
     due_at = stored(app, "report").due_at
     assert due_at is not None
     assert (due_at - last).total_seconds() == pytest.approx(3600)
 
 
-def test_a_disabled_entry_is_put_back_dormant(app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_a_disabled_entry_is_restored_dormant(app: Celery, client: redis.Redis, prefix: str) -> None:
     entry = RedisScheduleEntry("report", "proj.work", 60, app=app, enabled=False).save()
     lose_member(client, prefix, entry)
 
-    sweep_all(app)
+    repair_all(app)
 
     assert (client.zscore(f"{prefix}:schedule", entry.key) or 0) < 0
 
 
-def test_entries_that_stand_in_the_schedule_are_left_alone(app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_entries_that_are_in_the_schedule_are_left_alone(app: Celery, client: redis.Redis, prefix: str) -> None:
     for name in ("one", "two", "with: colons", "brack[e]ts*"):
         RedisScheduleEntry(name, "proj.work", crontab(), app=app).save()
     client.zadd(f"{prefix}:schedule", {"bare": 0})
     client.hset(f"{prefix}bare", "definition", json.dumps({"task": "t", "schedule": {"__type__": "crontab"}}))
     before = {key: client.dump(key) for key in client.scan_iter(f"{prefix}*")}
 
-    assert sweep_all(app).repaired == 0
+    assert repair_all(app).repaired == 0
     assert {key: client.dump(key) for key in client.scan_iter(f"{prefix}*")} == before
 
 
 def test_a_definition_that_cannot_be_read_is_listed_as_broken(app: Celery, client: redis.Redis, prefix: str) -> None:
     client.hset(f"{prefix}report", "definition", "{")
 
-    sweep_all(app)
+    repair_all(app)
 
     assert "not JSON" in ScheduleStore(app).broken()["report"]
 
@@ -84,24 +84,24 @@ def test_an_entry_of_a_schedule_with_a_longer_prefix_is_not_ours(app: Celery, cl
         client.hset(f"{prefix}other:{name}", "definition", definition)
         client.zadd(f"{prefix}other::schedule", {f"{prefix}other:{name}": score})
 
-    assert sweep_all(app).repaired == 0
+    assert repair_all(app).repaired == 0
     assert ScheduleStore(app).count() == 0
 
     client.delete(f"{prefix}other::schedule")  # the fixture knows no schedule but ours
 
 
-def test_more_entries_than_a_page_holds_are_all_put_back(app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_more_entries_than_a_page_holds_are_all_restored(app: Celery, client: redis.Redis, prefix: str) -> None:
     definition = json.dumps({"task": "proj.work", "schedule": {"__type__": "interval", "every": 3600}})
     with client.pipeline(transaction=False) as pipe:
         for number in range(2500):
             pipe.hset(f"{prefix}entry {number}", "definition", definition)
         pipe.execute()
 
-    assert sweep_all(app).repaired == 2500
+    assert repair_all(app).repaired == 2500
     assert ScheduleStore(app).count() == 2500
 
 
-def test_a_leader_sweeps_when_it_begins(
+def test_a_beat_repairs_the_schedule_when_it_begins_to_lead(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     lose_member(client, prefix, save_due(app, "report"))
@@ -111,14 +111,14 @@ def test_a_leader_sweeps_when_it_begins(
     assert stored(app, "report").due_at is not None
 
 
-def test_a_second_sweep_waits_for_its_time(app: Celery, client: redis.Redis, prefix: str) -> None:
-    sweep = sweep_all(app)
+def test_a_second_repair_waits_for_its_time(app: Celery, client: redis.Redis, prefix: str) -> None:
+    repair = repair_all(app)
     lose_member(client, prefix, RedisScheduleEntry("report", "proj.work", 60, app=app).save())
 
-    sweep.step()
-    assert sweep.repaired == 0
+    repair.step()
+    assert repair.repaired == 0
 
-    sweep.begin()
-    sweep.step()
-    assert sweep.repaired == 1
+    repair.begin()
+    repair.step()
+    assert repair.repaired == 1
     assert (stored(app, "report").due_at or now()) > ago(seconds=5)

@@ -1,4 +1,4 @@
-"""``ScheduleStore``: entries made, read and changed by name."""
+"""``ScheduleStore``: entries created, read and changed by name."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_an_update_that_leaves_the_schedule_moves_no_fire_time_and_no_count(
     assert (after.due_at, after.total_run_count, after.last_run_at) == (before.due_at, 1, before.last_run_at)
 
 
-def test_an_update_keeps_fields_that_another_program_put_there(
+def test_an_update_keeps_fields_that_another_program_wrote(
     store: ScheduleStore, client: redis.Redis, prefix: str
 ) -> None:
     entry = store.create("report", "proj.report", 60.0)
@@ -259,7 +259,7 @@ def test_an_update_keeps_fields_that_another_program_put_there(
     ],
     ids=str,
 )
-def test_an_update_that_cannot_be_is_refused_by_field_and_changes_nothing(
+def test_an_invalid_update_is_refused_by_field_and_changes_nothing(
     store: ScheduleStore, client: redis.Redis, changes: dict[str, Any], path: str
 ) -> None:
     entry = store.create("report", "proj.report", 60.0)
@@ -271,7 +271,7 @@ def test_an_update_that_cannot_be_is_refused_by_field_and_changes_nothing(
     assert client.hgetall(entry.key) == before
 
 
-def test_an_update_of_what_is_not_there_is_an_error(store: ScheduleStore) -> None:
+def test_an_update_of_an_entry_that_does_not_exist_is_an_error(store: ScheduleStore) -> None:
     with pytest.raises(EntryNotFound, match="no entry named 'nobody' in the schedule"):
         store.update("nobody", args=[1])
     assert store.count() == 0
@@ -339,7 +339,7 @@ def test_an_upsert_creates_and_then_changes(app: Celery, store: ScheduleStore) -
     assert store.count() == 1
 
 
-def test_an_upsert_takes_back_policies_that_the_new_entry_does_not_have(app: Celery, store: ScheduleStore) -> None:
+def test_an_upsert_removes_policies_that_the_new_entry_does_not_have(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "proj.report", 60.0, max_runs=5, coalesce="all", jitter=3)
 
     store.upsert(RedisScheduleEntry("report", "proj.report", 60.0, app=app))
@@ -348,7 +348,7 @@ def test_an_upsert_takes_back_policies_that_the_new_entry_does_not_have(app: Cel
     assert (entry.max_runs, entry.coalesce, entry.jitter) == (None, INHERIT, INHERIT)
 
 
-def test_what_is_not_there_cannot_be_read_or_deleted(store: ScheduleStore) -> None:
+def test_an_entry_that_does_not_exist_cannot_be_read_or_deleted(store: ScheduleStore) -> None:
     with pytest.raises(EntryNotFound):
         store.get("nobody")
     with pytest.raises(EntryNotFound):
@@ -358,7 +358,7 @@ def test_what_is_not_there_cannot_be_read_or_deleted(store: ScheduleStore) -> No
 
 
 @pytest.mark.parametrize("verb", ["get", "delete", "enable", "disable", "update", "executed", "upcoming"])
-def test_a_name_that_cannot_be_is_refused_by_every_verb(store: ScheduleStore, verb: str) -> None:
+def test_an_invalid_name_is_refused_by_every_verb(store: ScheduleStore, verb: str) -> None:
     for name in ("", ":schedule", 5):
         with pytest.raises(InvalidEntry, match=r"^\$\.name: "):
             getattr(store, verb)(name)
@@ -393,7 +393,7 @@ def test_a_broken_entry_is_an_error_to_read_and_can_be_deleted(
 # enable, disable, executed
 
 
-def test_a_disabled_entry_rests_until_it_is_enabled(
+def test_a_disabled_entry_does_not_run_until_it_is_enabled(
     store: ScheduleStore, scheduler: RedisScheduler, app: Celery
 ) -> None:
     first = save_due(app, "report", late=30.0).due_at
@@ -434,7 +434,7 @@ def test_names_and_count_are_of_all_entries_dormant_and_broken_ones_too(
     assert store.count() == 4
 
 
-def test_broken_entries_are_told_with_the_reason(
+def test_broken_entries_are_listed_with_the_reason(
     store: ScheduleStore, scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str
 ) -> None:
     definition = {"task": "proj.work", "schedule": {"__type__": "interval", "every": 60}, "coalesce": "some"}
@@ -518,7 +518,7 @@ def test_a_store_of_the_current_app_needs_no_app(app: Celery) -> None:
 
 @contextmanager
 def bound_current(app: Celery) -> Iterator[None]:
-    """Make an app the current one for a while."""
+    """Make an app the current one during a block."""
     before = get_current_app()
     app.set_current()
     try:

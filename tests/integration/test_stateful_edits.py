@@ -1,4 +1,4 @@
-"""Edits, foreign writes and two beats at a few entries, in any order that hypothesis thinks of, on a real server.
+"""Edits, foreign writes and two beats at a few entries, in any order that hypothesis generates, on a real server.
 
 Each step is one of the store's, so that any other may come before the next; an edit is interrupted between its reading
 and its writing, too. The server's clock is the test's, and nothing reaches a broker: what would be sent is noted. After
@@ -41,7 +41,7 @@ from redisbeater.model.skip import read_skipped
 from redisbeater.schedules.datetime_codec import encode_datetime
 from redisbeater.store import ClaimedEntry, Snapshot
 
-#: How much is tried, unless the environment says otherwise.
+#: How much is tried, unless the environment sets another number.
 EXAMPLES, STEPS = 200, 50
 
 NAMES = ("a", "b")
@@ -103,7 +103,7 @@ def _steps(*kinds: Step) -> st.SearchStrategy[Step]:
 
 
 def _any_of(*kinds: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
-    """One of some kinds, each as often as it stands there; ``one_of`` would ask for each of their steps as often."""
+    """Draw from some kinds, each as often as it is listed; ``one_of`` would draw each of their steps as often."""
     return st.sampled_from(kinds).flatmap(lambda kind: kind)
 
 
@@ -116,7 +116,7 @@ steps = _any_of(*[going_on] * 4, *[time_passing] * 2, edits, *[interrupted] * 2,
 
 
 class Edits(RuleBasedStateMachine):
-    """One rule for all: of several hypothesis leaves out some, and without beats nothing happens."""
+    """One rule for all steps: of several rules hypothesis leaves out some, and without beats nothing happens."""
 
     def __init__(self, app: Celery, client: redis.Redis, clock_key: str) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class Edits(RuleBasedStateMachine):
             del self.entries[name]
 
     def interrupted(self, edit: Step, others: list[Step]) -> None:
-        """An edit of a program that is slow: others come between what it reads and what it writes."""
+        """Edit slowly: other steps come between what this edit reads and what it writes."""
         with self._between_reading_and_writing(others):
             self._happens(edit)
 
@@ -262,7 +262,7 @@ class Edits(RuleBasedStateMachine):
     # Two beats without a lock
 
     def go_on(self, beat: int, most: int, is_repeated: bool) -> None:
-        """Claim, send what comes next, or commit; at most so much of it, and twice where the reply is lost."""
+        """Claim, send what comes next, or commit; at most ``most`` messages, and twice where the reply is lost."""
         flight = self.flights.get(beat)
         if flight is None:
             self._claim(beat, most)
@@ -274,7 +274,7 @@ class Edits(RuleBasedStateMachine):
             del self.flights[beat]
 
     def send_without_an_answer(self, beat: int, delay: int) -> None:
-        """The broker may have taken it or not."""
+        """Send a run without learning whether the broker has accepted it."""
         flight = self.flights.get(beat)
         if flight is not None and flight.unsent and flight.seen[flight.unsent[0].name].is_readable:
             claimed = flight.unsent.pop(0)
@@ -327,7 +327,7 @@ class Edits(RuleBasedStateMachine):
         self.entries[name] = Known(fields=fields, due=due)
 
     def _is_done(self, name: str, edit: Callable[[], Any]) -> bool:
-        """Whether an edit was made; it is refused where there is no entry, or none that can be read."""
+        """Return whether an edit was made; it is refused when there is no entry, or none that can be read."""
         try:
             edit()
         except EntryNotFound:
@@ -386,7 +386,7 @@ class Edits(RuleBasedStateMachine):
             flight.done.append(job)
 
     def _note(self, flight: Flight, job: Job, *, is_taken: bool) -> None:
-        """The runs of a job are sent; the broker has surely taken them, or may have."""
+        """Record that the runs of a job are sent; ``is_taken``: the broker has certainly accepted them."""
         known = self.entries.get(job.claimed.name)
         is_excused = not is_taken or not flight.holds(known) or not flight.is_in_time(self.clock.now)
         for run in job.runs(flight.claim.schedule_id, self.app):
@@ -401,7 +401,7 @@ class Edits(RuleBasedStateMachine):
         is_held, is_as_read = flight.holds(known), self._texts(claimed.name)[0] == claimed.definition
         assert self.redis.quarantine(flight.claim, claimed, reason) == (is_held and is_as_read)
         if is_held and is_as_read:
-            known.set_aside()
+            known.quarantined()
         elif is_held:
             known.released(known.due)
 
@@ -460,7 +460,7 @@ class Edits(RuleBasedStateMachine):
         self._write(name, meta=json.dumps({**meta, **fields}))
 
     def _moment(self, seconds: int) -> datetime:
-        """A moment from now that no other is equal to."""
+        """Return a moment from now that no other is equal to."""
         self.writes += 1
         return self.clock.now + timedelta(seconds=seconds, microseconds=self.writes)
 
@@ -533,14 +533,14 @@ JITTER = {"jitter": 20}
         ),
     ],
 )
-def test_what_once_went_wrong_does_not(make_edits: MakeEdits, steps: list[Step]) -> None:
+def test_steps_that_once_failed_pass(make_edits: MakeEdits, steps: list[Step]) -> None:
     edits = make_edits()
 
     for step in steps:
         edits.happens(step)
 
 
-def test_a_run_that_was_counted_is_not_sent_again_when_its_definition_was_broken_for_a_while(
+def test_a_run_that_was_counted_is_not_sent_again_when_its_definition_was_broken_for_some_time(
     make_app: Callable[..., Celery], client: redis.Redis
 ) -> None:
     app = make_app(redisbeater_lock_key=None, result_expires=None)

@@ -1,4 +1,4 @@
-"""Static entries: what ``beat_schedule`` says, brought into the schedule by the leader."""
+"""Static entries: the leader stores what ``beat_schedule`` declares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORT = {"task": "proj.report", "schedule": 60.0, "args": (1,)}
 
 @pytest.fixture
 def start(make_app: Callable[..., Celery]) -> Callable[..., Celery]:
-    """Start a beat of an app whose code says this, let it lead, and end it; the app."""
+    """Start a beat of an app with these declarations, let it lead, end it, and return the app."""
 
     def start(name: str = "proj", *, result_expires: Any = None, **settings: Any) -> Celery:
         app = make_app(name, result_expires=result_expires, **settings)
@@ -44,7 +44,7 @@ def leader(make_app: Callable[..., Celery]) -> Iterator[RedisScheduler]:
 
 
 def state(client: redis.Redis, prefix: str) -> dict[str, Any]:
-    """All that is stored of the entries, and in which order."""
+    """Return all that is stored of the entries, and in which order."""
     keys = client.zrange(f"{prefix}:schedule", 0, -1)
     return {
         "entries": {key: client.hgetall(key) for key in keys},
@@ -64,7 +64,7 @@ Start = Callable[..., Celery]
 
 
 class Weekend(crontab):
-    """Celery's crontab with something of the application's own, which nothing stored would tell."""
+    """Celery's crontab with something of the application's own, which is not stored."""
 
 
 class Tide(BaseSchedule):
@@ -305,7 +305,9 @@ def test_a_static_entry_whose_schedule_raises_is_listed_and_does_not_stop_the_ot
 
 
 @pytest.mark.parametrize("name", [5, None, ("a", 1), b"bytes"], ids=repr)
-def test_a_static_entry_whose_name_is_no_text_is_listed_and_does_not_stop_the_others(start: Start, name: Any) -> None:
+def test_a_static_entry_whose_name_is_not_a_text_is_listed_and_does_not_stop_the_others(
+    start: Start, name: Any
+) -> None:
     app = start(beat_schedule={"a": REPORT, name: REPORT, "z": REPORT})
 
     assert (exists(app, "a"), exists(app, "z")) == (True, True)
@@ -413,7 +415,7 @@ def test_building_a_scheduler_stores_no_static_entries(make_app: Callable[..., C
     assert not exists(app, "report")
 
 
-def test_static_entries_come_back_after_redis_was_flushed_and_the_lock_taken_anew(
+def test_static_entries_come_back_after_redis_was_flushed_and_the_lock_acquired_again(
     make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler], client: redis.Redis
 ) -> None:
     app = make_app(beat_schedule={"report": REPORT})
@@ -445,7 +447,7 @@ def test_an_overdue_dynamic_entry_is_not_held_up_by_the_statics(start: Start, ma
     assert stored(app, "dynamic").total_run_count == 1
 
 
-def test_many_are_stored_a_page_at_a_time_and_those_that_cannot_be_hold_no_other_up(
+def test_many_are_stored_a_page_at_a_time_and_invalid_ones_do_not_hold_up_the_others(
     start: Start, client: redis.Redis, prefix: str
 ) -> None:
     declared = {f"e{number}": {**REPORT, "args": (number,)} for number in range(SAVE_PAGE + 50)}
@@ -462,7 +464,7 @@ def test_many_are_stored_a_page_at_a_time_and_those_that_cannot_be_hold_no_other
     assert (Context.of(app).redis.broken.reports(), client.scard(f"{prefix}:statics")) == ({}, len(declared))
 
 
-def test_beat_hears_of_new_static_entries_once_for_a_page_and_of_known_ones_not_at_all(
+def test_beat_is_notified_of_new_static_entries_once_for_a_page_and_never_of_known_ones(
     start: Start, client: redis.Redis, prefix: str
 ) -> None:
     declared = {f"e{number}": REPORT for number in range(SAVE_PAGE)}

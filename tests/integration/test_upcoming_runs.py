@@ -32,13 +32,13 @@ NOON = crontab(minute=0, hour=12)
 
 
 def contents(client: redis.Redis, prefix: str) -> dict[str, Any]:
-    """All that is stored, to the byte."""
+    """Return all that is stored, to the byte."""
     return {key: client.dump(key) for key in sorted(client.scan_iter(f"{prefix}*"))}
 
 
 @pytest.fixture
 def client(server: Any, client: redis.Redis) -> redis.Redis:
-    """One that reads bytes; the fixture of that name still looks after the keys."""
+    """A client that reads bytes; the fixture of that name still removes the keys."""
     return redis.Redis(port=server.port, db=0)
 
 
@@ -54,7 +54,9 @@ def due(entry: RedisScheduleEntry) -> datetime:
 # What is not stored
 
 
-def test_an_entry_that_is_not_stored_tells_its_next_runs_and_stays_so(app: Celery, client: redis.Redis) -> None:
+def test_an_entry_that_is_not_stored_has_next_runs_and_is_not_stored_by_asking(
+    app: Celery, client: redis.Redis
+) -> None:
     before = now()
     entry = RedisScheduleEntry("report", "proj.work", 60.0, app=app)
 
@@ -66,17 +68,17 @@ def test_an_entry_that_is_not_stored_tells_its_next_runs_and_stays_so(app: Celer
     assert list(client.scan_iter()) == []
 
 
-def test_five_are_told_by_default(app: Celery) -> None:
+def test_five_runs_are_returned_by_default(app: Celery) -> None:
     assert len(RedisScheduleEntry("report", "proj.work", 60.0, app=app).upcoming()) == 5
 
 
 def test_the_fire_times_of_an_unstored_entry_are_those_that_beat_will_plan(app: Celery) -> None:
     entry = RedisScheduleEntry("report", "proj.work", NOON, app=app, timezone="America/New_York", jitter=600)
 
-    told = entry.upcoming(1)
+    runs = entry.upcoming(1)
 
-    assert told == entry.save().upcoming(1)
-    assert told[0].due_at == entry.due_at
+    assert runs == entry.save().upcoming(1)
+    assert runs[0].due_at == entry.due_at
 
 
 def test_local_times_are_in_the_zone_of_the_entry(app: Celery) -> None:
@@ -101,7 +103,7 @@ def test_the_runs_end_where_the_entry_does(app: Celery) -> None:
     assert len(ruled.upcoming(9)) == 3
 
 
-def test_an_entry_that_could_not_be_saved_tells_why(app: Celery, client: redis.Redis) -> None:
+def test_an_entry_that_could_not_be_saved_raises_why(app: Celery, client: redis.Redis) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$\.jitter: "):
         RedisScheduleEntry("report", "proj.work", 60.0, app=app, jitter=-1).upcoming()
     with pytest.raises(InvalidEntry, match="never fires again"):
@@ -112,18 +114,18 @@ def test_an_entry_that_could_not_be_saved_tells_why(app: Celery, client: redis.R
 
 
 @pytest.mark.parametrize("n", [0, -1, 1001, True, 2.0, "5", None])
-def test_a_number_of_runs_that_cannot_be_is_refused(app: Celery, n: Any) -> None:
+def test_an_invalid_number_of_runs_is_refused(app: Celery, n: Any) -> None:
     with pytest.raises(ValueError, match="n: expected a whole number from 1 to 1000"):
         RedisScheduleEntry("report", "proj.work", 60.0, app=app).upcoming(n)
 
 
-def test_a_thousand_can_be_told(app: Celery) -> None:
+def test_a_thousand_runs_can_be_returned(app: Celery) -> None:
     runs = RedisScheduleEntry("report", "proj.work", crontab(), app=app).upcoming(1000)
 
     assert fire_times(runs) == [runs[0].fire_time + number * MINUTE for number in range(1000)]
 
 
-def test_what_a_clock_change_does_is_noted(app: Celery) -> None:
+def test_the_effect_of_a_clock_change_is_noted(app: Celery) -> None:
     second_sunday_of_march = crontab(minute=30, hour=2, day_of_month="8-14", day_of_week="sun", month_of_year=3)
     entry = RedisScheduleEntry("report", "proj.work", second_sunday_of_march, app=app, timezone="America/New_York")
 
@@ -182,7 +184,7 @@ def test_asking_for_runs_writes_nothing(app: Celery, client: redis.Redis, prefix
         pytest.param({"args": [1]}, id="args"),
     ],
 )
-def test_an_edited_entry_tells_its_runs_as_if_it_was_saved_and_leaves_what_is_stored(
+def test_an_edited_entry_returns_its_runs_as_if_it_was_saved_and_changes_nothing_stored(
     app: Celery, client: redis.Redis, prefix: str, changes: dict[str, Any]
 ) -> None:
     RedisScheduleEntry("report", "proj.work", crontab(), app=app, last_run_at=ago(seconds=20)).save()
@@ -191,11 +193,11 @@ def test_an_edited_entry_tells_its_runs_as_if_it_was_saved_and_leaves_what_is_st
         setattr(edited, name, value)
     before = contents(client, prefix)
 
-    told = edited.upcoming(3)
+    runs = edited.upcoming(3)
 
     assert contents(client, prefix) == before
-    assert told == edited.save().upcoming(3)
-    assert told == ScheduleStore(app).upcoming("report", 3)
+    assert runs == edited.save().upcoming(3)
+    assert runs == ScheduleStore(app).upcoming("report", 3)
 
 
 def test_a_disabled_entry_has_no_runs(app: Celery) -> None:
@@ -205,7 +207,7 @@ def test_a_disabled_entry_has_no_runs(app: Celery) -> None:
     assert RedisScheduleEntry("new", "proj.work", 60.0, app=app, enabled=False).upcoming() == []
 
 
-def test_enabling_a_disabled_entry_can_be_looked_at_first(app: Celery) -> None:
+def test_enabling_a_disabled_entry_can_be_previewed(app: Celery) -> None:
     entry = save_due(app, "report", late=30.0)
     first = due(entry)
     entry.disable()
@@ -224,7 +226,7 @@ def test_an_entry_that_has_finished_has_no_runs(app: Celery, scheduler: RedisSch
     assert ScheduleStore(app).upcoming("report") == []
 
 
-def test_no_more_runs_are_told_than_are_left(app: Celery, scheduler: RedisScheduler) -> None:
+def test_no_more_runs_are_returned_than_are_left(app: Celery, scheduler: RedisScheduler) -> None:
     save_due(app, "report", max_runs=3)
     run_due(scheduler)
 
@@ -237,7 +239,7 @@ def test_an_overdue_fire_time_comes_first(app: Celery) -> None:
     assert fire_times(entry.upcoming(2)) == [due(entry), due(entry) + MINUTE]
 
 
-def test_jitter_shows_in_when_a_run_is_due(app: Celery) -> None:
+def test_jitter_delays_when_a_run_is_due(app: Celery) -> None:
     entry = RedisScheduleEntry("report", "proj.work", NOON, app=app, timezone="UTC", jitter=600).save()
 
     runs = entry.upcoming(5)
@@ -249,7 +251,7 @@ def test_jitter_shows_in_when_a_run_is_due(app: Celery) -> None:
     assert all(run.as_dict()["due_at"] == run.due_at.isoformat() for run in runs)
 
 
-def test_jitter_of_the_settings_shows_too(make_app: MakeApp) -> None:
+def test_jitter_of_the_settings_delays_a_run_too(make_app: MakeApp) -> None:
     entry = RedisScheduleEntry("report", "proj.work", NOON, app=make_app(redisbeater_jitter=600))
 
     [run] = entry.upcoming(1)
@@ -264,9 +266,7 @@ def test_without_jitter_a_run_is_due_at_its_fire_time(app: Celery) -> None:
     assert run.as_dict()["due_at"] == ""
 
 
-def test_an_entry_that_waits_by_its_jitter_tells_the_fire_time_it_waits_for(
-    app: Celery, scheduler: RedisScheduler
-) -> None:
+def test_an_entry_that_jitter_delays_returns_the_fire_time_it_waits_for(app: Celery, scheduler: RedisScheduler) -> None:
     fire_time = ago(seconds=1)
     entry = RedisScheduleEntry("report", "proj.work", clocked(fire_time), app=app, jitter=10_000).save()
     expected = entry.upcoming()
@@ -276,7 +276,7 @@ def test_an_entry_that_waits_by_its_jitter_tells_the_fire_time_it_waits_for(
     assert fire_times(expected) == [fire_time]
 
 
-def test_a_broken_entry_cannot_tell(app: Celery, client: redis.Redis) -> None:
+def test_a_broken_entry_has_no_upcoming_runs_and_raises_why(app: Celery, client: redis.Redis) -> None:
     entry = save_due(app, "report")
     client.hset(entry.key, "definition", "{")
 

@@ -1,4 +1,4 @@
-"""The ledger of ``benchmarks/chaos.py``: a balance that could not fail would say nothing."""
+"""The ledger of ``benchmarks/chaos.py``: it must find every fault, or its balance proves nothing."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_repeat_with_the_same_id_is_counted_and_no_fault() -> None:
         pytest.param(messages([*range(1, 6), 7]), Fault.UNEXPECTED, id="one came after the end"),
     ],
 )
-def test_what_must_not_happen_is_found(sent: list[Message], fault: Fault) -> None:
+def test_a_fault_is_found(sent: list[Message], fault: Fault) -> None:
     assert fault in faults(audit(FIVE, sent))
 
 
@@ -122,7 +122,7 @@ def test_a_run_that_was_sent_and_then_skipped_because_its_commit_failed_is_count
     assert finding.overtaken == 1
 
 
-def test_while_an_entry_rests_nothing_is_owed_and_nothing_that_comes_due_may_be_sent() -> None:
+def test_while_an_entry_is_disabled_nothing_is_owed_and_nothing_that_comes_due_may_be_sent() -> None:
     account = Account(name="e", stretches=(stretch(1, 3, 3.5), stretch(6, 8, 8)), run_count=4, is_live=False)
 
     assert not audit(account, messages([1, 2, 6, 7])).problems

@@ -41,7 +41,8 @@ def edited(
 ) -> Score | None:
     text = before.to_text(context.codec) if before else "{ broken" if score else ""
     stored = Snapshot(name="report", now=NOW, definition=text, meta="", score=score)
-    return score_after_edit(before, after, Meta(last_run_at=last_run_at, total_run_count=run_count), stored, context)
+    meta = Meta(last_run_at=last_run_at, total_run_count=run_count)
+    return score_after_edit(before, after, meta, stored, context.defaults, context.codec)
 
 
 # -- new entries
@@ -77,7 +78,7 @@ def test_a_new_one_off_that_has_run_is_finished(context: Context) -> None:
     assert edited(context, None, once, None, last_run_at=utc("2026-06-10 11:00")) == FINISHED
 
 
-def test_an_entry_that_stands_in_no_schedule_is_planned_anew(context: Context) -> None:
+def test_an_entry_that_is_missing_from_the_schedule_is_planned_again(context: Context) -> None:
     assert edited(context, entry(60), entry(60, args=[1]), None, last_run_at=None) == Score(
         fire_time=utc("2026-06-10 12:01")
     )
@@ -89,7 +90,7 @@ def test_saving_over_an_entry_that_was_broken_for_long_does_not_fire_in_the_past
     assert score == Score(fire_time=utc("2026-06-10 12:01"))
 
 
-def test_saving_over_a_broken_entry_plans_it_anew(context: Context) -> None:
+def test_saving_over_a_broken_entry_plans_it_again(context: Context) -> None:
     assert edited(context, None, entry(60), dormant(utc("2020-01-01")), last_run_at=None) == Score(
         fire_time=utc("2026-06-10 12:01")
     )
@@ -132,7 +133,7 @@ def test_a_save_that_does_not_change_the_schedule_keeps_the_score(
     assert edited(context, entry(60), entry(**changes), score) is None
 
 
-def test_a_crontab_that_is_saved_again_keeps_a_score_that_somebody_else_set(context: Context) -> None:
+def test_a_crontab_that_is_saved_again_keeps_a_score_that_another_program_set(context: Context) -> None:
     hourly = entry(cron("0 * * * *"))
 
     assert edited(context, hourly, hourly, Score(fire_time=utc("2026-06-10 12:34:56"))) is None
@@ -206,7 +207,7 @@ def test_disabling_a_finished_entry_leaves_it_finished(context: Context) -> None
 
 
 @pytest.mark.parametrize(
-    ("schedule_", "stood", "expected"),
+    ("schedule_", "old_fire_time", "expected"),
     [
         pytest.param(schedule(60), utc("2026-06-10 09:00:20"), utc("2026-06-10 12:00:20"), id="interval-keeps-phase"),
         pytest.param(schedule(3600), utc("2026-06-10 12:40"), utc("2026-06-10 12:40"), id="interval-still-to-come"),
@@ -216,11 +217,11 @@ def test_disabling_a_finished_entry_leaves_it_finished(context: Context) -> None
     ],
 )
 def test_enable_goes_on_after_now_on_the_old_grid(
-    context: Context, schedule_: Any, stood: datetime, expected: datetime
+    context: Context, schedule_: Any, old_fire_time: datetime, expected: datetime
 ) -> None:
     off = entry(schedule_, enabled=False)
 
-    assert edited(context, off, off._replace(enabled=True), dormant(stood)) == Score(fire_time=expected)
+    assert edited(context, off, off._replace(enabled=True), dormant(old_fire_time)) == Score(fire_time=expected)
 
 
 def test_a_one_off_that_passed_while_it_was_disabled_is_finished(context: Context) -> None:
@@ -238,9 +239,9 @@ def test_an_entry_disabled_by_redbeat_is_enabled_from_its_last_run(context: Cont
 def test_a_finished_one_off_stays_finished_when_it_is_disabled_and_enabled(context: Context) -> None:
     off = entry(clocked(utc("2026-06-10 11:00")), enabled=False)
 
-    revived = edited(context, off, off._replace(enabled=True), FINISHED, last_run_at=utc("2026-06-10 11:00"))
+    resumed = edited(context, off, off._replace(enabled=True), FINISHED, last_run_at=utc("2026-06-10 11:00"))
 
-    assert revived == FINISHED
+    assert resumed == FINISHED
 
 
 def test_enabling_an_entry_that_other_writers_left_active_keeps_its_fire_time(context: Context) -> None:
@@ -249,7 +250,7 @@ def test_enabling_an_entry_that_other_writers_left_active_keeps_its_fire_time(co
     assert edited(context, off, off._replace(enabled=True), Score(fire_time=NEXT)) == Score(fire_time=NEXT)
 
 
-def test_saving_an_entry_that_was_set_aside_revives_it(context: Context) -> None:
+def test_saving_an_entry_that_was_quarantined_resumes_it(context: Context) -> None:
     assert edited(context, entry(60), entry(60), dormant(utc("2026-06-10 09:00:20"))) == Score(
         fire_time=utc("2026-06-10 12:00:20")
     )
@@ -300,7 +301,7 @@ def test_saving_an_entry_that_was_set_aside_revives_it(context: Context) -> None
         ),
     ],
 )
-def test_a_finished_entry_that_is_given_more_to_do_goes_on_after_now(
+def test_a_finished_entry_that_gets_more_runs_or_time_goes_on_after_now(
     context: Context, before: Definition, changes: dict[str, Any], run_count: int, expected: Score
 ) -> None:
     assert edited(context, before, before.changed(**changes), FINISHED, run_count=run_count) == expected
@@ -337,7 +338,7 @@ def test_a_finished_entry_whose_only_fire_time_was_missed_does_not_fire_in_the_p
     assert score.fire_time is None or score.fire_time > NOW
 
 
-def test_a_finished_interval_that_never_ran_goes_on_upon_the_grid_of_its_start(context: Context) -> None:
+def test_a_finished_interval_that_never_ran_goes_on_on_the_grid_of_its_start(context: Context) -> None:
     before = entry(3600, start_at=utc("2026-06-10 11:10"), end_at=utc("2026-06-10 11:30"), misfire_grace_time=60)
 
     score = edited(context, before, before.changed(end_at=utc("2026-07-01")), FINISHED, last_run_at=None)
@@ -383,7 +384,7 @@ def test_an_entry_that_was_disabled_when_it_finished_goes_on_once_it_is_enabled_
         pytest.param({"max_runs": 6}, None, id="one-run-left"),
     ],
 )
-def test_an_entry_that_is_given_less_to_do_may_finish(
+def test_an_entry_that_gets_fewer_runs_or_less_time_may_finish(
     context: Context, changes: dict[str, Any], expected: Score | None
 ) -> None:
     before = entry(60)
@@ -441,7 +442,7 @@ def test_another_start_begins_the_grid_of_an_interval_there(
     assert moved == Score(fire_time=expected)
 
 
-def test_a_start_to_come_puts_off_a_crontab(context: Context) -> None:
+def test_a_future_start_delays_a_crontab(context: Context) -> None:
     before = entry(cron("0 * * * *"))
 
     after = before.changed(start_at=utc("2026-07-01 10:00"))
@@ -460,7 +461,7 @@ def test_a_start_in_the_second_of_a_repeated_hour_is_another_than_in_the_first(c
     assert moved == Score(fire_time=utc("2026-11-01 06:30"))
 
 
-def test_a_start_that_is_said_in_another_zone_is_the_same(context: Context) -> None:
+def test_a_start_written_in_another_zone_is_the_same(context: Context) -> None:
     before = entry(3600, start_at=utc("2026-07-01 10:00"))
     after = before.changed(start_at=datetime(2026, 7, 1, 6, tzinfo=NEW_YORK))
 

@@ -1,4 +1,4 @@
-"""The next runs of an entry, as its owner sees them."""
+"""The next runs of an entry, for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, utc
 
-from redisbeater.editing.edit import StoredEntry
+from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
@@ -28,7 +28,7 @@ NOW = utc("2026-01-01")
 
 
 def stored(schedule_: Any, fire_time: datetime | None = None, run_count: int = 0, **fields: Any) -> StoredEntry:
-    """An entry whose next fire time is the first after New Year, or the one that is given."""
+    """Return an entry whose next fire time is ``fire_time``, by default the first after New Year."""
     definition = Definition.checked(name="report", task="proj.report", schedule=schedule_, **fields)
     first = fire_time or definition.timetable(NEW_YORK).next(utc("2026-01-01"))
     score = Score.planned(first, enabled=definition.enabled)
@@ -47,7 +47,7 @@ def notes(entry: StoredEntry, n: int = 5) -> list[str]:
     return [run.note for run in upcoming(entry, n)]
 
 
-def test_a_run_is_told_in_utc_and_in_local_time() -> None:
+def test_a_run_has_its_time_in_utc_and_in_local_time() -> None:
     (run,) = upcoming(stored(cron("0 9 * * *"), timezone="Europe/Vienna"), 1)
 
     assert run == UpcomingRun(
@@ -87,7 +87,7 @@ def test_there_are_as_many_runs_as_were_asked_for(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [0, -1, MOST_RUNS + 1, 1.0, True, "5", None], ids=repr)
-def test_a_number_of_runs_that_cannot_be_is_refused(n: Any) -> None:
+def test_an_invalid_number_of_runs_is_refused(n: Any) -> None:
     with pytest.raises(ValueError, match=r"^n: expected a whole number from 1 to 1000, got "):
         upcoming(stored(60), n)
 
@@ -133,7 +133,7 @@ def test_a_run_with_jitter_is_due_later() -> None:
     ]
 
 
-def test_the_settings_jitter_counts_for_an_entry_that_says_nothing() -> None:
+def test_the_settings_jitter_holds_for_an_entry_without_its_own() -> None:
     (run,) = upcoming_runs(stored(3600), replace(DEFAULTS, jitter=600.0), 1)
 
     assert run.due_at > run.fire_time
@@ -228,7 +228,9 @@ def test_the_settings_jitter_counts_for_an_entry_that_says_nothing() -> None:
         ),
     ],
 )
-def test_what_a_clock_change_does_to_a_run_is_noted(schedule_: Any, first: str, zone: str, expected: list[str]) -> None:
+def test_the_effect_of_a_clock_change_on_a_run_is_noted(
+    schedule_: Any, first: str, zone: str, expected: list[str]
+) -> None:
     entry = stored(schedule_, at(first, ZoneInfo(zone)), timezone=zone)
 
     assert notes(entry, len(expected)) == expected
@@ -248,7 +250,7 @@ def test_a_run_as_texts_is_iso_8601() -> None:
     }
 
 
-def test_a_run_with_jitter_tells_when_it_is_due() -> None:
+def test_the_texts_of_a_run_with_jitter_include_when_it_is_due() -> None:
     (run,) = upcoming(stored(3600, utc("2026-06-10 12:00"), jitter=600), 1)
 
     assert datetime.fromisoformat(run.as_dict()["due_at"]) == run.due_at

@@ -1,4 +1,4 @@
-"""The eviction check: a server that drops keys when its memory is full may drop the schedule."""
+"""Check the server's eviction policy: a server that evicts keys when its memory is full may evict the schedule."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_eviction(schedule: RedisSchedule, check: EvictionCheck) -> None:
-    """Report a server that may evict entries; those that evict only keys with a time to live may not.
+    """Log or raise when the server may evict entries; a policy that evicts only keys with a time to live is fine.
 
     Raises:
-        ImproperlyConfigured: it may, and the check is to raise.
+        ImproperlyConfigured: the server may evict entries, and ``check`` is to raise.
     """
     policy = None if check is EvictionCheck.IGNORE else schedule.eviction_policy()
     if policy is None or not policy.startswith("allkeys"):

@@ -1,4 +1,4 @@
-"""The schedule as a mapping, for programs that use a Celery scheduler's ``schedule`` attribute."""
+"""``ScheduleMapping``: the ``schedule`` attribute that programs expect of a Celery scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("ScheduleMapping",)
 
 
 class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
-    """Entry name -> entry, read from Redis and written to it with each access; nothing is kept here."""
+    """Entry name -> entry; each access reads from Redis or writes to it, nothing is cached."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app

@@ -1,8 +1,8 @@
-"""Static entries: what ``beat_schedule`` says, brought into the schedule by the leader.
+"""Static entries: those that ``beat_schedule`` declares; the leader stores them in the schedule.
 
-Each static entry carries its origin: the application whose code it came from, and a digest of what that code
-said. While the code says the same, changes that operators made at run time stay; when it changes, the code wins.
-Entries of other applications, and dynamic ones, are not touched.
+Each static entry carries its origin: the application whose code declares it, and a digest of the declaration. While
+the declaration is the same, changes that operators made at run time stay; when it changes, the code wins. Entries of
+other applications, and dynamic ones, are not touched.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.editing import edit
-from redisbeater.editing.compare_and_set import Editor, write_page
+from redisbeater.editing.changes import Upsert
+from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.schedules import rrule
@@ -24,76 +24,78 @@ from redisbeater.store.snapshot import sha1
 
 __all__ = ("CLEANUP", "application_of", "reconcile")
 
-#: The entry that Celery itself declares.
+#: The entry that Celery itself declares: it deletes expired results.
 CLEANUP = "celery.backend_cleanup"
 
 logger = logging.getLogger(__name__)
 
 
 def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
-    """Make the static entries of an app what its code declares: new and changed ones written, removed ones deleted.
+    """Store the new and changed declarations of an app, and delete the entries that it no longer declares.
 
-    A declared entry that cannot be stored is listed as broken and logged; the others are not held up.
+    A declaration that cannot be stored is listed as broken and logged; it does not hold up the others.
     """
     context = Context.of(app)
     statics = context.redis.contents.statics()
     origins = context.redis.contents.origins([*{*statics, *map(str, declared)}])
-    editors, failures = _changed(context, app, declared, origins, statics)
-    failures.update(_store(context, editors))
+    changes, failures = _changes(context, app, declared, origins, statics)
+    failures.update(_store(context, changes))
     for name, failure in failures.items():
         _report(context, app, name, failure)
     for name in statics - declared.keys():
         _prune(context, app, name, origins[name])
-    _forget_mended(context, app, failures.keys())
+    _forget_repaired(context, app, failures.keys())
 
 
 def application_of(origin: str) -> str:
-    """The application that a static entry of this origin came from."""
+    """Return the application that declares a static entry of this origin."""
     return origin.rpartition(" ")[0]
 
 
-def _changed(
+def _changes(
     context: Context, app: Celery, declared: Mapping[Any, Any], origins: Mapping[str, str | None], statics: Set[str]
-) -> tuple[dict[str, Editor], dict[str, Exception]]:
-    """How to store what the code says otherwise than before, and what is the matter with what cannot be stored."""
-    editors: dict[str, Editor] = {}
+) -> tuple[dict[str, Upsert], dict[str, Exception]]:
+    """Return by name the upserts of new and changed declarations, and why others cannot be stored."""
+    changes: dict[str, Upsert] = {}
     failures: dict[str, Exception] = {}
     for name, fields in declared.items():
         stored_name = str(name)
         try:
-            editor = _editor(context, app, _entry(app, name, fields), origins[stored_name], stored_name in statics)
+            upsert = _upsert(context, app, _entry(app, name, fields), origins[stored_name], stored_name in statics)
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
             failures[stored_name] = exc
         else:
-            if editor is not None:
-                editors[stored_name] = editor
-    return editors, failures
+            if upsert is not None:
+                changes[stored_name] = upsert
+    return changes, failures
 
 
-def _editor(
+def _upsert(
     context: Context, app: Celery, entry: RedisScheduleEntry, origin: str | None, is_static: bool
-) -> Editor | None:
-    """How to store an entry; None: the code says the same as before, or the name is another's."""
+) -> Upsert | None:
+    """Return the upsert of a declared entry; None: the declaration has not changed, or another entry has the name."""
     definition = entry.definition()
     text = definition.to_text(context.codec)
     declared = f"{_application(app)} {sha1(text)}"
     if origin == declared:
         return None
-    # RedBeat notes no origin, and of Celery's own clean-up not even that it is static.
+    # RedBeat stores no origin, and does not even mark Celery's own clean-up as static.
     is_unclaimed = origin == "" and (is_static or entry.name == CLEANUP)
     if origin is not None and not _is_ours(app, origin) and not is_unclaimed:
-        logger.error("static entry %r is not stored: an entry of that name exists that is not ours", entry.name)
+        logger.error(
+            "static entry %r is not stored: a dynamic entry or another app has that name; rename one", entry.name
+        )
         return None
-    return edit.upserting(context, definition, text, entry.initial_meta(), origin=declared)
+    return Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), origin=declared)
 
 
-def _store(context: Context, editors: Mapping[str, Editor]) -> dict[str, Exception]:
-    """Store entries, a page at a time; those that cannot be, and why."""
+def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Exception]:
+    """Store entries, a page at a time; return by name why some could not be stored."""
     failures: dict[str, Exception] = {}
-    for names in pages(list(editors), SAVE_PAGE):
-        page = write_page(context, {name: editors[name] for name in names})
-        failures.update(page.failures)
-        for name in page.done:
+    for names in pages(list(changes), SAVE_PAGE):
+        result = write_page(context, [changes[name] for name in names])
+        failures.update(result.failures)
+        for name in result.written:
             logger.info("static entry %r stored", name)
     return failures
 
@@ -111,11 +113,11 @@ def _report(context: Context, app: Celery, name: str, failure: Exception) -> Non
 def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None:
     if origin is None or _is_ours(app, origin):
         context.redis.delete(name, origin=origin or "")
-        logger.info("static entry %r is no longer declared: deleted", name)
+        logger.info("static entry %r is no longer declared; deleted", name)
 
 
-def _forget_mended(context: Context, app: Celery, failed: Set[str]) -> None:
-    """Declarations that are stored by now, or are no more."""
+def _forget_repaired(context: Context, app: Celery, failed: Set[str]) -> None:
+    """Remove reports of declarations that were repaired or removed."""
     for name, report in context.redis.broken.reports().items():
         if name not in failed and report.get("application") == _application(app):
             context.redis.broken.forget_declaration(name)
@@ -127,7 +129,7 @@ def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
     except TypeError as exc:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
     if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:
-        raise InvalidEntry("$.schedule.dtstart", "is missing: the rule would begin anew at each start of beat")
+        raise InvalidEntry("$.schedule.dtstart", "is missing: without it the rule starts over whenever beat starts")
     return entry
 
 
@@ -136,5 +138,5 @@ def _is_ours(app: Celery, origin: str) -> bool:
 
 
 def _application(app: Celery) -> str:
-    """What tells applications apart that share a schedule: the name given to ``Celery(...)``."""
+    """Return the name passed to ``Celery(...)``; by it, applications that share a schedule are told apart."""
     return app.main or "__main__"

@@ -10,7 +10,7 @@ from typing import Any
 
 from redisbeater.beat.statics import application_of
 from redisbeater.context import Context
-from redisbeater.editing import edit
+from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.schedules import describe
@@ -68,7 +68,7 @@ def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str], wanted
     if not snapshot.definition:
         return Row(name=snapshot.name, state="missing") if wanted.is_by_name else None
     try:
-        stored = edit.read(context, snapshot)
+        stored = StoredEntry.from_snapshot(snapshot, context.codec)
         planned = stored.due_at(context.defaults)
     except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
         unread = Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
@@ -77,7 +77,7 @@ def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str], wanted
 
 
 def _row_of(
-    context: Context, snapshot: Snapshot, report: Mapping[str, str], stored: edit.StoredEntry, planned: datetime | None
+    context: Context, snapshot: Snapshot, report: Mapping[str, str], stored: StoredEntry, planned: datetime | None
 ) -> Row:
     definition = stored.definition
     return Row(

@@ -1,1 +1,1 @@
-"""One change of one entry: computed from what is stored, written only if that is unchanged."""
+"""One change of one entry: computed from what is stored, written only if that has not changed in between."""

@@ -1,148 +1,144 @@
-"""A page of edits: their entries are read at once, and what changed is written at once, if it is as it was read.
+"""Write changes to Redis by compare and set: read the entries, apply the changes, write those that nobody else changed.
 
-Of an entry that another writer changed in between, nothing is written: it is read and edited once more. So nothing of
-one is overwritten unseen, and an edit that is carried out twice, because a reply was lost, finds it has been done.
+Of an entry that another program changed in between, nothing is written: it is read again and the change is applied to
+what is stored by then. So no change of another program is overwritten unseen, and a write that is repeated because its
+reply was lost finds that it has been done.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from redisbeater.backoff import Backoff
 from redisbeater.context import Context
+from redisbeater.editing.changes import EntryChange
+from redisbeater.editing.edit import Edit
+from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
-from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
 from redisbeater.model.policies import OnFinish
-from redisbeater.model.score import Score
-from redisbeater.store import Change, Snapshot
+from redisbeater.store import Snapshot
 
-__all__ = ("Edit", "Editor", "Page", "edited", "write_page")
+__all__ = ("WriteResult", "preview", "write", "write_page")
 
-#: Edits that lose this often in a row meet something that never stops writing.
+#: Give up after this many conflicts in a row: another program keeps writing the entry.
 ATTEMPTS = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Edit:
-    """What becomes of an entry; no score: it keeps the one that it has.
+@dataclass(kw_only=True)
+class WriteResult:
+    """The outcome of a page of changes, each by the name of its entry.
 
-    ``text`` is the stored form of the definition. An ``origin`` makes it a static entry.
+    Attributes:
+        pending: changes that are still to be written.
+        written: the edits that were written.
+        unchanged: entries that were stored like that already, and were not written.
+        failures: why a change could not be written.
     """
 
-    after: Definition
-    text: str
-    meta: Meta
-    score: Score | None = None
-    writes_meta: bool = False
-    origin: str = ""
-
-
-#: Makes an edit of what was read; called once more when that was changed meanwhile.
-Editor = Callable[[Snapshot], Edit]
-
-
-@dataclass(kw_only=True)
-class Page:
-    """What became of a page: what was read and made of each entry, and what was the matter with the others."""
-
-    done: dict[str, tuple[Snapshot, Edit]] = field(default_factory=dict)
+    pending: dict[str, EntryChange]
+    written: dict[str, Edit] = field(default_factory=dict)
     unchanged: set[str] = field(default_factory=set)
     failures: dict[str, Exception] = field(default_factory=dict)
 
-    def left_of(self, names: Iterable[str]) -> list[str]:
-        """Those of the names about which nothing is known yet."""
-        return [name for name in names if name not in self.done and name not in self.failures]
+    def fail(self, name: str, failure: Exception) -> None:
+        """Record that the change of an entry is given up."""
+        self.failures[name] = failure
+        del self.pending[name]
 
 
-def write_page(context: Context, editors: Mapping[str, Editor], *, only_changes: bool = False) -> Page:
-    """Edit entries by name, each by its editor; one that fails does not hold up the others.
-
-    Arguments:
-        only_changes: what would stay as it is stored is not written, and beat is not told of it.
+def write(context: Context, change: EntryChange) -> StoredEntry:
+    """Write one change, and return the entry as it is stored then.
 
     Raises:
-        StoreUnavailable, StoreError: Redis failed; some of the page may have been written, and once more is harmless.
+        EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied; nothing was written.
+        EditConflict: other programs kept changing the entry; nothing was written.
+        StoreUnavailable, StoreError: Redis failed; the change may have been written, writing it again is harmless.
     """
-    page, backoff = Page(), Backoff(first=0.002, limit=0.1)
+    result = write_page(context, [change])
+    for failure in result.failures.values():
+        raise failure
+    return result.written[change.name].to_stored_entry()
+
+
+def preview(context: Context, change: EntryChange) -> StoredEntry:
+    """Return the entry as :func:`write` would store it; write nothing.
+
+    Raises:
+        EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
+    """
+    return _applied(change, context.redis.load(change.name), context).to_stored_entry()
+
+
+def write_page(context: Context, changes: Iterable[EntryChange], *, only_differing: bool = False) -> WriteResult:
+    """Write the changes of at most ``SAVE_PAGE`` different entries; one that fails does not hold up the others.
+
+    With ``only_differing``, an entry that is stored like that already is not written, and beat is not notified of it.
+
+    Raises:
+        StoreUnavailable, StoreError: Redis failed; some of the changes may have been written, writing them again is
+            harmless.
+    """
+    result = WriteResult(pending={change.name: change for change in changes})
+    backoff = Backoff(first=0.002, limit=0.1)
     for attempt in range(ATTEMPTS):
-        left = page.left_of(editors)
-        if not left:
-            return page
+        if not result.pending:
+            return result
         if attempt:
             time.sleep(backoff.failed())
-        made = _made(context, {name: editors[name] for name in left}, page)
-        if only_changes:
-            page.unchanged.update(name for name, each in made.items() if _is_as_stored(*each))
-        _write(context, made, page)
-    for name in page.left_of(editors):
-        page.failures[name] = EditConflict(
-            f"{name!r} was changed by others {ATTEMPTS} times while this change was made; it was not written"
-        )
-    return page
+        edits = _apply_pending(context, result)
+        _write(context, _differing(edits, result) if only_differing else edits, result)
+    for name in list(result.pending):
+        result.fail(name, _conflict(name))
+    return result
 
 
-def edited(editor: Editor, snapshot: Snapshot) -> Edit:
-    """What an editor makes of what was read.
+def _apply_pending(context: Context, result: WriteResult) -> list[Edit]:
+    edits = []
+    for snapshot in context.redis.load_many(list(result.pending)):
+        try:
+            edits.append(_applied(result.pending[snapshot.name], snapshot, context))
+        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+            result.fail(snapshot.name, exc)
+    return edits
 
-    Raises:
-        InvalidEntry: an entry cannot become that.
-    """
+
+def _applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
     try:
-        edit = editor(snapshot)
+        edit = change.apply(snapshot, context.defaults, context.codec)
     except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
-    if edit.after.on_finish is OnFinish.DELETE and (edit.origin or snapshot.origin):
+    if edit.definition.on_finish is OnFinish.DELETE and (edit.origin or snapshot.origin):
         raise InvalidEntry("$.on_finish", "a static entry would come back when beat starts; use 'keep' or 'disable'")
     return edit
 
 
-def _made(context: Context, editors: Mapping[str, Editor], page: Page) -> dict[str, tuple[Snapshot, Edit]]:
-    made = {}
-    for snapshot in context.redis.load_many(list(editors)):
-        name = snapshot.name
-        try:
-            made[name] = snapshot, edited(editors[name], snapshot)
-        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
-            page.failures[name] = exc
-    return made
+def _differing(edits: Iterable[Edit], result: WriteResult) -> list[Edit]:
+    """Return the edits that change what is stored; record the others as unchanged."""
+    differing = []
+    for edit in edits:
+        if edit.changes_nothing:
+            result.unchanged.add(edit.snapshot.name)
+            del result.pending[edit.snapshot.name]
+        else:
+            differing.append(edit)
+    return differing
 
 
-def _is_as_stored(snapshot: Snapshot, edit: Edit) -> bool:
-    return (
-        edit.text == snapshot.definition
-        and edit.score is None
-        and not edit.writes_meta
-        and edit.origin in ("", snapshot.origin)
-        and not snapshot.is_broken
+def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None:
+    """Write edits; those of entries that another program changed in between stay pending."""
+    refused = context.redis.save([edit.to_change() for edit in edits])
+    for edit in edits:
+        name = edit.snapshot.name
+        if name not in refused:
+            result.written[name] = edit
+            del result.pending[name]
+        elif refused[name] == "FOREIGN":
+            result.fail(name, StoreError(f"WRONGTYPE: the key of {name!r} holds something other than an entry"))
+
+
+def _conflict(name: str) -> EditConflict:
+    return EditConflict(
+        f"other programs changed {name!r} {ATTEMPTS} times while this change was applied; it was not written"
     )
-
-
-def _write(context: Context, made: Mapping[str, tuple[Snapshot, Edit]], page: Page) -> None:
-    """Write what was made; what others changed meanwhile is left."""
-    unwritten = context.redis.save([_change(*each) for name, each in made.items() if name not in page.unchanged])
-    for name, word in unwritten.items():
-        if word == "FOREIGN":
-            page.failures[name] = StoreError(f"WRONGTYPE: the key of {name!r} holds something that is no entry")
-    page.done.update((name, each) for name, each in made.items() if name not in unwritten)
-
-
-def _change(snapshot: Snapshot, edit: Edit) -> Change:
-    meta = edit.meta.counted()
-    writes_meta = edit.writes_meta or (meta is not edit.meta and _counts_from_last_run(snapshot, edit))
-    return Change.of(
-        snapshot,
-        edit.text,
-        score=edit.score,
-        meta=meta.to_text() if writes_meta else "",
-        origin=edit.origin,
-    )
-
-
-def _counts_from_last_run(snapshot: Snapshot, edit: Edit) -> bool:
-    """Whether the score that an edit sets takes a last run into account, which another program may have written."""
-    if edit.score is None or edit.score.dormant or not edit.after.is_interval:
-        return False
-    return snapshot.score is None or edit.score.fire_time != snapshot.score.fire_time

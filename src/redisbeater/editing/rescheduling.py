@@ -1,11 +1,10 @@
-"""What an edit does to the next fire time of an entry."""
+"""Compute the score of an entry after an edit, from values alone."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
 
-from redisbeater.context import Context
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import EPOCH
 from redisbeater.model.definition import Definition
@@ -13,57 +12,66 @@ from redisbeater.model.meta import Meta
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
+from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 
 __all__ = ("score_after_edit", "score_of_executed", "score_of_new")
 
 
 def score_after_edit(
-    before: Definition | None, after: Definition, meta: Meta, snapshot: Snapshot, context: Context
+    before: Definition | None,
+    after: Definition,
+    meta: Meta,
+    snapshot: Snapshot,
+    defaults: Defaults,
+    codec: ScheduleCodec,
 ) -> Score | None:
-    """The score that an edit gives an entry; None: the stored one stays.
+    """Return the score that an edit gives an entry; None: the stored one stays.
 
-    Arguments:
-        before: what was stored; None when there was nothing, or nothing that could be read.
+    ``before`` is the stored definition, None when there is none that can be read.
 
     Raises:
-        InvalidEntry: an entry that is new, or whose schedule is, never fires.
+        InvalidEntry: the entry or its schedule is new, and never fires.
     """
     score, now = snapshot.score, snapshot.now
     if score is None or not snapshot.definition:
-        return score_of_new(after, meta, now, context.defaults)
-    terms = ResolvedPolicy.of(after, context.defaults)
-    if before is None or not (after is before or after.has_same_fire_times_as(before, context.codec)):
-        return _planned(after, terms.timetable.restarted(meta.last_run_at, now))
+        return score_of_new(after, meta, now, defaults)
+    policy = ResolvedPolicy.of(after, defaults)
+    if before is None or not (after is before or after.has_same_fire_times_as(before, codec)):
+        return _planned(after, policy.timetable.restarted(meta.last_run_at, now))
     if not after.enabled:
         return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
     if score.is_finished and before.enabled and not _has_new_end(before, after):
         return None
     if score.dormant or not before.enabled:
-        return _revived(score, meta, now, terms)
-    if _has_ended(score, meta, terms):
-        return _end(after, now)
-    return None if snapshot.is_claimed else _looked_at_anew(score, ResolvedPolicy.of(before, context.defaults), terms)
+        return _resumed(score, meta, now, policy)
+    if _has_ended(score, meta, policy):
+        return _ended(after, now)
+    return None if snapshot.is_claimed else _rechecked_for_jitter(score, ResolvedPolicy.of(before, defaults), policy)
 
 
 def score_of_new(definition: Definition, meta: Meta, now: datetime, defaults: Defaults) -> Score:
-    """The score of an entry that begins now, or counts from a run that its meta tells of; that one may be overdue."""
+    """Return the score of an entry that begins now, or counts from the last run of its meta and may be overdue.
+
+    Raises:
+        InvalidEntry: the entry never fires.
+    """
     if meta.last_run_at is not None:
         return ResolvedPolicy.of(definition, defaults).score_after(meta.last_run_at, meta.total_run_count)
     return _planned(definition, definition.timetable(defaults.zone).first(now))
 
 
 def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, defaults: Defaults) -> Score | None:
-    """The score of an entry that was really executed at the last run of its meta; None: the stored one stays."""
+    """Return the score of an entry that was executed at the last run of its meta; None: the stored one stays."""
     score = snapshot.score
     if score is None:
         return score_of_new(definition, meta, snapshot.now, defaults)
-    terms = ResolvedPolicy.of(definition, defaults)
-    if score.is_finished or not terms.is_interval or meta.last_run_at is None:
+    policy = ResolvedPolicy.of(definition, defaults)
+    if score.is_finished or not policy.is_interval or meta.last_run_at is None:
         return None
-    following = terms.score_after(meta.last_run_at, meta.total_run_count)
+    following = policy.score_after(meta.last_run_at, meta.total_run_count)
     if following.is_finished:
-        return _end(definition, snapshot.now)
+        return _ended(definition, snapshot.now)
     return replace(following, dormant=score.dormant)
 
 
@@ -77,29 +85,29 @@ def _has_new_end(before: Definition, after: Definition) -> bool:
     return (before.end_at, before.max_runs) != (after.end_at, after.max_runs)
 
 
-def _revived(score: Score, meta: Meta, now: datetime, terms: ResolvedPolicy) -> Score:
-    """The score of an entry that was disabled, set aside or finished: on its old grid, never in the past."""
-    if terms.is_spent(meta.total_run_count):
+def _resumed(score: Score, meta: Meta, now: datetime, policy: ResolvedPolicy) -> Score:
+    """Return the next score of an entry that was disabled, quarantined or finished: on its old grid, after now."""
+    if policy.is_spent(meta.total_run_count):
         return FINISHED
     if score.fire_time is not None and not score.dormant and score.fire_time > now:
         return score
-    anchor = score.fire_time or meta.last_run_at or (terms.timetable.start_at if terms.is_interval else None)
-    return Score.planned(terms.timetable.next(now) if anchor is None else terms.timetable.resumed(anchor, now))
+    anchor = score.fire_time or meta.last_run_at or (policy.timetable.start_at if policy.is_interval else None)
+    return Score.planned(policy.timetable.next(now) if anchor is None else policy.timetable.resumed(anchor, now))
 
 
-def _looked_at_anew(score: Score, before: ResolvedPolicy, after: ResolvedPolicy) -> Score | None:
-    """Where another jitter makes a fire time due at another time, beat looks at it once more; None: it does not."""
+def _rechecked_for_jitter(score: Score, before: ResolvedPolicy, after: ResolvedPolicy) -> Score | None:
+    """Return the same fire time for beat to look at again, if another jitter makes it due at another time."""
     fire_time = score.fire_time
     if fire_time is None or fire_time == EPOCH:  # a score of 0 means now, whatever the jitter
         return None
     return Score.planned(fire_time) if before.due_at(fire_time) != after.due_at(fire_time) else None
 
 
-def _has_ended(score: Score, meta: Meta, terms: ResolvedPolicy) -> bool:
-    is_past = score.fire_time is not None and terms.timetable.is_past_end(score.fire_time)
-    return is_past or terms.is_spent(meta.total_run_count)
+def _has_ended(score: Score, meta: Meta, policy: ResolvedPolicy) -> bool:
+    is_past = score.fire_time is not None and policy.timetable.is_past_end(score.fire_time)
+    return is_past or policy.is_spent(meta.total_run_count)
 
 
-def _end(definition: Definition, now: datetime) -> Score:
-    """The score of an entry that an edit ends: one that is then to be disabled or deleted is left for beat to do so."""
+def _ended(definition: Definition, now: datetime) -> Score:
+    """Return the score of an entry that an edit finishes: beat must look at one that it is to disable or delete."""
     return FINISHED if definition.on_finish is OnFinish.KEEP else Score(fire_time=now)

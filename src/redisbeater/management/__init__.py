@@ -1,1 +1,1 @@
-"""What programs and people do with a schedule: create, change, list and delete entries."""
+"""Create, change, list and delete the entries of a schedule."""

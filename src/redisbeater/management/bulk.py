@@ -1,4 +1,4 @@
-"""``Bulk``: tens of thousands of entries made, changed and deleted in seconds."""
+"""``Bulk``: creates, changes and deletes tens of thousands of entries in seconds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from types import TracebackType
 
 from redisbeater.context import Context
-from redisbeater.editing.compare_and_set import Editor, Page, write_page
-from redisbeater.editing.edit import preview, upserting
+from redisbeater.editing.changes import Upsert
+from redisbeater.editing.compare_and_set import WriteResult, preview, write_page
 from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
@@ -20,19 +20,19 @@ from redisbeater.store import SAVE_PAGE, Change
 
 __all__ = ("Bulk",)
 
-#: Characters of definitions in one page: more would keep the server busy for longer than it should be.
-MOST_TEXT = 500_000
+#: Characters of definitions in one page: a longer page would keep the server busy for more than a few milliseconds.
+MOST_CHARACTERS = 500_000
 
 
 class Bulk:
-    """Many changes, sent to Redis a page at a time; made by :meth:`redisbeater.ScheduleStore.bulk`, for one thread.
+    """Many changes, sent to Redis a page at a time; from :meth:`redisbeater.ScheduleStore.bulk`, for one thread.
 
-    Each change means what the method of :class:`redisbeater.ScheduleStore` by that name means. A page is sent when it
-    is full, at the latest at the end of the block. A block that ends by an error does not send its last page; the
-    pages before it stay written.
+    Each method does what the method of :class:`redisbeater.ScheduleStore` by that name does. A page is sent when it is
+    full, at the latest at the end of the block. A block that ends by an error does not send its last page; the pages
+    before it stay written.
 
     Attributes:
-        created: how many entries were made so far, of the pages that were sent.
+        created: how many entries were created so far, by the pages that were sent.
         changed: how many existed and are different now.
         unchanged: how many existed and were like that already; they were not written.
         deleted: how many were deleted.
@@ -41,14 +41,14 @@ class Bulk:
     def __init__(self, context: Context) -> None:
         self.created = self.changed = self.unchanged = self.deleted = 0
         self._context = context
-        self._molds = EntryTemplates(context)
+        self._templates = EntryTemplates(context)
         self._upserts: dict[str, tuple[RenderedEntry, Meta]] = {}
         self._deletions: set[str] = set()
-        self._text = 0
+        self._characters = 0
         self._clock: tuple[datetime, float] | None = None
         self._is_open = False
-        #: Whether the next page is presumed to hold new entries, as the last one did: those need not be read first.
-        self._are_new = True
+        #: Whether the next page probably holds new entries, as the last one did: those are written without reading.
+        self._expects_new = True
 
     def __enter__(self) -> Bulk:
         self._is_open = True
@@ -64,19 +64,19 @@ class Bulk:
 
         Raises:
             InvalidEntry: a field cannot be stored, or it never fires; nothing of this entry is written, and the block
-                may go on with others. What only shows beside a stored entry is told as by :meth:`flush`.
+                may go on with others. A conflict with the stored entry is reported by :meth:`flush`.
             StoreUnavailable, EditConflict: as for :meth:`flush`.
         """
-        cast, meta = self._molds.cast(entry), entry.initial_meta()
-        if not cast.mold.definition.never_ends:
-            self._check_that_it_fires(cast, meta)
-        self._make_room_for(cast.name)
-        self._upserts[cast.name] = cast, meta
-        self._text += len(cast.text)
+        rendered, meta = self._templates.render(entry), entry.initial_meta()
+        if not rendered.template.definition.never_ends:
+            self._check_that_it_fires(rendered, meta)
+        self._make_room_for(rendered.name)
+        self._upserts[rendered.name] = rendered, meta
+        self._characters += len(rendered.text)
         self._flush_if_full()
 
     def delete(self, name: str) -> None:
-        """Delete an entry; one that is not there is no error, and is not counted.
+        """Delete an entry; one that does not exist is no error, and is not counted.
 
         Raises:
             InvalidEntry: no entry can have that name.
@@ -87,75 +87,74 @@ class Bulk:
         self._flush_if_full()
 
     def flush(self) -> None:
-        """Send what waits. Beat is told once.
+        """Send the changes that wait; beat is notified once.
 
         Raises:
-            StoreUnavailable: Redis cannot be reached; what waits stays, and is sent with the next page.
+            StoreUnavailable: Redis cannot be reached; the changes go on waiting, and are sent with the next page.
             InvalidEntry, EditConflict: an entry could not be written, the message names it; all others of the page
                 were.
         """
         self.deleted += len(self._context.redis.delete_many(dict.fromkeys(self._deletions, "")))
         self._deletions.clear()
         size, created = len(self._upserts), self.created
-        if self._are_new:
+        if self._expects_new:
             self._create()
-        page = write_page(
-            self._context, {name: self._editor(*each) for name, each in self._upserts.items()}, only_changes=True
-        )
+        changes = [_upsert(*each) for each in self._upserts.values()]
+        result = write_page(self._context, changes, only_differing=True)
         self._upserts.clear()
-        self._text = 0
-        self._count(page)
-        self._are_new = 2 * (self.created - created) >= size
-        _raise_first(page.failures)
+        self._characters = 0
+        self._count(result)
+        self._expects_new = 2 * (self.created - created) >= size
+        _raise_first(result.failures)
 
     def _create(self) -> None:
-        """Create those that are new, without reading them first; the others are left."""
+        """Create the entries that are new, without reading them first; the others go on waiting."""
         now = self._now()
         changes = [
-            Change(cast.name, cast.text, cast.mold.first_score(now).to_text())
-            for cast, meta in self._upserts.values()
-            if meta is NEW and cast.mold.definition.never_ends
+            Change(rendered.name, rendered.text, rendered.template.first_score(now).to_text())
+            for rendered, meta in self._upserts.values()
+            if meta is NEW and rendered.template.definition.never_ends
         ]
-        unwritten = self._context.redis.save(changes)
+        refused = self._context.redis.save(changes)
         for change in changes:
-            if change.name not in unwritten:
+            if change.name not in refused:
                 del self._upserts[change.name]
                 self.created += 1
 
-    def _editor(self, cast: RenderedEntry, meta: Meta) -> Editor:
-        return upserting(self._context, cast.definition(), cast.text, meta)
-
-    def _count(self, page: Page) -> None:
-        created = sum(1 for snapshot, _ in page.done.values() if not snapshot.definition)
+    def _count(self, result: WriteResult) -> None:
+        created = sum(1 for edit in result.written.values() if not edit.snapshot.definition)
         self.created += created
-        self.unchanged += len(page.unchanged)
-        self.changed += len(page.done) - len(page.unchanged) - created
+        self.changed += len(result.written) - created
+        self.unchanged += len(result.unchanged)
 
-    def _check_that_it_fires(self, cast: RenderedEntry, meta: Meta) -> None:
-        """As a new entry; where it does not, the stored one decides, which may have finished."""
-        definition = cast.definition()
+    def _check_that_it_fires(self, rendered: RenderedEntry, meta: Meta) -> None:
+        """Refuse an entry that never fires, unless it is stored: one that has finished may be saved again."""
         try:
-            score_of_new(definition, meta, self._now(), self._context.defaults)
+            score_of_new(rendered.definition(), meta, self._now(), self._context.defaults)
         except InvalidEntry:
-            preview(self._context, definition, meta)
+            preview(self._context, _upsert(rendered, meta))
 
     def _now(self) -> datetime:
-        """The server's clock, asked once."""
+        """Return the time of the Redis server; it is asked once, then counted on by our own clock."""
         if self._clock is None:
             self._clock = self._context.redis.now(), time.monotonic()
         now, asked_at = self._clock
         return now + timedelta(seconds=time.monotonic() - asked_at)
 
     def _make_room_for(self, name: str) -> None:
-        """A page has each entry once, so that its changes need no order; outside of a block nothing would be sent."""
+        """Send the page first if it holds this entry: its changes need no order, as it holds each entry only once."""
         if not self._is_open:
             raise RuntimeError("nothing would be sent; write: with store.bulk() as bulk: bulk.upsert(entry)")
         if name in self._upserts or name in self._deletions:
             self.flush()
 
     def _flush_if_full(self) -> None:
-        if len(self._upserts) + len(self._deletions) >= SAVE_PAGE or self._text >= MOST_TEXT:
+        if len(self._upserts) + len(self._deletions) >= SAVE_PAGE or self._characters >= MOST_CHARACTERS:
             self.flush()
+
+
+def _upsert(rendered: RenderedEntry, meta: Meta) -> Upsert:
+    return Upsert(definition=rendered.definition(), text=rendered.text, initial_meta=meta)
 
 
 def _raise_first(failures: Mapping[str, Exception]) -> None:

@@ -1,4 +1,4 @@
-"""The entries in the order of their names, a page at a time."""
+"""``Listing``: the entries of a schedule in the order of their names, a page at a time."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.editing import edit
+from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model.definition import Definition
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("EVERY", "EntryPage", "Filter", "Listing")
 
-#: A page is no longer.
+#: The largest page that may be asked for.
 MOST_ENTRIES = 10_000
 
-#: So many entries are read for one page at most, however few of them a filter lets through.
+#: How many entries are read for one page at most, however few of them a filter lets through.
 MOST_READ = 2_000
 
-#: How many entries are read at once.
+#: How many entries are read in one step.
 PIECE = 250
 
-#: Seconds that the names are remembered from one page of a walk to the next; asking for 100,000 takes a while.
+#: How long the names are remembered from one page of a walk to the next: asking Redis for 100,000 takes long.
 MEMORY_SECONDS = 60.0
 
 
-#: No names, remembered until never.
+#: No names are remembered.
 _NOTHING: tuple[Sequence[str], float] = ((), float("-inf"))
 
 
@@ -41,8 +41,8 @@ class EntryPage:
 
     Attributes:
         entries: the entries, in the order of their names.
-        broken: those that cannot be read: name -> why. They are not among the entries.
-        cursor: what :meth:`redisbeater.ScheduleStore.list` goes on from; None: this was the last page.
+        broken: entries that cannot be read: name -> why. They are not in ``entries``.
+        cursor: pass it to :meth:`redisbeater.ScheduleStore.list` for the next page; None: this is the last one.
     """
 
     entries: Sequence[RedisScheduleEntry]
@@ -58,7 +58,7 @@ class EntryPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which entries are wanted; None: all. One that cannot be read has no task, and is neither enabled nor disabled."""
+    """Selects entries; None selects all. A broken entry has no task, and is neither enabled nor disabled."""
 
     prefix: str | None = None
     task: str | None = None
@@ -71,17 +71,17 @@ class Filter:
                 raise ValueError(f"{name}: expected {word}, or None for all, got {value!r}")
 
     def part_of(self, names: Sequence[str]) -> tuple[int, int]:
-        """Where the wanted ones begin and end among names in order."""
+        """Return where the selected names begin and end in a sorted sequence."""
         prefix = self.prefix or ""
         return bisect_left(names, prefix), bisect_right(names, prefix, key=lambda name: name[: len(prefix)])
 
     def lets_through(self, entry: RedisScheduleEntry | Definition) -> bool:
-        """Whether an entry is wanted, by what its name does not tell."""
+        """Return whether an entry is selected by its fields; its name is checked by :meth:`part_of`."""
         return self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
 
     @property
     def is_by_name(self) -> bool:
-        """Whether names alone tell."""
+        """Whether the name alone decides."""
         return self.task is None and self.enabled is None
 
 
@@ -90,10 +90,10 @@ EVERY = Filter()
 
 
 class Listing:
-    """Lists the entries of an app, in the order of their names, because nothing ever moves those.
+    """Lists the entries of an app in the order of their names, which never changes.
 
-    The names are asked for by the first page of a walk and remembered for the following ones, for a minute. Another
-    process, or a later minute, asks for them again and goes on after the same name.
+    The first page of a walk reads the names, and they are remembered for a minute for the pages that follow. Another
+    process, or a page after that minute, reads them again and goes on after the same name.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -101,10 +101,10 @@ class Listing:
         self._remembered = _NOTHING
 
     def page(self, wanted: Filter, *, limit: int, cursor: str | None) -> EntryPage:
-        """The entries after a cursor, at most ``limit``; fewer at the end, or where few of many are wanted.
+        """Return the entries after a cursor, at most ``limit``; fewer at the end, or when the filter selects few.
 
         Raises:
-            ValueError: limit or cursor cannot be.
+            ValueError: limit or cursor is not valid.
         """
         _check(limit, cursor)
         names = self._names(is_first=cursor is None)
@@ -128,7 +128,7 @@ class Listing:
 
 
 class _Found:
-    """What was found so far for a page."""
+    """The entries found so far for a page."""
 
     def __init__(self, app: Celery, wanted: Filter, limit: int) -> None:
         self._app = app
@@ -139,29 +139,29 @@ class _Found:
         self._broken: dict[str, str] = {}
 
     def read(self, names: Sequence[str]) -> int:
-        """Read entries until the page is full; how many were looked at."""
-        looked_at = 0
+        """Read entries until the page is full; return how many were read."""
+        read_count = 0
         for piece in pages(names, PIECE):
             for snapshot in self._context.redis.load_many(piece):
                 if self._is_full:
-                    return looked_at
-                self._take(snapshot)
-                looked_at += 1
-        return looked_at
+                    return read_count
+                self._add(snapshot)
+                read_count += 1
+        return read_count
 
     def page(self, cursor: str | None) -> EntryPage:
-        """The page."""
+        """Return the page of what was found."""
         return EntryPage(entries=tuple(self._entries), broken=self._broken, cursor=cursor)
 
     @property
     def _is_full(self) -> bool:
         return len(self._entries) + len(self._broken) >= self._limit
 
-    def _take(self, snapshot: Snapshot) -> None:
+    def _add(self, snapshot: Snapshot) -> None:
         if not snapshot.definition:  # deleted since its name was read
             return
         try:
-            entry = RedisScheduleEntry.of(edit.read(self._context, snapshot), self._app)
+            entry = RedisScheduleEntry.of(StoredEntry.from_snapshot(snapshot, self._context.codec), self._app)
         except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
             if self._wanted.is_by_name:
                 self._broken[snapshot.name] = str(exc)
@@ -174,4 +174,4 @@ def _check(limit: Any, cursor: Any) -> None:
     if type(limit) is not int or not 1 <= limit <= MOST_ENTRIES:
         raise ValueError(f"limit: expected a whole number from 1 to {MOST_ENTRIES}, got {limit!r}")
     if cursor is not None and not (isinstance(cursor, str) and cursor):
-        raise ValueError(f"cursor: expected that of a page, or None for the first one, got {cursor!r}")
+        raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {cursor!r}")

@@ -1,4 +1,4 @@
-"""``ScheduleStore``: the schedule of an app, for programs that make and change entries by name."""
+"""``ScheduleStore``: the schedule of an app, for programs that create and change entries by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from celery.app import app_or_default
 from celery.schedules import BaseSchedule
 
 from redisbeater.context import Context
-from redisbeater.editing import edit
+from redisbeater.editing.changes import FieldChange
+from redisbeater.editing.compare_and_set import write
+from redisbeater.editing.stored_entry import load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound
@@ -42,10 +44,7 @@ class ScheduleStore:
     def create(
         self, name: str, task: str, schedule: BaseSchedule | float | timedelta, **fields: Any
     ) -> RedisScheduleEntry:
-        """Create an entry.
-
-        Arguments:
-            fields: as for :class:`~redisbeater.RedisScheduleEntry`: args, kwargs, options, timezone, ...
+        """Create an entry; all arguments are those of :class:`~redisbeater.RedisScheduleEntry`.
 
         Raises:
             EntryExists: there is one of that name.
@@ -59,14 +58,15 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             EditConflict: others kept changing it.
         """
-        return RedisScheduleEntry.of(edit.change(self._context, check_name(name), **changes), self._app)
+        change = FieldChange(name=check_name(name), fields=changes)
+        return RedisScheduleEntry.of(write(self._context, change), self._app)
 
     def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
         """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`."""
         return entry.save()
 
     def bulk(self) -> Bulk:
-        """Tens of thousands of changes in seconds.
+        """Make tens of thousands of changes in seconds.
 
         Example::
 
@@ -84,7 +84,7 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             InvalidEntry: it is broken.
         """
-        return RedisScheduleEntry.of(edit.load(self._context, check_name(name)), self._app)
+        return RedisScheduleEntry.of(load(self._context, check_name(name)), self._app)
 
     def delete(self, name: str) -> None:
         """Delete an entry. A static one comes back when beat starts: disable it instead.
@@ -100,7 +100,7 @@ class ScheduleStore:
         return self.update(name, enabled=True)
 
     def disable(self, name: str) -> RedisScheduleEntry:
-        """Let an entry rest; :meth:`redisbeater.RedisScheduleEntry.disable`."""
+        """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
         return self.update(name, enabled=False)
 
     def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
@@ -108,7 +108,7 @@ class ScheduleStore:
         return RedisScheduleEntry(name, app=self._app).executed(at)
 
     def upcoming(self, name: str, n: int = 5) -> list[UpcomingRun]:
-        """The next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
+        """Return the next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
         return RedisScheduleEntry(name, app=self._app).upcoming(n)
 
     def list(
@@ -119,21 +119,21 @@ class ScheduleStore:
         limit: int = 100,
         cursor: str | None = None,
     ) -> EntryPage:
-        """A page of the entries, in the order of their names.
+        """Return a page of the entries, in the order of their names.
 
-        Over all pages of a walk, each entry that is there all the while comes exactly once, whatever runs or changes.
-        One that is created meanwhile may come or not; one that is deleted does not come any more. Each is told as it
-        is when its page is read.
+        Over all pages of a walk, each entry that exists from its first page to its last comes exactly once, whatever
+        runs or changes. One that is created during the walk may come or not; one that is deleted does not come any
+        more. Each entry is as it was when its page was read.
 
         Arguments:
             prefix: only names that begin with this text.
             task: only entries of this task.
             enabled: only those that are, or are not.
             limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
-            cursor: that of the page before, None for the first; the filters must be the same.
+            cursor: the one of the page before, None for the first; the filters must be the same.
 
         Raises:
-            ValueError: an argument cannot be.
+            ValueError: an argument is not valid.
 
         Example::
 
@@ -144,15 +144,15 @@ class ScheduleStore:
         return self._listing.page(Filter(prefix=prefix, task=task, enabled=enabled), limit=limit, cursor=cursor)
 
     def names(self) -> Iterator[str]:
-        """The names of all entries, in no order."""
+        """Return the names of all entries, in no order."""
         return iter(self._context.redis.contents.names())
 
     def count(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return self._context.redis.contents.count()
 
     def broken(self) -> dict[str, str]:
-        """The entries that were set aside because they cannot be read or planned: name -> why."""
+        """Return the entries that were quarantined because they cannot be read or planned: name -> why."""
         return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
 
     @property

@@ -1,4 +1,4 @@
-"""A mold: what many entries have in common, checked, encoded and planned once; they differ in name and arguments."""
+"""``EntryTemplate``: the fields that many entries share, checked, encoded and planned once."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from redisbeater.model.policy_fields import given_policies
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules.crontab.field import field_texts
 
-__all__ = ("RenderedEntry", "EntryTemplate", "EntryTemplates")
+__all__ = ("EntryTemplate", "EntryTemplates", "RenderedEntry")
 
-#: How many molds are kept.
-MOST_MOLDS = 10_000
+#: How many templates are kept at most: a bulk whose entries share nothing must not hold them all in memory.
+MOST_TEMPLATES = 10_000
 
 
 class RenderedEntry(NamedTuple):
-    """One entry as it came out of a mold, with its text as it is stored."""
+    """One entry of a template, with its stored text."""
 
-    mold: EntryTemplate
+    template: EntryTemplate
     name: str
     args: list[Any]
     kwargs: dict[str, Any]
     text: str
 
     def definition(self) -> Definition:
-        """What is stored of this entry."""
-        return self.mold.definition._replace(name=self.name, args=self.args, kwargs=self.kwargs)
+        """Return the definition of this entry."""
+        return self.template.definition._replace(name=self.name, args=self.args, kwargs=self.kwargs)
 
 
 class EntryTemplate:
-    """Casts entries that are like a definition, but for name, args and kwargs."""
+    """Renders entries that differ from a definition only in name, args and kwargs."""
 
     def __init__(self, definition: Definition, context: Context) -> None:
-        # Options that the caller goes on changing are not ours to keep.
+        # A copy, because the caller may go on changing its options.
         self.definition = (
             definition._replace(options=deepcopy(definition.options)) if definition.options else definition
         )
@@ -52,8 +52,8 @@ class EntryTemplate:
         self._first = FINISHED
         self._planned_at: datetime | None = None
 
-    def cast(self, entry: RedisScheduleEntry) -> RenderedEntry:
-        """RenderedEntry one that was found to be alike.
+    def render(self, entry: RedisScheduleEntry) -> RenderedEntry:
+        """Render an entry whose template key is that of this template.
 
         Raises:
             InvalidEntry: its name or its arguments cannot be stored.
@@ -64,63 +64,63 @@ class EntryTemplate:
         )
 
     def first_score(self, now: datetime) -> Score:
-        """The score of one that begins now.
+        """Return the score of a new entry of this template.
 
         Raises:
-            InvalidEntry: it never fires.
+            InvalidEntry: the entry never fires.
         """
-        # The next fire time of a crontab is the same until it comes.
-        is_steady = type(self.definition.schedule) is crontab and (self._first.fire_time or now) > now
-        if self._planned_at != now and not is_steady:
+        # The next fire time of a crontab is the same for every entry until it has passed.
+        is_still_next = type(self.definition.schedule) is crontab and (self._first.fire_time or now) > now
+        if self._planned_at != now and not is_still_next:
             self._first = score_of_new(self.definition, NEW, now, self._context.defaults)
             self._planned_at = now
         return self._first
 
 
 class EntryTemplates:
-    """The molds of the entries that came by so far."""
+    """The templates of the entries that were rendered so far, by their keys."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._molds: dict[bytes, EntryTemplate] = {}
+        self._templates: dict[bytes, EntryTemplate] = {}
 
-    def cast(self, entry: RedisScheduleEntry) -> RenderedEntry:
-        """RenderedEntry an entry, in a mold that there is, or in a new one.
+    def render(self, entry: RedisScheduleEntry) -> RenderedEntry:
+        """Render an entry with the template that has its key, or with a new one.
 
         Raises:
             InvalidEntry: a field cannot be stored.
         """
-        likeness = _template_key(entry)
-        mold = None if likeness is None else self._molds.get(likeness)
-        if mold is None:
-            mold = EntryTemplate(entry.definition(), self._context)
-            if likeness is not None:
-                self._keep(likeness, mold)
-        return mold.cast(entry)
+        key = _template_key(entry)
+        template = None if key is None else self._templates.get(key)
+        if template is None:
+            template = EntryTemplate(entry.definition(), self._context)
+            if key is not None:
+                self._keep(key, template)
+        return template.render(entry)
 
-    def _keep(self, likeness: bytes, mold: EntryTemplate) -> None:
-        if len(self._molds) >= MOST_MOLDS:
-            self._molds.clear()
-        self._molds[likeness] = mold
+    def _keep(self, key: bytes, template: EntryTemplate) -> None:
+        if len(self._templates) >= MOST_TEMPLATES:
+            self._templates.clear()
+        self._templates[key] = template
 
 
 def _template_key(entry: RedisScheduleEntry) -> bytes | None:
-    """What two entries have in common that only differ in name and arguments, exactly, types included.
+    """Return a key that two entries share when they differ only in name and arguments; 1 and true are different.
 
-    None: it holds more than plain values, and nothing is taken to be like it.
+    None: the entry holds other than plain values, and gets a template of its own.
     """
     timing = _timing(entry.schedule)
     if timing is None:
         return None
-    alike: Any = (entry.task, timing, entry.options, entry.enabled, entry.timezone, given_policies(vars(entry)))
+    shared: Any = (entry.task, timing, entry.options, entry.enabled, entry.timezone, given_policies(vars(entry)))
     try:
-        return marshal.dumps(alike, 0)
+        return marshal.dumps(shared, 0)
     except ValueError:
         return None
 
 
 def _timing(given: Any) -> tuple[Any, ...] | None:
-    """What a plain interval or crontab says."""
+    """Return the fields of a plain interval or crontab; None for any other schedule."""
     if getattr(given, "nowfun", None) is not None:
         return None
     if type(given) is schedule:

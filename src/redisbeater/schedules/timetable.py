@@ -129,7 +129,7 @@ class Timetable:
             following = self.next(following)
 
     def _newest_stepped(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
-        """Find them by stepping, if each fire time depends on the one before; return [] when that takes too many steps."""
+        """Find them by stepping, if each depends on the one before; return [] when that takes too many steps."""
         if type(self.schedule) in (crontab, rrule):
             return []
         newest = deque([fire_time], maxlen=limit)

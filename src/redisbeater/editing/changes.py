@@ -1,0 +1,201 @@
+"""The changes of an entry, as values: each computes an :class:`Edit` from what is stored, without I/O or a clock.
+
+A change can be applied again and again: when another program changed the entry in between, the same change is applied
+to what is stored by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from redisbeater.editing.edit import Edit
+from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
+from redisbeater.editing.stored_entry import stored_definition
+from redisbeater.exceptions import EntryExists, InvalidEntry
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.resolved_policy import Defaults
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.local_time import in_zone
+from redisbeater.store import Snapshot
+
+__all__ = ("EntryChange", "FieldChange", "ReportExecution", "Reschedule", "Upsert")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upsert:
+    """Create an entry, or give a stored one this definition.
+
+    The next fire time moves only when the schedule or its zone changed; the counters of an entry that exists stay.
+
+    Attributes:
+        text: the stored form of the definition.
+        initial_meta: the meta that the entry gets if it is new.
+        origin: for a static entry, its application and the digest of its declaration.
+        only_new: refuse to change an entry that exists.
+    """
+
+    definition: Definition
+    text: str
+    initial_meta: Meta
+    origin: str = ""
+    only_new: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the entry."""
+        return self.definition.name
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Compute the entry that takes the place of the stored one.
+
+        Raises:
+            InvalidEntry: the entry never fires.
+            EntryExists: the entry is stored, and only a new one was to be created.
+        """
+        if not snapshot.definition:
+            return self._created(snapshot, defaults)
+        if self.only_new:
+            raise EntryExists(snapshot.name)
+        return self._merged(snapshot, defaults, codec)
+
+    def _created(self, snapshot: Snapshot, defaults: Defaults) -> Edit:
+        return Edit(
+            snapshot=snapshot,
+            definition=self.definition,
+            text=self.text,
+            meta=self.initial_meta,
+            score=score_of_new(self.definition, self.initial_meta, snapshot.now, defaults),
+            writes_meta=bool(snapshot.meta) or self.initial_meta != NEW,  # that of an entry that never ran is empty
+            origin=self.origin,
+        )
+
+    def _merged(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Replace the definition; keep the counters, and stored fields that this version does not know."""
+        before = self.definition if snapshot.definition == self.text else _readable_definition(snapshot, codec)
+        after, text = self.definition, self.text
+        if before is not None and before.extra:
+            after = after._replace(extra={**before.extra, **after.extra})
+            text = after.to_text(codec)
+        stored_meta = _readable_meta(snapshot)
+        meta = stored_meta or self.initial_meta
+        return Edit(
+            snapshot=snapshot,
+            definition=after,
+            text=text,
+            meta=meta,
+            score=score_after_edit(before, after, meta, snapshot, defaults, codec),
+            writes_meta=stored_meta is None,
+            origin=self.origin,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldChange:
+    """Change some fields of an entry's definition; the others stay as they are stored.
+
+    Without any field, an entry that is missing from the schedule gets a score again.
+    """
+
+    name: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Compute the entry that takes the place of the stored one.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken, a field cannot be stored, or the entry would never fire.
+        """
+        before = stored_definition(snapshot, codec)
+        after, meta = before.changed(**self.fields), Meta.from_text(snapshot.meta)
+        return Edit(
+            snapshot=snapshot,
+            definition=after,
+            text=after.to_text(codec),
+            meta=meta,
+            score=score_after_edit(before, after, meta, snapshot, defaults, codec),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reschedule:
+    """Let an entry count from a run at ``last_run_at``, now by default; its run count stays. Naive: in its zone."""
+
+    name: str
+    last_run_at: datetime | None = None
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Compute the entry that takes the place of the stored one.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken.
+        """
+        definition = stored_definition(snapshot, codec)
+        ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
+        meta = replace(Meta.from_text(snapshot.meta), last_run_at=ran_at)
+        return Edit(
+            snapshot=snapshot,
+            definition=definition,
+            text=snapshot.definition,
+            meta=meta,
+            score=score_of_new(definition, meta, snapshot.now, defaults),
+            writes_meta=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportExecution:
+    """Record that the task of an entry was executed at ``executed_at``, now by default; an interval counts from there.
+
+    A time after now counts as now; one before the last run changes nothing. Naive: in the entry's zone.
+    """
+
+    name: str
+    executed_at: datetime | None = None
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Compute the entry that takes the place of the stored one.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken.
+        """
+        definition, meta = stored_definition(snapshot, codec), Meta.from_text(snapshot.meta)
+        ran_at = min(_instant(self.executed_at, definition, snapshot, defaults), snapshot.now)
+        if meta.last_run_at is not None and ran_at <= meta.last_run_at:
+            return Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
+        meta = replace(meta, last_run_at=ran_at)
+        return Edit(
+            snapshot=snapshot,
+            definition=definition,
+            text=snapshot.definition,
+            meta=meta,
+            score=score_of_executed(definition, meta, snapshot, defaults),
+            writes_meta=True,
+        )
+
+
+EntryChange = Upsert | FieldChange | Reschedule | ReportExecution
+
+
+def _readable_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition | None:
+    try:
+        return stored_definition(snapshot, codec)
+    except InvalidEntry:
+        return None
+
+
+def _readable_meta(snapshot: Snapshot) -> Meta | None:
+    try:
+        return Meta.from_text(snapshot.meta)
+    except InvalidEntry:
+        return None
+
+
+def _instant(moment: datetime | None, definition: Definition, snapshot: Snapshot, defaults: Defaults) -> datetime:
+    return snapshot.now if moment is None else in_zone(moment, definition.zone(defaults.zone))

@@ -1,0 +1,74 @@
+"""``StoredEntry``: an entry as Redis holds it, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from redisbeater.context import Context
+from redisbeater.exceptions import EntryNotFound
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Meta
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.score import FINISHED, Score
+from redisbeater.model.skip import Skipped, read_skipped
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.store import Snapshot
+
+__all__ = ("StoredEntry", "load", "stored_definition")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredEntry:
+    """An entry as it is stored at ``now``, the time of the Redis server."""
+
+    definition: Definition
+    meta: Meta
+    score: Score
+    skipped: Mapping[str, Skipped]
+    now: datetime
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
+        """Decode what was read from Redis.
+
+        Raises:
+            EntryNotFound: the snapshot holds no entry.
+            InvalidEntry: the entry is broken.
+        """
+        return cls(
+            definition=stored_definition(snapshot, codec),
+            meta=Meta.from_text(snapshot.meta),
+            score=snapshot.score or FINISHED,
+            skipped=read_skipped(snapshot.skipped),
+            now=snapshot.now,
+        )
+
+    def due_at(self, defaults: Defaults) -> datetime | None:
+        """Return when the entry is next due, aware UTC; None when it is dormant."""
+        if self.score.dormant or self.score.fire_time is None:
+            return None
+        return ResolvedPolicy.of(self.definition, defaults).due_at(self.score.fire_time)
+
+
+def load(context: Context, name: str) -> StoredEntry:
+    """Read one entry from Redis.
+
+    Raises:
+        EntryNotFound: there is no entry of that name.
+        InvalidEntry: the entry is broken.
+    """
+    return StoredEntry.from_snapshot(context.redis.load(name), context.codec)
+
+
+def stored_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition:
+    """Decode the definition of a snapshot.
+
+    Raises:
+        EntryNotFound: the snapshot holds no entry.
+        InvalidEntry: the definition cannot be read.
+    """
+    if not snapshot.definition:
+        raise EntryNotFound(snapshot.name)
+    return Definition.from_text(snapshot.name, snapshot.definition, codec)
