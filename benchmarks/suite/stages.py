@@ -22,12 +22,12 @@ LOOP_STAGES = {_MESSAGE: "celery.app.task:Task.apply_async", **_PUBLISHING}
 #: What a dispatch adds to it.
 STAGES = {
     "claim: Redis": "redisbeater.store.schedule:RedisSchedule.claim",
-    "decode and plan": "redisbeater.job:Job.planned",
-    "an entry for each run": "redisbeater.job:Job.runs",
+    "decode and plan": "redisbeater.dispatch.job:Job.planned",
+    "an entry for each run": "redisbeater.dispatch.job:Job.runs",
     "Celery's apply_entry": "redisbeater.scheduler:RedisScheduler.apply_entry",
     _MESSAGE: "celery.beat:Scheduler.apply_async",  # around a task's own, it is told no texts of arguments
     **_PUBLISHING,
-    "what to commit": "redisbeater.job:Job.commitment",
+    "what to commit": "redisbeater.dispatch.job:Job.commitment",
     "commit: Redis": "redisbeater.store.schedule:RedisSchedule.commit",
 }
 

@@ -24,7 +24,7 @@ class Flight:
         jobs = [self.job]
         while jobs:
             result = self.context.redis.commit(self.claim, [job.commitment() for job in jobs])
-            jobs = [job.over(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
+            jobs = [job.rebased_on(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
 
 
 def take_off(app: Celery) -> Flight:

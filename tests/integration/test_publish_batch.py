@@ -19,7 +19,7 @@ from servers import Server, programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
-from redisbeater.dispatch.slow_tasks import SLOW
+from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -107,7 +107,7 @@ def test_a_batch_takes_few_round_trips(
     app: Celery, scheduler: RedisScheduler, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands, claims, commits and what this test asks included."""
-    monkeypatch.setattr("redisbeater.dispatch.GATHERING", 60)  # volleys are full on a slow machine, too
+    monkeypatch.setattr("redisbeater.dispatch.publication.GATHER_SECONDS", 60)  # volleys are full on a slow machine, too
     save_due(app, "first")
     sent_by(app, scheduler, {"first"})  # it is connected
     save_many(app, 400)
@@ -275,7 +275,7 @@ def test_what_waits_for_the_flush_when_the_lease_runs_out_is_not_sent(
     scheduler.tick()
     assert take(app, app.conf.task_default_queue) == []
     assert stored(app, "slow").total_run_count == 0
-    assert "lock or lease ran out before a flush; not sent, to come up again: 1" in caplog.text
+    assert "lock or lease ran out before 1 entries were sent, they come up again" in caplog.text
     sent = sent_by(app, scheduler, {"slow"})
 
     assert names(sent) == ["slow"]
@@ -310,9 +310,9 @@ def save_slow(app: Celery, seconds: float) -> str:
 
 def test_a_task_that_is_slow_to_send_holds_up_its_batch_once(slow_app: Celery, make_scheduler: MakeScheduler) -> None:
     scheduler = make_scheduler(slow_app)
-    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW_SECONDS)})
 
-    slow_last = [*save_many(slow_app, 70), save_slow(slow_app, SLOW)]
+    slow_last = [*save_many(slow_app, 70), save_slow(slow_app, SLOW_SECONDS)]
     scheduler.tick()
 
     assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
@@ -323,11 +323,11 @@ def test_an_entry_that_is_broken_is_set_aside_beside_a_slow_one(
     slow_app: Celery, make_scheduler: MakeScheduler, client: redis.Redis
 ) -> None:
     scheduler = make_scheduler(slow_app)
-    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW_SECONDS)})
     broken = save_due(slow_app, "broken")
     client.hset(broken.key, "definition", "{")
 
-    slow_last = [*save_many(slow_app, 3), save_slow(slow_app, SLOW)]
+    slow_last = [*save_many(slow_app, 3), save_slow(slow_app, SLOW_SECONDS)]
     scheduler.tick()
 
     assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last

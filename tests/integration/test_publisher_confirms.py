@@ -21,7 +21,7 @@ from servers import programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
-from redisbeater.dispatch.dispatcher import FIRST_VOLLEY
+from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -32,7 +32,7 @@ MakeScheduler = Callable[..., RedisScheduler]
 @pytest.fixture(autouse=True)
 def full_volleys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A volley is never cut short by the time that it takes, which a slow machine might need."""
-    monkeypatch.setattr("redisbeater.dispatch.GATHERING", 60)
+    monkeypatch.setattr("redisbeater.dispatch.publication.GATHER_SECONDS", 60)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def misdirected(site: Site) -> dict[str, Any]:
 
 def save_round(app: Celery, number: int, *, late: float = 1.0) -> list[str]:
     """As many entries as there are in the first volley of a batch; but for one."""
-    return [save_due(app, f"round-{number}-{index}", late=late).name for index in range(FIRST_VOLLEY - 1)]
+    return [save_due(app, f"round-{number}-{index}", late=late).name for index in range(FIRST_PUBLISH_BATCH - 1)]
 
 
 def until_failed(scheduler: RedisScheduler, client: redis.Redis, entry: RedisScheduleEntry) -> None:
@@ -118,7 +118,7 @@ def test_what_is_not_confirmed_is_told(
 
     until_failed(make_scheduler(site.app), client, odd)
 
-    assert "the broker did not confirm entry 'odd', which waits now: RabbitMQ refused the message" in caplog.text
+    assert "broker did not confirm entry 'odd', retrying it later: RabbitMQ refused the message" in caplog.text
 
 
 def test_of_several_runs_those_that_were_confirmed_are_done(
@@ -184,7 +184,7 @@ def test_messages_beside_the_runs_that_close_the_channel_cost_one_volley(
         sent = site.take()
         assert len({run.id for run in sent}) == 5
     assert len(sent) == 5
-    assert caplog.text.count("RabbitMQ closed the channel, and confirms were lost") == 1
+    assert caplog.text.count("RabbitMQ closed the channel and confirms were lost") == 1
 
 
 @pytest.mark.parametrize("options", [refused, returned, misdirected])

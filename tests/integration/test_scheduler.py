@@ -35,7 +35,7 @@ def commit(app: Celery, claim: Claim) -> list[str]:
     context = Context.of(app)
     jobs = [Job.planned(entry, claim.now, context) for entry in claim.entries]
     result = context.redis.commit(claim, [job.commitment() for job in jobs])
-    changed = [job.over(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
+    changed = [job.rebased_on(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
     context.redis.commit(claim, [job.commitment() for job in changed])
     return result.fenced
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kombu import Connection, Exchange, Producer, Queue
 
-from redisbeater.broker.declarations import Declarations
+from redisbeater.broker.declarations import with_declaration_cache
 
 
 @pytest.fixture
@@ -18,9 +18,7 @@ def connection() -> Iterator[Connection]:
 
 @pytest.fixture
 def producer(connection: Connection) -> Producer:
-    producer = Producer(connection, auto_declare=False)
-    producer.maybe_declare = Declarations(producer)
-    return producer
+    return with_declaration_cache(Producer)(connection, auto_declare=False)
 
 
 def test_a_queue_is_declared_once(producer: Producer) -> None:

@@ -86,7 +86,7 @@ def test_a_second_signal_is_delivered_at_once(heard: list[int], second: int) -> 
 
 
 def test_a_signal_is_not_held_back_for_longer_than_patience(heard: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(module, "MAX_DEFERRAL_SECONDS", 0.05)
 
     with deferred_signals():
         send(signal.SIGTERM)

@@ -45,7 +45,7 @@ def committed(job: Job) -> Meta:
 
 
 def over(job: Job, meta: str) -> Job:
-    return job.over(job.claimed.definition, meta)
+    return job.rebased_on(job.claimed.definition, meta)
 
 
 def written(last_run_at: Any = LAST, count: int = 2, **extra: Any) -> str:
@@ -166,7 +166,7 @@ def test_each_run_that_was_sent_is_counted(context: Context) -> None:
 
 
 def test_only_the_runs_that_were_sent_are_counted(context: Context) -> None:
-    job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5)).cut(2)
+    job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5)).first_runs(2)
 
     assert committed(job) == Meta(last_run_at=NOON + HOUR, total_run_count=7, is_counted=True)
     assert job.commitment().next == Score(fire_time=NOON + 2 * HOUR)
@@ -251,7 +251,7 @@ def test_a_disabled_entry_has_not_finished(context: Context, on_finish: str) -> 
 
 
 def test_an_entry_whose_last_runs_were_not_all_sent_is_not_ended(context: Context) -> None:
-    job = planned(context, NOON + 3 * HOUR, coalesce="all", max_runs=4, on_finish="delete").cut(3)
+    job = planned(context, NOON + 3 * HOUR, coalesce="all", max_runs=4, on_finish="delete").first_runs(3)
 
     assert job.commitment().next == Score(fire_time=NOON + 3 * HOUR)
 
@@ -368,7 +368,7 @@ def test_an_interval_that_is_moved_stays_so_when_its_definition_is_changed_meanw
     now = NOON + HOUR / 2
     moved = planned(context, now, meta=Meta(last_run_at=RAN))
 
-    changed = moved.over(moved.definition.changed(**changes).to_text(context.codec), moved.claimed.meta)
+    changed = moved.rebased_on(moved.definition.changed(**changes).to_text(context.codec), moved.claimed.meta)
 
     assert again(context, changed, now).plan.runs == ()
     assert again(context, changed, RAN + HOUR).plan.runs == (RAN + HOUR,)
@@ -378,7 +378,7 @@ def test_an_interval_that_is_moved_is_moved_further_when_it_was_executed_once_mo
     now, later = NOON + HOUR / 2, RAN + timedelta(minutes=5)
     moved = planned(context, now, meta=Meta(last_run_at=RAN))
 
-    changed = moved.over(moved.claimed.definition, Meta(last_run_at=later).to_text())
+    changed = moved.rebased_on(moved.claimed.definition, Meta(last_run_at=later).to_text())
 
     assert again(context, changed, now).commitment().next == Score(fire_time=later + HOUR)
 
@@ -387,7 +387,7 @@ def test_an_interval_that_is_moved_is_moved_further_when_it_was_executed_once_mo
 
 
 def over_changed(context: Context, job: Job, **changes: Any) -> Job:
-    return job.over(job.definition.changed(**changes).to_text(context.codec), job.claimed.meta)
+    return job.rebased_on(job.definition.changed(**changes).to_text(context.codec), job.claimed.meta)
 
 
 @pytest.mark.parametrize(
@@ -420,13 +420,13 @@ def test_a_deferred_job_over_a_changed_definition_is_looked_at_again(context: Co
 def test_a_definition_that_was_changed_to_one_that_cannot_be_read_stays(context: Context) -> None:
     job = planned(context, NOON, end_at=NOON, on_finish="disable")
 
-    assert job.over("{ broken", "").commitment().definition == ""
+    assert job.rebased_on("{ broken", "").commitment().definition == ""
 
 
 def test_an_entry_that_was_changed_to_one_that_cannot_be_read_is_not_deleted(context: Context) -> None:
     job = planned(context, NOON, end_at=NOON, on_finish="delete")
 
-    assert job.over("{ broken", "").commitment().next is not None
+    assert job.rebased_on("{ broken", "").commitment().next is not None
 
 
 # -- entries that cannot be planned

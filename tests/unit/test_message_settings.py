@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from redisbeater.beat.process import NAMES, bring_forward
+from redisbeater.beat.process import HOT_SETTINGS, cache_hot_settings
 
 
 def make_app(**settings: Any) -> Celery:
@@ -17,7 +17,7 @@ def make_app(**settings: Any) -> Celery:
 
 
 def values(app: Celery) -> list[Any]:
-    return [app.conf.get(name) for name in NAMES]
+    return [app.conf.get(name) for name in HOT_SETTINGS]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def values(app: Celery) -> list[Any]:
 def test_they_say_what_they_said(settings: dict[str, Any]) -> None:
     app = make_app(**settings)
 
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
     assert values(app) == values(make_app(**settings))
 
@@ -40,14 +40,14 @@ def test_django_settings_say_what_they_said() -> None:
     app = Celery("proj", set_as_current=False)
     app.config_from_object({"CELERY_TASK_DEFAULT_QUEUE": "reports"}, namespace="CELERY")
 
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
     assert app.conf.task_default_queue == "reports"
 
 
 def test_a_later_change_is_heard() -> None:
     app = make_app()
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
     app.conf.task_default_queue = "reports"
 
@@ -57,6 +57,6 @@ def test_a_later_change_is_heard() -> None:
 def test_they_stand_first() -> None:
     app = make_app()
 
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
-    assert set(app.conf.maps[0]).issuperset(name for name in NAMES if name in app.conf)
+    assert set(app.conf.maps[0]).issuperset(name for name in HOT_SETTINGS if name in app.conf)
