@@ -1,4 +1,4 @@
-"""SIGTERM, whatever beat is at: it ends at once, without a traceback, and leaves nothing that others wait for."""
+"""SIGTERM in every state: beat ends at once, without a traceback, and leaves nothing that others wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that Celery reads for each message: the same, and found at once."""
+"""Hot settings: cached with the same values, and found at once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def values(app: Celery) -> list[Any]:
         pytest.param({"CELERY_DEFAULT_QUEUE": "reports", "CELERY_SEND_TASK_SENT_EVENT": True}, id="old-names"),
     ],
 )
-def test_they_say_what_they_said(settings: dict[str, Any]) -> None:
+def test_they_keep_their_values(settings: dict[str, Any]) -> None:
     app = make_app(**settings)
 
     cache_hot_settings(app.conf)
@@ -36,7 +36,7 @@ def test_they_say_what_they_said(settings: dict[str, Any]) -> None:
     assert values(app) == values(make_app(**settings))
 
 
-def test_django_settings_say_what_they_said() -> None:
+def test_django_settings_keep_their_values() -> None:
     app = Celery("proj", set_as_current=False)
     app.config_from_object({"CELERY_TASK_DEFAULT_QUEUE": "reports"}, namespace="CELERY")
 
@@ -45,7 +45,7 @@ def test_django_settings_say_what_they_said() -> None:
     assert app.conf.task_default_queue == "reports"
 
 
-def test_a_later_change_is_heard() -> None:
+def test_a_later_change_takes_effect() -> None:
     app = make_app()
     cache_hot_settings(app.conf)
 
@@ -54,7 +54,7 @@ def test_a_later_change_is_heard() -> None:
     assert app.conf.task_default_queue == "reports"
 
 
-def test_they_stand_first() -> None:
+def test_they_are_found_in_the_first_layer() -> None:
     app = make_app()
 
     cache_hot_settings(app.conf)
