@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import uuid
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from broker_site import Site, counts
 from celery import Celery
+from celery.beat import Service
 from celery.signals import beat_init
 from due import save_due
 from outbox import names, run_due
@@ -106,10 +106,12 @@ def test_a_process_of_beat_alone_is_tuned_unless_that_is_switched_off(
 ) -> None:
     monkeypatch.setattr(RedisScheduler, "tunes_process", is_tuned)
     scheduler = make_scheduler(app)
+    service = Service(app)
+    service.scheduler = scheduler
     save_due(app, "report")
     gc.unfreeze()
 
-    beat_init.send(sender=SimpleNamespace(scheduler=scheduler, app=app))
+    beat_init.send(sender=service)
     is_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     scheduler.is_served = False
