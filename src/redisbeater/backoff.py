@@ -1,4 +1,4 @@
-"""How long to wait before something that failed is tried again."""
+"""Delays between two tries of something that fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ __all__ = ("Backoff",)
 
 
 class Backoff:
-    """Delays that double with each failure of the same thing, with jitter, up to a limit; in seconds."""
+    """Delays with jitter that double with each failure of the same thing.
+
+    Arguments:
+        first: seconds after the first failure.
+        limit: seconds of the longest delay.
+    """
 
     def __init__(self, *, first: float, limit: float) -> None:
         self._first = first
@@ -17,15 +22,15 @@ class Backoff:
         self._failures: Counter[str] = Counter()
 
     def failed(self, thing: str = "") -> float:
-        """Note a failure; the delay before the next try."""
+        """Record a failure of ``thing``. Return the seconds to wait before the next try."""
         delay = min(self._first * 2 ** min(self._failures[thing], 30), self._limit)
         self._failures[thing] += 1
         return delay * random.uniform(0.5, 1)
 
     def succeeded(self, thing: str = "") -> bool:
-        """Note a success; whether there were failures before it."""
+        """Record a success of ``thing``. Return whether it had failed before."""
         return self._failures.pop(thing, 0) > 0
 
     def is_failing(self, thing: str = "") -> bool:
-        """Whether it failed when it was last tried."""
+        """Return whether the last try of ``thing`` failed."""
         return thing in self._failures

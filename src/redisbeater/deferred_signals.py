@@ -1,4 +1,4 @@
-"""Steps that a signal may not tear apart."""
+"""Signals deferred until the end of a step that they must not interrupt."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ __all__ = ("deferred_signals",)
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-#: Seconds that a signal waits for the end of a step; a broker that hangs must not make beat deaf.
-PATIENCE = 3.0
+#: A signal is delivered after this long even if the step still runs, so that a broker that hangs cannot block it.
+MAX_DEFERRAL_SECONDS = 3.0
 
 
 class deferred_signals:
-    """Hold SIGTERM and SIGINT back until the end of a short step, for 3 s at most, or until they come again.
+    """Defer SIGTERM and SIGINT until the end of a step, for MAX_DEFERRAL_SECONDS at most, or until a second one.
 
-    Celery's handler raises wherever the program happens to be: between a send and the note of it, the run would be
-    sent again; between a claim and its reply, the entries would wait for the end of their lease.
+    Celery's handler raises wherever the program is: between a send and its record, the run would be sent again;
+    between a claim and its reply, the entries would wait for the end of their lease.
     """
 
     def __init__(self) -> None:
         self._handlers: dict[int, Any] = {}
-        self._held: int | None = None
-        self._reminder: threading.Timer | None = None
+        self._deferred: int | None = None
+        self._timer: threading.Timer | None = None
 
     def __enter__(self) -> None:
-        # Signals are handled by the main thread: in another one there is nothing to hold back.
+        # Python delivers signals to the main thread only; other threads have nothing to defer.
         if threading.current_thread() is threading.main_thread():
-            self._handlers = {number: signal.signal(number, self._hold) for number in _SIGNALS}
+            self._handlers = {number: signal.signal(number, self._defer) for number in _SIGNALS}
 
     def __exit__(self, *_: object) -> None:
-        self._let_go()
-        if self._held is not None:
-            signal.raise_signal(self._held)
+        self._restore_handlers()
+        if self._deferred is not None:
+            signal.raise_signal(self._deferred)
 
-    def _hold(self, number: int, frame: FrameType | None) -> None:
-        if self._held is None:
-            self._held = number
-            self._reminder = threading.Timer(PATIENCE, os.kill, (os.getpid(), number))
-            self._reminder.daemon = True
-            self._reminder.start()
+    def _defer(self, number: int, frame: FrameType | None) -> None:
+        if self._deferred is None:
+            self._deferred = number
+            self._timer = threading.Timer(MAX_DEFERRAL_SECONDS, os.kill, (os.getpid(), number))
+            self._timer.daemon = True
+            self._timer.start()
         else:
-            self._held = None
-            self._let_go()
+            self._deferred = None
+            self._restore_handlers()
             signal.raise_signal(number)
 
-    def _let_go(self) -> None:
-        if self._reminder is not None:
-            self._reminder.cancel()
+    def _restore_handlers(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers = {}

@@ -11,7 +11,7 @@ from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 
-AWAY, BACK = "the broker takes no runs", "the broker takes runs again"
+AWAY, BACK = "broker unavailable, retrying", "broker available again"
 
 #: Seconds that a broker and its clients may take to recover on a slow machine.
 RECOVERY = 90.0

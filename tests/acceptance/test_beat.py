@@ -313,7 +313,7 @@ def test_an_embedded_beat_runs_entries(project: Project) -> None:
 
 def test_beat_starts_without_redis_and_waits_for_it(make_project: Callable[..., Project]) -> None:
     beat = make_project(redisbeater_redis_url="redis://127.0.0.1:1/0").beat()
-    beat.says("Redis does not answer, trying on")
+    beat.says("Redis unavailable, retrying")
     assert beat.end() == 0
     assert "Traceback" not in beat.output()
 

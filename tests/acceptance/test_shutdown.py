@@ -1,4 +1,4 @@
-"""SIGTERM, whatever beat is at: it ends at once, without a traceback, and leaves nothing that others wait for."""
+"""SIGTERM in every state: beat ends at once, without a traceback, and leaves nothing that others wait for."""
 
 from __future__ import annotations
 
@@ -95,6 +95,6 @@ def test_while_redis_is_down(make_project: MakeProject, schedule: Server, others
         beats.append(project.beat())
         beats[-1].says("standing by; the leader is")
     schedule.process.kill()
-    beats[-1].says("Redis does not answer, trying on")
+    beats[-1].says("Redis unavailable, retrying")
 
     assert ends_well(beats[-1])

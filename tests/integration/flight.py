@@ -1,4 +1,4 @@
-"""An entry between claim and commit: the moment at which others may change it."""
+"""An entry in flight: between its claim and its commit, where other programs may change it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from redisbeater.store import Claim
 
 @dataclass(frozen=True, kw_only=True)
 class Flight:
-    """One claimed and planned entry whose runs are as good as sent; the test says when they are committed."""
+    """One claimed and planned entry; the test decides when its runs count as sent."""
 
     context: Context
     claim: Claim
     job: Job
 
     def land(self) -> None:
-        """Commit as beat does: what others changed meanwhile is taken in."""
+        """Commit as beat does, on top of what other programs changed meanwhile."""
         jobs = [self.job]
         while jobs:
             result = self.context.redis.commit(self.claim, [job.commitment() for job in jobs])
-            jobs = [job.over(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
+            changed = [job for job in jobs if job.claimed.name in result.changed]
+            jobs = [job.rebased_on(*result.changed[job.claimed.name]) for job in changed]
 
 
 def take_off(app: Celery) -> Flight:

@@ -91,8 +91,8 @@ class Workout:
     def _resign(self, scheduler: RedisScheduler) -> None:
         """The code declares nothing any more; the lock is renewed, then given up."""
         self.app.conf.beat_schedule = {}
-        scheduler._leadership.doubt()
-        assert scheduler._leadership.keep()
+        scheduler._leadership.invalidate()
+        assert scheduler._leadership.renew()
         scheduler._begin_to_lead()
         assert "static" not in set(ScheduleStore(self.app).names())
         scheduler._leadership.resign()

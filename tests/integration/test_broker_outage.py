@@ -31,12 +31,12 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 #: Database of the test server that the messages are in.
 BROKER_DB = 1
 
-#: What every message holds.
+#: A text in every message.
 TASK = b"proj.work"
 
 MINUTE = timedelta(minutes=1)
 
-AWAY, BACK = "the broker takes no runs", "the broker takes runs again"
+AWAY, BACK = "broker unavailable, retrying", "broker available again"
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -80,7 +80,7 @@ FAULTS = [
 ]
 
 
-# What an outage costs
+# The cost of an outage
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -133,7 +133,7 @@ def test_what_is_too_late_when_it_is_back_is_missed_and_the_others_are_sent(
     assert stored(site.app, "urgent").skipped["missed"].count == 1
 
 
-def test_nothing_is_claimed_while_the_broker_is_away(
+def test_nothing_is_claimed_while_the_broker_is_unavailable(
     site: Site, scheduler: RedisScheduler, client: redis.Redis
 ) -> None:
     site.proxy.refuse()
@@ -148,19 +148,20 @@ def test_nothing_is_claimed_while_the_broker_is_away(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_outage_is_told_once_when_it_begins_and_once_when_it_ends(
+def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
     site: Site, scheduler: RedisScheduler, fault: Callable[[Proxy], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "redisbeater")
     save_due(site.app, "a")
     fault(site.proxy)
-    wait_until(lambda: scheduler.tick() is not None and "still takes no runs" in caplog.text, "another refusal")
+    wait_until(lambda: scheduler.tick() is not None and "still unavailable" in caplog.text, "another refusal")
     site.proxy.heal()
     site.until_sent(scheduler, 1)
 
-    told = [(record.levelname, record.message) for record in caplog.records if record.name == "redisbeater.broker"]
-    assert Counter(level for level, _ in told if level != "DEBUG") == {"ERROR": 1, "INFO": 1}
-    assert [line for line in (AWAY, BACK) if any(line in message for _, message in told)] == [AWAY, BACK]
+    records = [record for record in caplog.records if record.name == "redisbeater.broker.broker"]
+    lines = [(record.levelname, record.message) for record in records]
+    assert Counter(level for level, _ in lines if level != "DEBUG") == {"ERROR": 1, "INFO": 1}
+    assert [line for line in (AWAY, BACK) if any(line in message for _, message in lines)] == [AWAY, BACK]
 
 
 def test_a_broker_that_hangs_does_not_cost_the_lock(
@@ -258,12 +259,12 @@ def test_the_next_of_several_brokers_is_taken_when_the_first_hangs(
     assert names(site.until_sent(make_scheduler(site.app), 1)) == ["report"]
 
 
-# What else a send may wait for
+# Other waits of a send
 
 
 @pytest.fixture
 def asked(app: Celery) -> list[Any]:
-    """What the retry option was at each send of the task ``proj.asked``."""
+    """The retry option of each send of the task ``proj.asked``."""
     seen: list[Any] = []
 
     class Asked(Task):
@@ -362,7 +363,7 @@ def test_a_run_that_rabbitmq_returns_is_not_counted(rabbit: Site, make_scheduler
     assert counts(rabbit.app, "returned", "other") == [0, 1]
 
 
-def test_a_rabbitmq_that_is_out_of_memory_is_a_broker_that_is_away(
+def test_a_rabbitmq_that_is_out_of_memory_is_unavailable(
     rabbit: Site, rabbitmq: RabbitMQ, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     scheduler = make_scheduler(rabbit.app)

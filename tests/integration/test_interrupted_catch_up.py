@@ -1,4 +1,4 @@
-"""``coalesce="all"`` that is interrupted: what was sent counts, the rest comes up again, oldest first."""
+"""Catching up with ``coalesce="all"`` that is interrupted: sent runs count, the others come up again, oldest first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class Flaky(Task):
-    """A task of which the broker takes some messages and then, until it is mended, no more."""
+    """A task of which the broker accepts some messages, and then no more until the test allows it."""
 
     takes = 2
     #: Whether the broker cannot be reached at all then.
@@ -45,14 +45,14 @@ def flaky(request: pytest.FixtureRequest, app: Celery) -> Flaky:
 
 
 def five(app: Celery, **fields: Any) -> list[datetime]:
-    """Five fire times that are to be made up for; the entry is stored."""
+    """Store an entry and return its five missed fire times."""
     entry = save_due(app, "report", "proj.flaky", late=270.0, coalesce="all", **fields)
     assert entry.due_at is not None
     return [entry.due_at + number * MINUTE for number in range(5)]
 
 
 def run_until_it_fails(scheduler: RedisScheduler) -> list[Sent]:
-    """Tick until nothing is due any more; what the broker took."""
+    """Tick until nothing is due any more. Return the runs that the broker accepted."""
     for _ in range(MANY_TICKS):
         if scheduler.tick():
             scheduler.app.conf.broker_url = "memory://"
@@ -61,7 +61,7 @@ def run_until_it_fails(scheduler: RedisScheduler) -> list[Sent]:
 
 
 def run_the_rest(scheduler: RedisScheduler, is_all: Callable[[list[Sent]], bool]) -> list[Sent]:
-    """Tick until all has been sent that waited for another try; what the broker took."""
+    """Tick until everything that waited for a retry was sent. Return the runs that the broker accepted."""
     sent: list[Sent] = []
 
     def tick() -> bool:
@@ -109,7 +109,7 @@ def test_the_rest_is_sent_once_the_broker_is_back_none_twice_none_lost_oldest_fi
     assert (entry.total_run_count, entry.due_at, entry.skipped) == (5, expected[-1] + MINUTE, {})
 
 
-def test_a_broker_that_takes_one_run_at_a_time_gets_each_once(
+def test_a_broker_that_accepts_one_run_at_a_time_gets_each_once(
     app: Celery, scheduler: RedisScheduler, flaky: Flaky
 ) -> None:
     expected = five(app)

@@ -1,4 +1,4 @@
-"""The lease of a claim: what is sent on it, what when time runs out."""
+"""The lease of a claim: sending ends long before it does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeScheduler = Callable[..., RedisScheduler]
 
 
 class Slow(Task):
-    """A task that takes a while to send."""
+    """A task that takes 50 ms to send."""
 
     def apply_async(self, *args: Any, **options: Any) -> Any:
         time.sleep(0.05)
@@ -61,7 +61,7 @@ def test_without_a_lock_a_batch_longer_than_its_lease_is_sent_without_one_run_tw
     late = time.monotonic() + 30
 
     def work(scheduler: RedisScheduler) -> None:
-        # A tick that finds nothing may find what the other one gives back, or would have sent on an old lease.
+        # A tick that finds nothing may find what the other one releases, or would have sent on an old lease.
         while not all(stored(scheduler.app, name).total_run_count for name in saved) and time.monotonic() < late:
             scheduler.tick()
 
@@ -77,7 +77,7 @@ def test_without_a_lock_a_batch_longer_than_its_lease_is_sent_without_one_run_tw
     assert {stored(schedulers[0].app, name).total_run_count for name in saved} == {1}
 
 
-def test_a_batch_longer_than_its_lease_is_sent_for_half_of_it_and_the_rest_given_back(
+def test_a_batch_longer_than_its_lease_is_sent_for_half_of_it_and_the_rest_released(
     make_slow_scheduler: Callable[..., RedisScheduler], client: redis.Redis
 ) -> None:
     scheduler = make_slow_scheduler()

@@ -160,9 +160,9 @@ def test_a_standby_says_who_leads_once(
         standby.tick()
         standby.tick()
 
-    said = [record.getMessage() for record in caplog.records if "standing by" in record.getMessage()]
-    assert len(said) == 1
-    assert client.get(key) in said[0]
+    lines = [record.getMessage() for record in caplog.records if "standing by" in record.getMessage()]
+    assert len(lines) == 1
+    assert client.get(key) in lines[0]
 
 
 def test_a_standby_takes_over_at_once_when_the_leader_is_closed(app: Celery, make_scheduler: MakeScheduler) -> None:
@@ -207,7 +207,7 @@ def test_a_leader_keeps_its_lock_by_ticking(
     assert client.get(key) == token
 
 
-# A lock that somebody made
+# A lock that another program created
 
 
 def test_a_lock_without_a_time_out_is_never_free_by_itself(app: Celery, client: redis.Redis, key: str) -> None:
@@ -272,7 +272,7 @@ def test_a_leader_that_lost_its_lock_ends(scheduler: RedisScheduler, client: red
         tick_until_noticed(scheduler)
 
 
-def test_a_leader_that_lost_its_lock_stands_by_where_it_is_told_to(
+def test_a_leader_that_lost_its_lock_stands_by_where_the_setting_says_so(
     make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, key: str
 ) -> None:
     app = make_app(redisbeater_lock_lost="standby")
@@ -330,7 +330,7 @@ def test_a_deposed_leader_claims_nothing(
     assert stored(app, "report").due_at == entry.due_at
 
 
-def test_a_leader_that_loses_its_lock_in_a_batch_gives_the_rest_back(
+def test_a_leader_that_loses_its_lock_in_a_batch_releases_the_rest(
     make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, key: str
 ) -> None:
     app = make_app(redisbeater_lock_timeout=1, redisbeater_lock_lost="standby")
@@ -445,7 +445,7 @@ def test_closing_releases_the_lock(scheduler: RedisScheduler, client: redis.Redi
     assert not client.exists(key)
 
 
-def test_closing_tells_the_standbys(scheduler: RedisScheduler, client: redis.Redis, prefix: str) -> None:
+def test_closing_wakes_the_standbys(scheduler: RedisScheduler, client: redis.Redis, prefix: str) -> None:
     scheduler.tick()
     with client.pubsub(ignore_subscribe_messages=True) as listener:
         listener.subscribe(f"{prefix}:changes")

@@ -63,7 +63,7 @@ def test_a_flush_is_told(
 
     run_due(scheduler)
 
-    assert "Redis has lost the schedule" in caplog.text
+    assert "Redis lost the schedule" in caplog.text
 
 
 def test_a_schedule_that_was_evicted_comes_back_with_its_entries(

@@ -270,7 +270,7 @@ def test_coalesced_fire_times_are_logged_as_information(
     with caplog.at_level(logging.INFO, "redisbeater"):
         run_due(scheduler)
 
-    [line] = [record for record in caplog.records if "stands for" in record.getMessage()]
+    [line] = [record for record in caplog.records if "one run replaces" in record.getMessage()]
     assert (line.levelno, "4 other fire times" in line.getMessage()) == (logging.INFO, True)
 
 

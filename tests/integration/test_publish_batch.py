@@ -1,4 +1,4 @@
-"""Runs that leave together: what the broker gets, and what becomes of the others when something goes wrong with one."""
+"""Publish batches: runs that are sent together, and how one that fails affects the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from servers import Server, programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
-from redisbeater.dispatch.slow_tasks import SLOW
+from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 #: Database of the test server that the messages are in.
 BROKER_DB = 1
 
-#: Only this client holds messages back; with an older one each leaves at once.
+#: Only this client buffers messages; with an older one each leaves at once.
 HAS_BATCHES = hasattr(kombu.Producer, "batch")
 
 MakeApp = Callable[..., Celery]
@@ -41,7 +41,7 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def make_volley_app(make_app: MakeApp, server: Server, proxy: Proxy) -> MakeApp:
+def make_batch_app(make_app: MakeApp, server: Server, proxy: Proxy) -> MakeApp:
     """Make apps that send through the proxy to a real Redis."""
 
     def make(**settings: Any) -> Celery:
@@ -57,8 +57,8 @@ def make_volley_app(make_app: MakeApp, server: Server, proxy: Proxy) -> MakeApp:
 
 
 @pytest.fixture
-def app(make_volley_app: MakeApp) -> Celery:
-    return make_volley_app()
+def app(make_batch_app: MakeApp) -> Celery:
+    return make_batch_app()
 
 
 def sent_by(app: Celery, scheduler: RedisScheduler, expected: set[str]) -> list[Sent]:
@@ -84,17 +84,17 @@ def ids_by_name(sent: list[Sent]) -> dict[str, set[str]]:
 
 
 def reads_of_the_broker(server: Server) -> int:
-    """How many pieces of data the server has read so far: a round trip is one or a few, however much is in it."""
+    """The number of reads of the server so far: one or a few for a round trip, however long the request is."""
     return int(server.client().info("stats")["total_reads_processed"])
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"retry_on_timeout": True}], ids=["plainly", "by a client that must not hold messages back"]
+    "options", [{}, {"retry_on_timeout": True}], ids=["plainly", "by a client that must not buffer messages"]
 )
 def test_all_that_is_due_arrives_oldest_first(
-    make_volley_app: MakeApp, make_scheduler: MakeScheduler, options: dict[str, Any]
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler, options: dict[str, Any]
 ) -> None:
-    app = make_volley_app(broker_transport_options=options)
+    app = make_batch_app(broker_transport_options=options)
     saved = save_many(app, 120)
 
     sent = sent_by(app, make_scheduler(app), set(saved))
@@ -102,12 +102,13 @@ def test_all_that_is_due_arrives_oldest_first(
     assert names(sent) == saved
 
 
-@pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can hold them")
+@pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can buffer them")
 def test_a_batch_takes_few_round_trips(
     app: Celery, scheduler: RedisScheduler, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commands, claims, commits and what this test asks included."""
-    monkeypatch.setattr("redisbeater.dispatch.GATHERING", 60)  # volleys are full on a slow machine, too
+    """Commands, claims, commits and the questions of this test are included."""
+    # Publish batches are full on a slow machine as well.
+    monkeypatch.setattr("redisbeater.dispatch.publication.GATHER_SECONDS", 60)
     save_due(app, "first")
     sent_by(app, scheduler, {"first"})  # it is connected
     save_many(app, 400)
@@ -148,11 +149,11 @@ def test_signals_and_a_task_of_its_own_kind_see_every_run(app: Celery, scheduler
     assert applied == before == after == [run.id for run in sent]
 
 
-# One that cannot be sent
+# A message that cannot be sent
 
 
 class Huge(Task):
-    """What is stored is small, what is sent is not."""
+    """A task with a small entry and a huge message."""
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         return super().apply_async(["x" * 2_000_000], kwargs, **options)
@@ -172,10 +173,10 @@ def small_server(server: Server) -> Iterator[Server]:
 
 
 @pytest.mark.usefixtures("small_server")
-def test_a_message_that_the_broker_does_not_take_holds_no_other_back(
-    make_volley_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
+def test_a_message_that_the_broker_refuses_delays_no_other(
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
 ) -> None:
-    app = make_volley_app()
+    app = make_batch_app()
     app.task(name="proj.huge", base=Huge, shared=False)(anything)
     entry = save_due(app, "huge", "proj.huge", late=500)
     saved = save_many(app, 60)
@@ -189,10 +190,10 @@ def test_a_message_that_the_broker_does_not_take_holds_no_other_back(
     assert client.hget(entry.key, "last_error")
 
 
-def test_one_that_is_refused_before_a_flush_that_fails_waits_for_no_lease(
-    make_volley_app: MakeApp, make_scheduler: MakeScheduler, proxy: Proxy
+def test_an_entry_that_is_refused_before_a_failed_flush_does_not_wait_for_its_lease(
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler, proxy: Proxy
 ) -> None:
-    app = make_volley_app(redisbeater_lease_timeout=600)
+    app = make_batch_app(redisbeater_lease_timeout=600)
     refusals = [ValueError("not yet")]
 
     class RefusingOnce(Task):
@@ -215,7 +216,7 @@ def test_one_that_is_refused_before_a_flush_that_fails_waits_for_no_lease(
     assert set(names(sent)) == {"fine", "refused"}
 
 
-def test_a_task_that_cannot_be_sent_holds_no_other_back(app: Celery, scheduler: RedisScheduler) -> None:
+def test_a_task_that_cannot_be_sent_delays_no_other(app: Celery, scheduler: RedisScheduler) -> None:
     class Refusing(Task):
         def apply_async(self, *args: Any, **options: Any) -> Any:
             raise ValueError("not today")
@@ -232,7 +233,7 @@ def test_a_task_that_cannot_be_sent_holds_no_other_back(app: Celery, scheduler: 
     assert stored(app, "refused").total_run_count == 0
 
 
-def test_a_volley_whose_reply_is_lost_is_sent_again_with_the_same_ids(
+def test_a_publish_batch_whose_reply_is_lost_is_sent_again_with_the_same_ids(
     app: Celery, scheduler: RedisScheduler, proxy: Proxy
 ) -> None:
     save_due(app, "first")
@@ -247,14 +248,14 @@ def test_a_volley_whose_reply_is_lost_is_sent_again_with_the_same_ids(
     assert {stored(app, name).total_run_count for name in saved} == {1}
 
 
-# What must not be sent any more
+# A lease that is about to end
 
 
-@pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can hold them")
-def test_what_waits_for_the_flush_when_the_lease_runs_out_is_not_sent(
-    make_volley_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+@pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can buffer them")
+def test_buffered_runs_are_not_sent_when_the_lease_runs_out_before_the_flush(
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = make_volley_app(redisbeater_lease_timeout=1, redisbeater_publish_timeout=0.2)
+    app = make_batch_app(redisbeater_lease_timeout=1, redisbeater_publish_timeout=0.2)
     waits = [True]
 
     class Slow(Task):
@@ -275,19 +276,19 @@ def test_what_waits_for_the_flush_when_the_lease_runs_out_is_not_sent(
     scheduler.tick()
     assert take(app, app.conf.task_default_queue) == []
     assert stored(app, "slow").total_run_count == 0
-    assert "lock or lease ran out before a flush; not sent, to come up again: 1" in caplog.text
+    assert "lock or lease ran out before 1 entries were sent, they come up again" in caplog.text
     sent = sent_by(app, scheduler, {"slow"})
 
     assert names(sent) == ["slow"]
 
 
-# What is slow to send
+# Slow tasks
 
 
 @pytest.fixture
-def slow_app(make_volley_app: MakeApp, server: Server) -> Celery:
+def slow_app(make_batch_app: MakeApp, server: Server) -> Celery:
     """An app with a task that waits before it sends, and notes how many messages were on the queue before that."""
-    app = make_volley_app()
+    app = make_batch_app()
     app.on_queue = []
 
     class Slow(Task):
@@ -310,34 +311,34 @@ def save_slow(app: Celery, seconds: float) -> str:
 
 def test_a_task_that_is_slow_to_send_holds_up_its_batch_once(slow_app: Celery, make_scheduler: MakeScheduler) -> None:
     scheduler = make_scheduler(slow_app)
-    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW_SECONDS)})
 
-    slow_last = [*save_many(slow_app, 70), save_slow(slow_app, SLOW)]
+    slow_last = [*save_many(slow_app, 70), save_slow(slow_app, SLOW_SECONDS)]
     scheduler.tick()
 
     assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
     assert slow_app.on_queue == [0, 70]
 
 
-def test_an_entry_that_is_broken_is_set_aside_beside_a_slow_one(
+def test_a_broken_entry_is_quarantined_next_to_a_slow_one(
     slow_app: Celery, make_scheduler: MakeScheduler, client: redis.Redis
 ) -> None:
     scheduler = make_scheduler(slow_app)
-    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW)})
+    sent_by(slow_app, scheduler, {save_slow(slow_app, SLOW_SECONDS)})
     broken = save_due(slow_app, "broken")
     client.hset(broken.key, "definition", "{")
 
-    slow_last = [*save_many(slow_app, 3), save_slow(slow_app, SLOW)]
+    slow_last = [*save_many(slow_app, 3), save_slow(slow_app, SLOW_SECONDS)]
     scheduler.tick()
 
     assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
     assert list(ScheduleStore(slow_app).broken()) == ["broken"]
 
 
-def test_a_beat_that_is_ended_while_a_volley_gathers_leaves_it_to_the_next(
-    make_volley_app: MakeApp, make_scheduler: MakeScheduler
+def test_a_beat_that_is_ended_during_a_publish_batch_leaves_it_to_the_next(
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler
 ) -> None:
-    app = make_volley_app()
+    app = make_batch_app()
 
     class Ending(Task):
         """A task that the end of beat comes in the middle of."""
@@ -362,11 +363,11 @@ def test_a_beat_that_is_ended_while_a_volley_gathers_leaves_it_to_the_next(
     assert {stored(app, name).total_run_count for name in saved} == {1}
 
 
-# What is remembered of an entry
+# Values of one run do not reach the next
 
 
 class Scribbling(Task):
-    """A task that writes into what it is called with, as some do that add a tenant or a trace."""
+    """A task that writes into its arguments, as some do that add a tenant or a trace."""
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         args[0]["seen"] = True
@@ -375,7 +376,7 @@ class Scribbling(Task):
         return super().apply_async(args, kwargs, **options)
 
 
-def test_what_a_task_writes_into_its_arguments_is_not_there_in_the_next_run(
+def test_values_that_a_task_writes_into_its_arguments_are_not_in_the_next_run(
     app: Celery, scheduler: RedisScheduler
 ) -> None:
     @app.task(name="proj.scribbling", base=Scribbling, shared=False)

@@ -1,4 +1,4 @@
-"""Runs that RabbitMQ confirms together: one that it does not take is told from the others."""
+"""Runs that RabbitMQ confirms together: one that it refuses is found among the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from servers import programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
-from redisbeater.dispatch.dispatcher import FIRST_VOLLEY
+from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -30,9 +30,9 @@ MakeScheduler = Callable[..., RedisScheduler]
 
 
 @pytest.fixture(autouse=True)
-def full_volleys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A volley is never cut short by the time that it takes, which a slow machine might need."""
-    monkeypatch.setattr("redisbeater.dispatch.GATHERING", 60)
+def full_publish_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill publish batches on a slow machine as well: they end by number of entries, not by time."""
+    monkeypatch.setattr("redisbeater.dispatch.publication.GATHER_SECONDS", 60)
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ def refused(site: Site) -> dict[str, Any]:
 
 
 def returned(site: Site) -> dict[str, Any]:
-    """Options of an entry that no queue takes, and that is to come back then."""
+    """Options of an entry without a queue, which RabbitMQ returns."""
     return {"exchange": "amq.direct", "routing_key": site.queue, "mandatory": True}
 
 
 def misdeclared(site: Site) -> dict[str, Any]:
-    """Options of an entry whose queue is there with other arguments: RabbitMQ refuses to declare it."""
+    """Options of an entry whose queue exists with other arguments: RabbitMQ refuses to declare it."""
     name, exchange = f"{site.queue}-other", Exchange(f"{site.queue}-other")
     with site.app.connection_for_read() as connection:
         Queue(name, exchange, site.queue)(connection.default_channel).declare()
@@ -66,13 +66,13 @@ def misdeclared(site: Site) -> dict[str, Any]:
 
 
 def misdirected(site: Site) -> dict[str, Any]:
-    """Options of an entry for an exchange that there is not: RabbitMQ closes the channel."""
+    """Options of an entry for an exchange that does not exist: RabbitMQ closes the channel."""
     return {"exchange": f"{site.queue}-nowhere", "routing_key": site.queue}
 
 
 def save_round(app: Celery, number: int, *, late: float = 1.0) -> list[str]:
-    """As many entries as there are in the first volley of a batch; but for one."""
-    return [save_due(app, f"round-{number}-{index}", late=late).name for index in range(FIRST_VOLLEY - 1)]
+    """Save one entry less than the first publish batch of a claim holds."""
+    return [save_due(app, f"round-{number}-{index}", late=late).name for index in range(FIRST_PUBLISH_BATCH - 1)]
 
 
 def until_failed(scheduler: RedisScheduler, client: redis.Redis, entry: RedisScheduleEntry) -> None:
@@ -80,7 +80,7 @@ def until_failed(scheduler: RedisScheduler, client: redis.Redis, entry: RedisSch
     wait_until(lambda: scheduler.tick() is not None and client.hget(entry.key, "last_error"), "the error")
 
 
-def test_a_volley_is_on_its_way_before_any_of_it_is_confirmed(site: Site, make_scheduler: MakeScheduler) -> None:
+def test_all_messages_leave_before_the_first_is_confirmed(site: Site, make_scheduler: MakeScheduler) -> None:
     site.app.conf.redisbeater_publish_timeout = 1
     scheduler = make_scheduler(site.app)
     save_due(site.app, "first")
@@ -97,7 +97,7 @@ def test_a_volley_is_on_its_way_before_any_of_it_is_confirmed(site: Site, make_s
 
 
 @pytest.mark.parametrize("options", [refused, returned, misdeclared])
-def test_what_is_not_taken_costs_the_others_of_its_volley_nothing(
+def test_a_refused_run_does_not_affect_the_others_of_its_publish_batch(
     site: Site, make_scheduler: MakeScheduler, client: redis.Redis, options: Callable[[Site], dict[str, Any]]
 ) -> None:
     odd = save_due(site.app, "odd", options=options(site))
@@ -111,17 +111,17 @@ def test_what_is_not_taken_costs_the_others_of_its_volley_nothing(
     assert counts(site.app, "odd") == [0]
 
 
-def test_what_is_not_confirmed_is_told(
+def test_a_run_that_is_not_confirmed_is_logged(
     site: Site, make_scheduler: MakeScheduler, client: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     odd = save_due(site.app, "odd", options=refused(site))
 
     until_failed(make_scheduler(site.app), client, odd)
 
-    assert "the broker did not confirm entry 'odd', which waits now: RabbitMQ refused the message" in caplog.text
+    assert "broker did not confirm entry 'odd', retrying it later: RabbitMQ refused the message" in caplog.text
 
 
-def test_of_several_runs_those_that_were_confirmed_are_done(
+def test_of_several_runs_only_the_confirmed_ones_are_committed(
     site: Site, make_scheduler: MakeScheduler, client: redis.Redis
 ) -> None:
     name, exchange = f"{site.queue}-small", Exchange(f"{site.queue}-small")
@@ -141,7 +141,7 @@ def test_of_several_runs_those_that_were_confirmed_are_done(
     assert [None if run is None else run.headers["scheduled_for"] for run in queued] == [*missed[:2], None]
 
 
-def test_what_was_confirmed_before_beat_is_ended_is_done(site: Site, make_scheduler: MakeScheduler) -> None:
+def test_runs_that_were_confirmed_before_beat_ends_are_committed(site: Site, make_scheduler: MakeScheduler) -> None:
     class Ending(Task):
         """A task that the end of beat comes in the middle of."""
 
@@ -162,7 +162,7 @@ def test_what_was_confirmed_before_beat_is_ended_is_done(site: Site, make_schedu
     assert counts(site.app, *saved) == [1] * len(saved)
 
 
-def test_messages_beside_the_runs_that_close_the_channel_cost_one_volley(
+def test_other_messages_that_close_the_channel_cost_one_publish_batch(
     site: Site, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Chatty(Task):
@@ -184,11 +184,11 @@ def test_messages_beside_the_runs_that_close_the_channel_cost_one_volley(
         sent = site.take()
         assert len({run.id for run in sent}) == 5
     assert len(sent) == 5
-    assert caplog.text.count("RabbitMQ closed the channel, and confirms were lost") == 1
+    assert caplog.text.count("RabbitMQ closed the channel and confirms were lost") == 1
 
 
 @pytest.mark.parametrize("options", [refused, returned, misdirected])
-def test_what_failed_once_goes_alone(
+def test_an_entry_that_failed_is_sent_alone(
     site: Site, make_scheduler: MakeScheduler, client: redis.Redis, options: Callable[[Site], dict[str, Any]]
 ) -> None:
     odd = save_due(site.app, "odd", late=9.0, options=options(site))

@@ -138,7 +138,7 @@ def test_rescheduling_between_claim_and_commit_keeps_both(shared_app: Celery) ->
     due_at = entry.reschedule(last_run_at).due_at
 
     changed = context.redis.commit(claim, [job.commitment()]).changed
-    context.redis.commit(claim, [job.over(*changed["report"]).commitment()])
+    context.redis.commit(claim, [job.rebased_on(*changed["report"]).commitment()])
 
     after = stored(shared_app, "report")
     assert (after.last_run_at, after.due_at, after.total_run_count) == (last_run_at, due_at, 1)

@@ -35,7 +35,7 @@ def commit(app: Celery, claim: Claim) -> list[str]:
     context = Context.of(app)
     jobs = [Job.planned(entry, claim.now, context) for entry in claim.entries]
     result = context.redis.commit(claim, [job.commitment() for job in jobs])
-    changed = [job.over(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
+    changed = [job.rebased_on(*result.changed[job.claimed.name]) for job in jobs if job.claimed.name in result.changed]
     context.redis.commit(claim, [job.commitment() for job in changed])
     return result.fenced
 
@@ -447,7 +447,7 @@ class Interrupted(Task):
         raise SystemExit
 
 
-def test_a_batch_that_was_interrupted_is_settled_by_closing(
+def test_closing_finishes_a_dispatch_that_was_interrupted(
     app: Celery, make_scheduler: Callable[..., RedisScheduler]
 ) -> None:
     @app.task(name="proj.interrupted", base=Interrupted, shared=False)
@@ -471,7 +471,7 @@ def test_a_batch_that_was_interrupted_is_settled_by_closing(
 
 
 class Refusing(Task):
-    """A task that the broker does not take until it is told to."""
+    """A task that cannot be sent while ``refuses`` is true."""
 
     refuses = True
     error: Exception = ValueError("this one cannot be serialised")

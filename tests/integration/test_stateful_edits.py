@@ -279,7 +279,7 @@ class Edits(RuleBasedStateMachine):
         if flight is not None and flight.unsent and flight.seen[flight.unsent[0].name].is_readable:
             claimed = flight.unsent.pop(0)
             job = Job.planned(claimed, flight.claim.now, self.context)
-            self._note(flight, job.cut(min(1, len(job.plan.runs))), is_taken=False)
+            self._note(flight, job.first_runs(min(1, len(job.plan.runs))), is_taken=False)
             self._release(flight, [claimed], delay)
 
     def release(self, beat: int, delay: int) -> None:
@@ -381,7 +381,7 @@ class Edits(RuleBasedStateMachine):
             self._quarantine(flight, claimed, str(exc))
         else:
             assert flight.seen[claimed.name].fields.enabled or not job.plan.runs
-            job = job.cut(min(most, len(job.plan.runs)))
+            job = job.first_runs(min(most, len(job.plan.runs)))
             self._note(flight, job, is_taken=True)
             flight.done.append(job)
 
@@ -418,7 +418,7 @@ class Edits(RuleBasedStateMachine):
             assert (name in result.fenced) == (not flight.holds(known))
             assert (name in result.changed) == (flight.holds(known) and not is_as_read)
             if name in result.changed:
-                flight.done.append(job.over(*result.changed[name]))
+                flight.done.append(job.rebased_on(*result.changed[name]))
             elif flight.holds(known):
                 self._is_committed(name, known, job, flight.seen[name])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from redisbeater.broker.broker import connection_of
+from redisbeater.broker.connection import connection_of
 
 
 @pytest.mark.parametrize(

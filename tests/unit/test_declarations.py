@@ -1,13 +1,14 @@
-"""What a producer declares, on kombu's own transport in memory."""
+"""The declarations of a producer with a declaration cache, on kombu's in-memory transport."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kombu import Connection, Exchange, Producer, Queue
 
-from redisbeater.broker.declarations import Declarations
+from redisbeater.broker.declarations import with_declaration_cache
 
 
 @pytest.fixture
@@ -18,9 +19,7 @@ def connection() -> Iterator[Connection]:
 
 @pytest.fixture
 def producer(connection: Connection) -> Producer:
-    producer = Producer(connection, auto_declare=False)
-    producer.maybe_declare = Declarations(producer)
-    return producer
+    return with_declaration_cache(Producer)(connection, auto_declare=False)
 
 
 def test_a_queue_is_declared_once(producer: Producer) -> None:
@@ -46,7 +45,7 @@ def test_a_queue_that_may_be_gone_is_declared_each_time(producer: Producer) -> N
     assert [producer.maybe_declare(fleeting) for _ in range(2)] == [True, True]
 
 
-def test_no_queue_is_none_to_declare(producer: Producer) -> None:
+def test_without_an_entity_nothing_is_declared(producer: Producer) -> None:
     assert producer.maybe_declare(None) is None
 
 
@@ -57,7 +56,7 @@ def test_a_publish_declares_the_queue(producer: Producer, connection: Connection
 
 
 @pytest.mark.parametrize("retry", [False, True], ids=["at-once", "with-retries"])
-def test_another_connection_declares_anew(producer: Producer, connection: Connection, retry: bool) -> None:
+def test_another_connection_declares_again(producer: Producer, connection: Connection, retry: bool) -> None:
     queue = Queue("reports")
     producer.maybe_declare(queue, retry)
     connection.collect()
@@ -65,3 +64,19 @@ def test_another_connection_declares_anew(producer: Producer, connection: Connec
 
     assert producer.maybe_declare(queue, retry) is True
     assert producer.maybe_declare(queue, retry) is False
+
+
+def test_a_producer_class_of_the_application_keeps_its_own_methods(connection: Connection) -> None:
+    class Counting(Producer):
+        declared = 0
+
+        def maybe_declare(self, *args: Any, **options: Any) -> Any:
+            self.declared += 1
+            return super().maybe_declare(*args, **options)
+
+    producer, queue = with_declaration_cache(Counting)(connection, auto_declare=False), Queue("reports")
+    for _ in range(3):
+        producer.maybe_declare(queue)
+
+    assert isinstance(producer, Counting)
+    assert producer.declared == 1

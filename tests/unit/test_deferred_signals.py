@@ -1,4 +1,4 @@
-"""Steps that a signal may not tear apart: when it is delivered instead."""
+"""Deferred signals: when they are delivered instead."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ each_signal = pytest.mark.parametrize("number", SIGNALS, ids=lambda number: numb
 
 
 @pytest.fixture
-def heard() -> Iterator[list[int]]:
+def delivered() -> Iterator[list[int]]:
     """The signals that this process's own handler was called with."""
-    heard: list[int] = []
+    delivered: list[int] = []
 
     def note(number: int, frame: Any) -> None:
-        heard.append(number)
+        delivered.append(number)
 
     before = {number: signal.signal(number, note) for number in SIGNALS}
-    yield heard
+    yield delivered
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -37,15 +37,15 @@ def send(number: int) -> None:
 
 
 @each_signal
-def test_a_signal_during_a_step_is_delivered_right_after_it(heard: list[int], number: int) -> None:
+def test_a_signal_during_a_step_is_delivered_right_after_it(delivered: list[int], number: int) -> None:
     with deferred_signals():
         send(number)
-        assert heard == []
+        assert delivered == []
 
-    assert heard == [number]
+    assert delivered == [number]
 
 
-def test_a_signal_during_a_step_that_fails_is_delivered_after_it(heard: list[int]) -> None:
+def test_a_signal_during_a_step_that_fails_is_delivered_after_it(delivered: list[int]) -> None:
     def step() -> None:
         with deferred_signals():
             send(signal.SIGTERM)
@@ -54,11 +54,11 @@ def test_a_signal_during_a_step_that_fails_is_delivered_after_it(heard: list[int
     with pytest.raises(ZeroDivisionError):
         step()
 
-    assert heard == [signal.SIGTERM]
+    assert delivered == [signal.SIGTERM]
 
 
-@pytest.mark.usefixtures("heard")
-def test_what_the_handler_raises_comes_out_of_the_step() -> None:
+@pytest.mark.usefixtures("delivered")
+def test_an_exception_of_the_handler_is_raised_by_the_step() -> None:
     def leave(number: int, frame: Any) -> None:
         raise SystemExit
 
@@ -76,38 +76,38 @@ def test_what_the_handler_raises_comes_out_of_the_step() -> None:
 
 
 @pytest.mark.parametrize("second", SIGNALS, ids=lambda number: number.name)
-def test_a_second_signal_is_delivered_at_once(heard: list[int], second: int) -> None:
+def test_a_second_signal_is_delivered_at_once(delivered: list[int], second: int) -> None:
     with deferred_signals():
         send(signal.SIGTERM)
         send(second)
-        assert heard == [second]
+        assert delivered == [second]
 
-    assert heard == [second]
+    assert delivered == [second]
 
 
-def test_a_signal_is_not_held_back_for_longer_than_patience(heard: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+def test_a_signal_is_deferred_no_longer_than_the_limit(delivered: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_DEFERRAL_SECONDS", 0.05)
 
     with deferred_signals():
         send(signal.SIGTERM)
-        wait_until(lambda: heard, "the signal, in the middle of the step")
+        wait_until(lambda: delivered, "the signal, in the middle of the step")
 
-    assert heard == [signal.SIGTERM]
+    assert delivered == [signal.SIGTERM]
 
 
-def test_a_step_that_ended_in_time_leaves_no_reminder_behind(heard: list[int]) -> None:
+def test_a_step_that_ended_in_time_leaves_no_timer_behind(delivered: list[int]) -> None:
     with deferred_signals():
         send(signal.SIGTERM)
 
-    assert not [thread for thread in threading.enumerate() if _would_remind(thread)]
+    assert not [thread for thread in threading.enumerate() if _is_running_timer(thread)]
 
 
-def _would_remind(thread: threading.Thread) -> bool:
+def _is_running_timer(thread: threading.Thread) -> bool:
     return isinstance(thread, threading.Timer) and not thread.finished.is_set()
 
 
 @pytest.mark.parametrize("times", [0, 1, 2])
-def test_the_handlers_are_as_before_when_the_step_is_over(heard: list[int], times: int) -> None:
+def test_the_handlers_are_as_before_when_the_step_is_over(delivered: list[int], times: int) -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
 
     with deferred_signals():
@@ -117,17 +117,17 @@ def test_the_handlers_are_as_before_when_the_step_is_over(heard: list[int], time
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-def test_a_step_after_one_that_was_signalled_is_held_together_as_well(heard: list[int]) -> None:
+def test_signals_are_deferred_again_after_a_step_that_was_signalled(delivered: list[int]) -> None:
     with deferred_signals():
         send(signal.SIGTERM)
     with deferred_signals():
         send(signal.SIGINT)
-        assert heard == [signal.SIGTERM]
+        assert delivered == [signal.SIGTERM]
 
-    assert heard == [signal.SIGTERM, signal.SIGINT]
+    assert delivered == [signal.SIGTERM, signal.SIGINT]
 
 
-def test_in_a_thread_the_handlers_stay_as_they_are(heard: list[int]) -> None:
+def test_in_a_thread_the_handlers_stay_as_they_are(delivered: list[int]) -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     during: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""A job: what is planned, sent and committed, and what it makes of texts that others wrote while it was on its way."""
+"""A job: its plan, its commitment, and how it is rebased on what other programs wrote while it was in flight."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SET = utc("2026-06-10 11:30")
 
 @pytest.fixture
 def job(context: Context) -> Job:
-    """One whose run, the third, was sent."""
+    """A job whose third run was sent."""
     meta = Meta(last_run_at=LAST, total_run_count=2)
     definition = Definition.checked(name="report", task="proj.report", schedule=60)
     text = definition.to_text(context.codec)
@@ -44,8 +44,8 @@ def committed(job: Job) -> Meta:
     return Meta.from_text(job.commitment().meta)
 
 
-def over(job: Job, meta: str) -> Job:
-    return job.over(job.claimed.definition, meta)
+def rebased(job: Job, meta: str) -> Job:
+    return job.rebased_on(job.claimed.definition, meta)
 
 
 def written(last_run_at: Any = LAST, count: int = 2, **extra: Any) -> str:
@@ -53,56 +53,56 @@ def written(last_run_at: Any = LAST, count: int = 2, **extra: Any) -> str:
 
 
 def test_fields_that_others_wrote_stay(job: Job) -> None:
-    merged = committed(over(job, written(owner="data")))
+    merged = committed(rebased(job, written(owner="data")))
 
     assert merged == Meta(last_run_at=FIRE_TIME, total_run_count=3, is_counted=True, extra={"owner": "data"})
 
 
 def test_a_last_run_that_others_set_stays_and_the_run_is_counted(job: Job) -> None:
-    merged = committed(over(job, written(SET)))
+    merged = committed(rebased(job, written(SET)))
 
     assert (merged.last_run_at, merged.total_run_count) == (SET, 3)
 
 
 def test_the_next_score_does_not_count_from_a_last_run_that_others_set(job: Job) -> None:
-    assert committed(over(job, written(SET))).executed_at == SET
+    assert committed(rebased(job, written(SET))).executed_at == SET
 
 
 def test_the_score_of_an_edit_that_set_the_last_run_goes_on_counting_from_it(job: Job) -> None:
     edited = Meta(last_run_at=SET, total_run_count=2).counted()
 
-    assert committed(over(job, edited.to_text())) == replace(edited, total_run_count=3)
+    assert committed(rebased(job, edited.to_text())) == replace(edited, total_run_count=3)
 
 
 def test_the_next_score_counts_from_the_run_although_others_wrote_the_meta_meanwhile(job: Job) -> None:
-    assert committed(over(job, written(owner="data"))).executed_at is None
+    assert committed(rebased(job, written(owner="data"))).executed_at is None
 
 
 def test_a_last_run_that_others_set_stays_when_they_write_once_more(job: Job) -> None:
-    merged = committed(over(over(job, written(SET)), written(SET, owner="data")))
+    merged = committed(rebased(rebased(job, written(SET)), written(SET, owner="data")))
 
     assert merged == Meta(last_run_at=SET, total_run_count=3, extra={"owner": "data"})
 
 
-def test_a_last_run_that_others_set_and_took_away_again_is_that_of_the_run(job: Job) -> None:
-    merged = committed(over(over(job, written(SET)), written(None)))
+def test_the_last_run_is_that_of_the_job_when_others_set_one_and_removed_it_again(job: Job) -> None:
+    merged = committed(rebased(rebased(job, written(SET)), written(None)))
 
     assert (merged.last_run_at, merged.total_run_count) == (FIRE_TIME, 3)
 
 
 def test_runs_that_others_counted_are_not_forgotten(job: Job) -> None:
-    assert committed(over(job, written(count=41))).total_run_count == 42
+    assert committed(rebased(job, written(count=41))).total_run_count == 42
 
 
 @pytest.mark.parametrize("text", ["", "{}", "null", "{", "[]", json.dumps({"total_run_count": "x"})], ids=repr)
-def test_a_meta_that_says_nothing_costs_no_run_its_count(job: Job, text: str) -> None:
-    merged = committed(over(job, text))
+def test_an_unreadable_meta_loses_no_run_from_the_count(job: Job, text: str) -> None:
+    merged = committed(rebased(job, text))
 
     assert (merged.last_run_at, merged.total_run_count) == (FIRE_TIME, 3)
 
 
 def test_what_is_committed_next_is_compared_with_what_others_wrote(job: Job) -> None:
-    assert over(job, "theirs").commitment().entry.meta == "theirs"
+    assert rebased(job, "theirs").commitment().entry.meta == "theirs"
 
 
 # -- planned from stored texts
@@ -166,7 +166,7 @@ def test_each_run_that_was_sent_is_counted(context: Context) -> None:
 
 
 def test_only_the_runs_that_were_sent_are_counted(context: Context) -> None:
-    job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5)).cut(2)
+    job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5)).first_runs(2)
 
     assert committed(job) == Meta(last_run_at=NOON + HOUR, total_run_count=7, is_counted=True)
     assert job.commitment().next == Score(fire_time=NOON + 2 * HOUR)
@@ -251,7 +251,7 @@ def test_a_disabled_entry_has_not_finished(context: Context, on_finish: str) -> 
 
 
 def test_an_entry_whose_last_runs_were_not_all_sent_is_not_ended(context: Context) -> None:
-    job = planned(context, NOON + 3 * HOUR, coalesce="all", max_runs=4, on_finish="delete").cut(3)
+    job = planned(context, NOON + 3 * HOUR, coalesce="all", max_runs=4, on_finish="delete").first_runs(3)
 
     assert job.commitment().next == Score(fire_time=NOON + 3 * HOUR)
 
@@ -314,12 +314,12 @@ def test_the_next_score_counts_from_a_run(context: Context) -> None:
 
 
 def beside(job: Job) -> str:
-    """The fire time that is committed beside the score."""
+    """The fire time that is committed with the score."""
     [outcome] = json.loads(as_json([job.commitment()]))
     return str(outcome[5])
 
 
-def test_no_fire_time_stands_beside_a_score_that_is_one(context: Context) -> None:
+def test_no_fire_time_is_stored_with_a_score_that_is_one(context: Context) -> None:
     assert beside(planned(context, NOON)) == ""
     assert beside(planned(context, NOON, is_now=True)) == ""
 
@@ -334,7 +334,7 @@ def test_a_fire_time_that_was_now_is_so_until_it_is_run(context: Context, is_now
 def test_a_fire_time_that_was_now_is_so_when_the_definition_was_changed_meanwhile(context: Context) -> None:
     deferred = planned(context, NOON, jitter=1800, is_now=True)
 
-    assert beside(over_changed(context, deferred, jitter=0)) == to_unix(NOON) + "*"
+    assert beside(rebased_on_changes(context, deferred, jitter=0)) == to_unix(NOON) + "*"
 
 
 def test_a_fire_time_that_was_now_is_forgotten_when_the_entry_is_disabled(context: Context) -> None:
@@ -342,7 +342,7 @@ def test_a_fire_time_that_was_now_is_forgotten_when_the_entry_is_disabled(contex
 
 
 def again(context: Context, job: Job, now: datetime) -> Job:
-    """The job that the next look makes of what this one committed."""
+    """The job that the next claim plans from what this one committed."""
     done = job.commitment()
     assert done.next is not None
     assert done.next.fire_time is not None
@@ -368,7 +368,7 @@ def test_an_interval_that_is_moved_stays_so_when_its_definition_is_changed_meanw
     now = NOON + HOUR / 2
     moved = planned(context, now, meta=Meta(last_run_at=RAN))
 
-    changed = moved.over(moved.definition.changed(**changes).to_text(context.codec), moved.claimed.meta)
+    changed = moved.rebased_on(moved.definition.changed(**changes).to_text(context.codec), moved.claimed.meta)
 
     assert again(context, changed, now).plan.runs == ()
     assert again(context, changed, RAN + HOUR).plan.runs == (RAN + HOUR,)
@@ -378,7 +378,7 @@ def test_an_interval_that_is_moved_is_moved_further_when_it_was_executed_once_mo
     now, later = NOON + HOUR / 2, RAN + timedelta(minutes=5)
     moved = planned(context, now, meta=Meta(last_run_at=RAN))
 
-    changed = moved.over(moved.claimed.definition, Meta(last_run_at=later).to_text())
+    changed = moved.rebased_on(moved.claimed.definition, Meta(last_run_at=later).to_text())
 
     assert again(context, changed, now).commitment().next == Score(fire_time=later + HOUR)
 
@@ -386,8 +386,8 @@ def test_an_interval_that_is_moved_is_moved_further_when_it_was_executed_once_mo
 # -- a definition that others changed meanwhile
 
 
-def over_changed(context: Context, job: Job, **changes: Any) -> Job:
-    return job.over(job.definition.changed(**changes).to_text(context.codec), job.claimed.meta)
+def rebased_on_changes(context: Context, job: Job, **changes: Any) -> Job:
+    return job.rebased_on(job.definition.changed(**changes).to_text(context.codec), job.claimed.meta)
 
 
 @pytest.mark.parametrize(
@@ -407,26 +407,26 @@ def test_a_changed_definition_decides_what_comes_after_the_run(
 ) -> None:
     job = planned(context, NOON, meta=Meta(total_run_count=2))
 
-    assert over_changed(context, job, **changes).commitment().next == following
-    assert committed(over_changed(context, job, **changes)).total_run_count == 3
+    assert rebased_on_changes(context, job, **changes).commitment().next == following
+    assert committed(rebased_on_changes(context, job, **changes)).total_run_count == 3
 
 
-def test_a_deferred_job_over_a_changed_definition_is_looked_at_again(context: Context) -> None:
+def test_a_deferred_job_is_looked_at_again_after_its_definition_was_changed(context: Context) -> None:
     job = planned(context, NOON, jitter=1800)
 
-    assert over_changed(context, job, jitter=0).commitment().next == Score(fire_time=NOON)
+    assert rebased_on_changes(context, job, jitter=0).commitment().next == Score(fire_time=NOON)
 
 
 def test_a_definition_that_was_changed_to_one_that_cannot_be_read_stays(context: Context) -> None:
     job = planned(context, NOON, end_at=NOON, on_finish="disable")
 
-    assert job.over("{ broken", "").commitment().definition == ""
+    assert job.rebased_on("{ broken", "").commitment().definition == ""
 
 
 def test_an_entry_that_was_changed_to_one_that_cannot_be_read_is_not_deleted(context: Context) -> None:
     job = planned(context, NOON, end_at=NOON, on_finish="delete")
 
-    assert job.over("{ broken", "").commitment().next is not None
+    assert job.rebased_on("{ broken", "").commitment().next is not None
 
 
 # -- entries that cannot be planned

@@ -1,4 +1,4 @@
-"""Settings that Celery reads for each message: the same, and found at once."""
+"""Hot settings: cached with the same values, and found at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from redisbeater.beat.process import NAMES, bring_forward
+from redisbeater.beat.process import HOT_SETTINGS, cache_hot_settings
 
 
 def make_app(**settings: Any) -> Celery:
@@ -17,7 +17,7 @@ def make_app(**settings: Any) -> Celery:
 
 
 def values(app: Celery) -> list[Any]:
-    return [app.conf.get(name) for name in NAMES]
+    return [app.conf.get(name) for name in HOT_SETTINGS]
 
 
 @pytest.mark.parametrize(
@@ -28,35 +28,35 @@ def values(app: Celery) -> list[Any]:
         pytest.param({"CELERY_DEFAULT_QUEUE": "reports", "CELERY_SEND_TASK_SENT_EVENT": True}, id="old-names"),
     ],
 )
-def test_they_say_what_they_said(settings: dict[str, Any]) -> None:
+def test_they_keep_their_values(settings: dict[str, Any]) -> None:
     app = make_app(**settings)
 
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
     assert values(app) == values(make_app(**settings))
 
 
-def test_django_settings_say_what_they_said() -> None:
+def test_django_settings_keep_their_values() -> None:
     app = Celery("proj", set_as_current=False)
     app.config_from_object({"CELERY_TASK_DEFAULT_QUEUE": "reports"}, namespace="CELERY")
 
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
     assert app.conf.task_default_queue == "reports"
 
 
-def test_a_later_change_is_heard() -> None:
+def test_a_later_change_takes_effect() -> None:
     app = make_app()
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
     app.conf.task_default_queue = "reports"
 
     assert app.conf.task_default_queue == "reports"
 
 
-def test_they_stand_first() -> None:
+def test_they_are_found_in_the_first_layer() -> None:
     app = make_app()
 
-    bring_forward(app.conf)
+    cache_hot_settings(app.conf)
 
-    assert set(app.conf.maps[0]).issuperset(name for name in NAMES if name in app.conf)
+    assert set(app.conf.maps[0]).issuperset(name for name in HOT_SETTINGS if name in app.conf)

@@ -1,4 +1,4 @@
-"""The deadline of a send, and what it must leave of the lock and the lease."""
+"""The publish timeout: its default, and the part of lock and lease that it must leave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(**settings: Any) -> Config:
         pytest.param({"lock_timeout": 1, "lock_key": None}, 5, id="without-a-lock"),
     ],
 )
-def test_unless_it_is_set_it_fits_lock_and_lease(settings: dict[str, Any], expected: float) -> None:
+def test_the_default_fits_lock_and_lease(settings: dict[str, Any], expected: float) -> None:
     assert read(**settings).publish_timeout == expected
 
 
@@ -62,7 +62,9 @@ def test_one_that_fits_is_used(settings: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_one_that_would_cost_lock_or_lease_is_refused_with_both_numbers(settings: dict[str, Any], problem: str) -> None:
+def test_one_that_is_too_long_for_lock_or_lease_is_refused_with_both_numbers(
+    settings: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(ImproperlyConfigured) as refused:
         read(**settings)
 
@@ -70,6 +72,6 @@ def test_one_that_would_cost_lock_or_lease_is_refused_with_both_numbers(settings
 
 
 @pytest.mark.parametrize("value", [None, 0, 0.09, -1, True, "5", float("nan"), float("inf")], ids=repr)
-def test_what_is_no_time_is_refused(value: Any) -> None:
+def test_a_value_that_is_no_time_is_refused(value: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"publish_timeout = .*: expected seconds, at least 0\.1"):
         read(publish_timeout=value)

@@ -1,4 +1,4 @@
-"""What logs and events show of a run's arguments: what Celery itself would."""
+"""Ready texts of a run's arguments: logs and events show the same as with Celery's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from redisbeater.sending.representation import Representations
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12)
 
-#: How deep Celery looks into values; from 5.7 on that is a setting.
+#: Nesting depth of Celery's texts; from 5.7 on that is a setting.
 IS_A_SETTING = "task_repr_maxlevels" in Celery(set_as_current=False).conf
 LEVELS = pytest.mark.parametrize("levels", [0, 1, 3] if IS_A_SETTING else [3])
 
@@ -29,14 +29,14 @@ def make_app(levels: int = 3) -> Celery:
     return app
 
 
-def celerys(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
-    """What Celery shows."""
+def shown_by_celery(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
+    """The texts that Celery builds itself."""
     headers = app.amqp.as_task_v2("id", "proj.work", args, kwargs).headers
     return headers["argsrepr"], headers["kwargsrepr"]
 
 
-def given_to(app: Celery, *runs: tuple[Any, Any], **options: Any) -> dict[str, Any]:
-    """The options of the last of several runs."""
+def options_of(app: Celery, *runs: tuple[Any, Any], **options: Any) -> dict[str, Any]:
+    """The options of the last of several runs, with the ready texts."""
     representations = Representations(app)
     for args, kwargs in runs:
         run = RedisScheduleEntry("report", "proj.work", 60, args, kwargs, options=options, app=app)
@@ -44,9 +44,9 @@ def given_to(app: Celery, *runs: tuple[Any, Any], **options: Any) -> dict[str, A
     return dict(run.options)
 
 
-def ours(app: Celery, *runs: tuple[Any, Any]) -> tuple[str, str]:
-    """What is shown of the last of several runs; what it is not given Celery makes."""
-    options = given_to(app, *runs)
+def shown(app: Celery, *runs: tuple[Any, Any]) -> tuple[str, str]:
+    """The texts in the message of the last of several runs; Celery builds those that are not ready."""
+    options = options_of(app, *runs)
     headers = app.amqp.as_task_v2("id", "proj.work", *runs[-1], **options).headers
     return headers["argsrepr"], headers["kwargsrepr"]
 
@@ -60,10 +60,10 @@ def ours(app: Celery, *runs: tuple[Any, Any]) -> tuple[str, str]:
 @example(args=[True, None, 1e300, 0.1, -0.0, 10**30], kwargs={"a": 1.5})
 def test_arguments_are_shown_as_celery_shows_them(levels: int, args: Any, kwargs: Any) -> None:
     app = make_app(levels)
-    expected = celerys(app, args, kwargs)
+    expected = shown_by_celery(app, args, kwargs)
 
-    assert ours(app, (args, kwargs)) == expected
-    assert ours(app, (args, kwargs), (args, kwargs)) == expected
+    assert shown(app, (args, kwargs)) == expected
+    assert shown(app, (args, kwargs), (args, kwargs)) == expected
 
 
 @pytest.mark.parametrize("most", [0, 1, 10, 30, None])
@@ -72,18 +72,18 @@ def test_a_limit_of_the_application_holds(most: int | None) -> None:
     app.amqp.argsrepr_maxsize = app.amqp.kwargsrepr_maxsize = most
     args, kwargs = ["abcdefgh", 12345678], {"name": "abcdefgh" * 200, "more": [1, 2, 3]}
 
-    assert ours(app, (args, kwargs)) == celerys(app, args, kwargs)
+    assert shown(app, (args, kwargs)) == shown_by_celery(app, args, kwargs)
 
 
-def test_short_texts_are_given_and_long_ones_left_to_celery() -> None:
-    assert given_to(make_app(), ([1], {"a": "x" * 100})) == {"argsrepr": "[1]"}
+def test_short_texts_are_ready_and_long_ones_left_to_celery() -> None:
+    assert options_of(make_app(), ([1], {"a": "x" * 100})) == {"argsrepr": "[1]"}
 
 
-def test_what_the_entry_says_of_its_arguments_stands() -> None:
-    assert given_to(make_app(), (["secret"], {}), argsrepr="<hidden>") == {"argsrepr": "<hidden>", "kwargsrepr": "{}"}
+def test_texts_in_the_options_of_the_entry_are_kept() -> None:
+    assert options_of(make_app(), (["secret"], {}), argsrepr="<hidden>") == {"argsrepr": "<hidden>", "kwargsrepr": "{}"}
 
 
-# Where somebody may want another text, none is given
+# No text is ready where the application may want another one
 
 
 class Tenants(Task):
@@ -144,12 +144,21 @@ def print_nothing() -> None: ...
         pytest.param(lambda _: Celery("proj", task_protocol=1, set_as_current=False), id="a-protocol-without"),
     ],
 )
-def test_none_is_given_by(make: Callable[[Any], Celery], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert given_to(make(monkeypatch), (["secret"], {})) == {}
+def test_no_text_is_ready_for(make: Callable[[Any], Celery], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert options_of(make(monkeypatch), (["secret"], {})) == {}
 
 
-def test_a_setting_that_makes_no_sense_stops_nothing_here() -> None:
+def test_a_wrong_setting_is_left_to_celery() -> None:
     app = make_app()
     app.conf.task_repr_maxlevels = "3"
 
-    assert given_to(app, ([[1]], {})) == {}
+    assert options_of(app, ([[1]], {})) == {}
+
+
+def test_no_text_is_ready_when_that_is_switched_off() -> None:
+    app = make_app()
+    run = RedisScheduleEntry("report", "proj.work", 60, [1], {"a": 1}, app=app)
+
+    Representations(app, is_enabled=False).add_to(run)
+
+    assert run.options == {}

@@ -152,7 +152,7 @@ class Beat:
         sent = len(job.plan.runs)
         if sent > 1 and self.chance.random() < 0.3:  # the lease ends, or the broker, in the middle
             sent = self.chance.randrange(1, sent)
-        job = job.cut(sent)
+        job = job.first_runs(sent)
         self.ledger.enter(job.plan.runs, by_reason(job.plan.skipped, coming))
         self.stored.commit(job.commitment())
 

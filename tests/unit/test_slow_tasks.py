@@ -1,31 +1,31 @@
-"""Which tasks are slow to send."""
+"""Tasks that are slow to send: when a task becomes slow, and when it is fast again."""
 
 from __future__ import annotations
 
 import pytest
 
-from redisbeater.dispatch.slow_tasks import PROBATION, SLOW, SlowTasks
+from redisbeater.dispatch.slow_tasks import FAST_RUNS_IN_A_ROW, SLOW_SECONDS, SlowTasks
 
 
-def test_a_task_is_slow_until_enough_runs_were_quick() -> None:
+def test_a_task_is_slow_until_enough_runs_were_fast() -> None:
     tasks = SlowTasks()
 
-    tasks.note("proj.work", SLOW)
-    tasks.note("proj.quick", SLOW / 2)
+    tasks.record("proj.work", SLOW_SECONDS)
+    tasks.record("proj.fast", SLOW_SECONDS / 2)
     assert set(tasks) == {"proj.work"}
 
-    for _ in range(PROBATION - 1):
-        tasks.note("proj.work", SLOW / 2)
+    for _ in range(FAST_RUNS_IN_A_ROW - 1):
+        tasks.record("proj.work", SLOW_SECONDS / 2)
     assert set(tasks) == {"proj.work"}
 
-    tasks.note("proj.work", SLOW / 2)
+    tasks.record("proj.work", SLOW_SECONDS / 2)
     assert not tasks
 
 
-def test_it_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_task_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "redisbeater")
     tasks = SlowTasks()
     for _ in range(3):
-        tasks.note("proj.work", 2.0)
+        tasks.record("proj.work", 2.0)
 
-    assert caplog.messages == ["task 'proj.work' took 2.0 s to send: from now on its entries go after the others"]
+    assert caplog.messages == ["task 'proj.work' took 2.0 s to send; sending its entries after the others from now on"]

@@ -14,21 +14,22 @@ logger = logging.getLogger(__name__)
 
 
 class Leadership:
-    """Leader or standby, by the lock; without a lock every beat leads.
+    """Leader or standby, decided by the lock; without a lock every beat leads.
 
     Arguments:
-        begin: called with the lock in hand before the first claim; when it fails, this beat does not lead yet.
+        lock: the lock; None: no lock is used.
+        begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
     """
 
     def __init__(self, lock: Lock | None, begin: Callable[[], None]) -> None:
         self._lock = lock
         self._begin = begin
         self._leads = False
-        self._stands_by_for = ""
+        self._logged_leader = ""
 
     @property
     def token(self) -> str:
-        """What the lock holds while this beat leads; empty without a lock."""
+        """The text that the lock holds while this beat leads; empty without a lock."""
         return self._lock.token if self._lock else ""
 
     @property
@@ -36,40 +37,43 @@ class Leadership:
         """Seconds until the lock is free unless its holder renews it."""
         return self._lock.free_in if self._lock else 0.0
 
-    def keep(self) -> bool:
-        """Whether this beat still leads; the lock is renewed when it is time. Asked before each send."""
+    def renew(self) -> bool:
+        """Return whether this beat still leads; renew the lock when it is time. Called before each send."""
         return self._leads and (self._lock is None or self._lock.is_fresh or self._lock.renew())
 
-    def take(self, lock_lost: str) -> bool:
-        """Lead if the lock is free, or was lost by Redis; else stand by.
+    def acquire(self, lock_lost: str) -> bool:
+        """Lead if the lock is free, stand by if another beat holds it. Return whether this beat leads.
+
+        Arguments:
+            lock_lost: ``"exit"`` or ``"standby"``: what to do when this beat led until now and lost the lock.
 
         Raises:
-            LockNotOwnedError: this beat led and another one took the lock, and ``lock_lost`` is ``"exit"``.
+            LockNotOwnedError: another beat took the lock, and ``lock_lost`` is ``"exit"``.
         """
         led, self._leads = self._leads, False
         if self._lock is None or self._lock.acquire():
             self._begin()
             self._leads = True
-            self._stands_by_for = ""
+            self._logged_leader = ""
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
         elif led:
             self._report_loss(self._lock.holder, lock_lost)
-        elif self._stands_by_for != self._lock.holder:
-            self._stands_by_for = self._lock.holder
+        elif self._logged_leader != self._lock.holder:
+            self._logged_leader = self._lock.holder
             logger.info("standing by; the leader is %s", self._lock.holder)
         return self._leads
 
-    def doubt(self) -> None:
-        """Ask Redis before anything else is sent: it has just said that the lock is not ours."""
+    def invalidate(self) -> None:
+        """Ask Redis before anything else is sent: a claim has just found that the lock is not ours."""
         if self._lock is not None:
             self._lock.doubt()
 
-    def begin_anew(self) -> None:
-        """Lead as if from the beginning, with the next pass: what Redis had is gone."""
+    def restart(self) -> None:
+        """Begin to lead once more with the next pass, static entries included: Redis has lost the schedule."""
         self._leads = False
 
     def resign(self) -> None:
-        """Give the lock up, if it can still be ours."""
+        """Release the lock if it can still be ours."""
         self._leads = False
         if self._lock is not None and self._lock.is_trusted:
             self._lock.release()
@@ -77,7 +81,7 @@ class Leadership:
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         if lock_lost == "exit":
             raise LockNotOwnedError(
-                f"lost the lock to {holder}; redisbeater_lock_lost = 'standby' waits instead of ending"
+                f"lost the lock to {holder}; set redisbeater_lock_lost = 'standby' to stand by instead of exiting"
             )
-        self._stands_by_for = holder
-        logger.warning("lost the lock to %s: standing by", holder)
+        self._logged_leader = holder
+        logger.warning("lost the lock to %s, standing by", holder)

@@ -1,4 +1,4 @@
-"""An outage of Redis: ridden out, and told once at its begin and once at its end."""
+"""An outage of Redis: beat retries until it ends, and logs its beginning and its end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ __all__ = ("Outage",)
 
 logger = logging.getLogger(__name__)
 
+#: Delay after the first failure.
+FIRST_RETRY_SECONDS = 0.2
+
 
 class Outage:
-    """Arguments: ``retry_period``: seconds after which an outage is given up, -1: never; ``longest_delay``: seconds."""
+    """The current outage of Redis, if there is one.
+
+    Arguments:
+        retry_period: seconds after which beat gives up; -1: never.
+        longest_delay: seconds between two tries at most.
+    """
 
     def __init__(self, retry_period: float, longest_delay: float) -> None:
         self._retry_period = retry_period
-        self._backoff = Backoff(first=0.2, limit=longest_delay)
+        self._backoff = Backoff(first=FIRST_RETRY_SECONDS, limit=longest_delay)
         self._since: float | None = None
 
     @property
@@ -27,25 +35,25 @@ class Outage:
         return self._since is not None
 
     def failed(self, error: StoreError) -> float:
-        """Note a failure; seconds until the next try.
+        """Record a failure, and log it if the outage begins with it. Return the seconds until the next try.
 
         Raises:
-            StoreError: the outage has lasted for too long.
+            StoreError: the outage has lasted longer than the retry period.
         """
         now = time.monotonic()
         if self._since is None:
             self._since = now
             if isinstance(error, StoreUnavailable):
-                logger.error("Redis does not answer, trying on: %s", error)
+                logger.error("Redis unavailable, retrying: %s", error)
             else:
-                logger.error("Redis refuses, trying on: %s", error)
+                logger.error("Redis refused a command, retrying: %s", error)
         if 0 <= self._retry_period <= now - self._since:
             raise error
         return self._backoff.failed()
 
-    def over(self) -> None:
-        """Note that Redis answers."""
+    def ended(self) -> None:
+        """Record that Redis answers, and log the end of the outage if there was one."""
         if self._since is not None:
-            logger.info("Redis answers again after %.1f s", time.monotonic() - self._since)
+            logger.info("Redis available again after %.1f s", time.monotonic() - self._since)
             self._backoff.succeeded()
             self._since = None

@@ -1,1 +1,1 @@
-"""OUT to the broker: connection, publish batches and confirms. Knows no entry."""
+"""The broker: beat's connection to it, publish batches and publisher confirms."""

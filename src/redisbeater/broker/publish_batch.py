@@ -1,7 +1,9 @@
-"""A volley: messages whose acceptance is waited for together, where the broker client can do that.
+"""Publish batches: messages whose acceptance is confirmed together, where the broker client supports it.
 
-Kombu 5.7 holds messages back on Redis, and sends them in one flush. To RabbitMQ each leaves when it is published, and
-the flush waits for what confirms them. Elsewhere each has been accepted when it is published.
+- Redis: kombu buffers the messages (from 5.7 on) and the flush sends them.
+- RabbitMQ: each message leaves when it is published, and the flush waits for the confirms; see
+  :mod:`redisbeater.broker.publisher_confirms`.
+- Others: each message is accepted when its publication returns.
 """
 
 from __future__ import annotations
@@ -11,26 +13,25 @@ from typing import Any
 
 __all__ = ("PublishBatch", "publish_batch_of")
 
-#: Messages that kombu holds before it flushes by itself: more than there ever are, so that each flush is ours.
-NO_LIMIT = 1_000_000
+#: Messages after which kombu would flush by itself; larger than any publish batch.
+NO_LIMIT_MESSAGES = 1_000_000
 
 
 class PublishBatch:
-    """Messages that are published within; here, each has been accepted then."""
+    """A publish batch, as a context manager. In this class each message is accepted when its publication returns."""
 
-    #: Whether messages leave with the flush; those that have not when the volley ends never do.
-    is_held = False
-    #: Whether only the flush tells that they were accepted.
+    #: Whether messages leave only with the flush; those that are not flushed before the batch ends never leave.
+    is_buffered = False
+    #: Whether only the flush confirms that messages were accepted.
     needs_flush = False
-
-    #: The number of the last message that was published; where nobody counts it stays 0.
+    #: Number of the last published message, where messages are counted; else 0.
     published = 0
 
     def flush(self) -> None:
-        """See that all that was published is accepted; after an error, ask for each message."""
+        """Wait until all published messages are accepted; after an error, ask for each with :meth:`has_accepted`."""
 
     def has_accepted(self, messages: Collection[int]) -> bool:
-        """Whether these messages, by their numbers, are known to have been accepted."""
+        """Return whether the broker is known to have accepted all messages with these numbers."""
         return True
 
     def __enter__(self) -> PublishBatch:
@@ -40,19 +41,21 @@ class PublishBatch:
 
 
 class BufferedPublishBatch(PublishBatch):
-    """Messages that kombu holds back; when a flush fails, it does not tell which of them were accepted."""
+    """Messages that kombu buffers; when a flush fails, which of them were accepted is unknown."""
 
-    is_held = needs_flush = True
+    is_buffered = needs_flush = True
 
     def __init__(self, producer: Any) -> None:
-        self._buffer: Any = producer.batch(max_size=NO_LIMIT)
+        self._buffer: Any = producer.batch(max_size=NO_LIMIT_MESSAGES)
         self._is_flushed = False
 
     def flush(self) -> None:
+        """Send all buffered messages."""
         self._buffer.flush()
         self._is_flushed = True
 
     def has_accepted(self, messages: Collection[int]) -> bool:
+        """Return whether the flush succeeded."""
         return self._is_flushed
 
     def __enter__(self) -> PublishBatch:
@@ -64,12 +67,12 @@ class BufferedPublishBatch(PublishBatch):
 
 
 class _Discarded(Exception):
-    """Tells kombu to forget what it holds."""
+    """Makes kombu discard what it still buffers."""
 
 
 def publish_batch_of(producer: Any) -> PublishBatch:
-    """A volley of what a producer publishes, but for RabbitMQ.
+    """Return a publish batch of a kombu producer; for RabbitMQ, :class:`PublisherConfirms` is one instead.
 
-    On Redis, options that ask kombu for retries, which might send a message twice, make it a plain one.
+    Options that make the Redis client retry, and might so send a message twice, rule out buffering; kombu decides that.
     """
     return BufferedPublishBatch(producer) if getattr(producer, "supports_batch_publish", False) else PublishBatch()

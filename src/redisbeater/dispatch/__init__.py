@@ -1,1 +1,1 @@
-"""From a claim to the broker: plan, publish, confirm, commit."""
+"""Dispatch: publish the runs of a claim, wait until the broker has accepted them, and commit them."""

@@ -3,70 +3,79 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice, takewhile
 
 from redisbeater.dispatch.job import Job
-from redisbeater.store import Claim, ClaimedEntry
+from redisbeater.store import ClaimedEntry
 
 __all__ = ("Batch",)
 
 
 class Batch:
-    """The entries of one claim: unsent ones, oldest first; then those in the air; then those that are done.
+    """The entries of one claim, each in one of three states.
 
-    What is done is committed and the rest released, whenever beat ends. An entry in the air may have been sent: it is
-    released, too, and sent again with the same id.
+    ``unsent`` entries wait, oldest first; entries in flight were published and are not confirmed yet; ``done`` jobs
+    are confirmed and wait for their commit. When beat ends, done jobs are committed and all others released: an entry
+    in flight may have reached the broker, and is sent again with the same id.
     """
 
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
-        self.unsent = deque(claim.entries)
+    def __init__(self, entries: Iterable[ClaimedEntry]) -> None:
+        self.unsent = deque(entries)
         self.done: list[Job] = []
-        #: Whether a flush of several failed, so that each is sent alone: then the one that cannot be is told.
-        self.is_suspect = False
-        self._in_the_air: list[tuple[Job, list[range]]] = []
+        #: Whether each entry is published and confirmed alone. Set after a flush of several failed, to find the one
+        #: that the broker refuses.
+        self.sends_one_by_one = False
+        self._in_flight: list[tuple[Job, list[range]]] = []
 
     @property
-    def was_busy(self) -> bool:
-        """Whether the claim found anything, so that there may be more."""
-        return bool(self.claim.entries or self.claim.removed)
+    def in_flight(self) -> int:
+        """Number of entries that are published and not confirmed yet."""
+        return len(self._in_flight)
 
-    @property
-    def in_the_air(self) -> int:
-        """How many entries wait for the flush of the volley that they are part of."""
-        return len(self._in_the_air)
-
-    def ahead(self, count: int) -> list[ClaimedEntry]:
-        """The oldest unsent entries, so many of them."""
+    def peek(self, count: int) -> list[ClaimedEntry]:
+        """Return the ``count`` oldest unsent entries, and leave them in the batch."""
         return list(islice(self.unsent, count))
 
-    def put_last(self, is_slow: Callable[[ClaimedEntry], bool]) -> None:
-        """Let some of the entries go after the others."""
-        self.unsent = deque(sorted(self.unsent, key=is_slow))
+    def defer(self, is_deferred: Callable[[ClaimedEntry], bool]) -> None:
+        """Move the unsent entries for which ``is_deferred`` returns true behind the others."""
+        self.unsent = deque(sorted(self.unsent, key=is_deferred))
 
-    def take(self) -> ClaimedEntry:
-        """The oldest unsent entry. If beat ends now it waits for the end of its lease: it may be what ended beat."""
+    def pop_next(self) -> ClaimedEntry:
+        """Take the oldest unsent entry out of the batch and return it.
+
+        If beat ends before the entry is in flight, it is not released: it may be what ended beat, so it comes up
+        again only when its lease ends.
+        """
         return self.unsent.popleft()
 
-    def take_off(self, job: Job, messages: list[range]) -> None:
-        """What was taken is in the air, as this job; of each of its runs the numbers of its messages."""
-        self._in_the_air.append((job, messages))
+    def mark_in_flight(self, job: Job, messages: list[range]) -> None:
+        """Record that ``job`` was published but is not confirmed yet.
 
-    def land(self, has_arrived: Callable[[range], bool]) -> list[Job]:
-        """What was in the air is done as far as its messages have arrived; those jobs."""
-        in_the_air, self._in_the_air = self._in_the_air, []
-        landed = []
-        for job, messages in in_the_air:
-            runs = sum(1 for _ in takewhile(has_arrived, messages))
-            if runs or not messages:
-                landed.append(job.cut(runs))
+        Arguments:
+            job: the job, reduced to the runs that were published.
+            messages: the broker's message numbers of each run.
+        """
+        self._in_flight.append((job, messages))
+
+    def confirm(self, is_accepted: Callable[[range], bool]) -> list[Job]:
+        """Move jobs from in flight to done, as far as their messages were accepted, and return them.
+
+        A job of which only the first runs were accepted is reduced to these. A job of which none was accepted stays in
+        flight.
+        """
+        in_flight, self._in_flight = self._in_flight, []
+        confirmed = []
+        for job, messages in in_flight:
+            accepted = sum(1 for _ in takewhile(is_accepted, messages))
+            if accepted or not messages:
+                confirmed.append(job.first_runs(accepted))
             else:
-                self._in_the_air.append((job, messages))
-        self.done += landed
-        return landed
+                self._in_flight.append((job, messages))
+        self.done += confirmed
+        return confirmed
 
-    def turn_back(self) -> None:
-        """Nothing that was in the air is known to have been sent."""
-        self.unsent.extendleft(job.claimed for job, _ in reversed(self._in_the_air))
-        self._in_the_air.clear()
+    def requeue_in_flight(self) -> None:
+        """Put in-flight entries back at the head of the queue; whether they were sent is unknown."""
+        self.unsent.extendleft(job.claimed for job, _ in reversed(self._in_flight))
+        self._in_flight.clear()

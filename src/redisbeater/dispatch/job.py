@@ -1,4 +1,4 @@
-"""A job: one claimed entry, read and planned just before it is sent, and what is committed of it."""
+"""A job: one claimed entry, read and planned just before it is sent, and its commitment."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One claimed entry with what is to be done with it."""
+    """One claimed entry with its plan: the runs to send and the next score to commit."""
 
     context: Context
     claimed: ClaimedEntry
     definition: Definition
     meta: Meta
     plan: Plan
-    #: Whether another writer has set the last run while this one was sent: then the run is counted and no more.
+    #: Whether another program set the last run while this job was sent. Then the run is counted, and the last run
+    #: stays as the other program set it.
     keeps_last_run: bool = False
 
     @classmethod
     def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context) -> Job:
-        """Read and plan a claimed entry.
+        """Read and plan a claimed entry, and return its job.
 
         Raises:
-            InvalidEntry: it is broken.
+            InvalidEntry: the entry is broken.
         """
-        definition, terms = context.reader.read(claimed.name, claimed.definition)
+        definition, policy = context.reader.read(claimed.name, claimed.definition)
         meta = Meta.from_text(claimed.meta)
         try:
             planned = plan(
-                terms,
+                policy,
                 claimed.fire_time,
                 now,
                 run_count=meta.total_run_count,
@@ -57,7 +58,7 @@ class Job:
             )
         except InvalidEntry:
             raise
-        except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
+        except Exception as exc:  # a custom schedule raised: that must not stop other entries
             logger.exception("entry %r cannot be planned", claimed.name)
             raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {exc}") from exc
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
@@ -66,7 +67,7 @@ class Job:
         """Return an entry for each run that is due.
 
         Raises:
-            InvalidEntry: its values are nested too deeply to be sent.
+            InvalidEntry: args, kwargs or options are nested too deeply to be sent.
         """
         return [
             make_run(
@@ -79,12 +80,12 @@ class Job:
             for fire_time in self.plan.runs
         ]
 
-    def cut(self, sent: int) -> Job:
-        """The job as far as it was carried out, when only its first runs were sent."""
-        return self if sent == len(self.plan.runs) else replace(self, plan=self.plan.first_runs(sent))
+    def first_runs(self, count: int) -> Job:
+        """Return the job reduced to its first ``count`` runs; the others come up again."""
+        return self if count == len(self.plan.runs) else replace(self, plan=self.plan.first_runs(count))
 
     def commitment(self) -> Commitment:
-        """What to commit when all its runs are on their way."""
+        """Return what to commit once all runs of the job are sent."""
         plan, meta = self.plan, self._meta_after()
         ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
         return Commitment(
@@ -96,7 +97,7 @@ class Job:
         )
 
     def _meta_after(self) -> Meta:
-        """The meta to be stored; the one that is, when there is nothing new."""
+        """Return the meta to store; the stored one itself when nothing changes."""
         if not self.plan.runs:
             return self.meta.counted() if self._counts_from_last_run else self.meta
         meta = self.meta
@@ -108,51 +109,58 @@ class Job:
 
     @property
     def _counts_from_last_run(self) -> bool:
+        """Whether the next score of this interval follows from its last run, though nothing was sent."""
         is_moved = self.plan.handled is not None or self.plan.next.fire_time != self.claimed.fire_time
         return is_moved and self.definition.is_interval and not self.keeps_last_run
 
     def _disabled(self) -> str:
         return self.definition._replace(enabled=False).to_text(self.context.codec)
 
-    def over(self, definition: str, meta: str) -> Job:
-        """The same job over texts that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
-        theirs = _readable(meta)
+    def rebased_on(self, definition: str, meta: str) -> Job:
+        """Return this job on top of the texts that another program stored meanwhile.
+
+        What the other program wrote stays, and no run is lost from the count.
+        """
+        theirs = _meta_or_empty(meta)
         count = max(theirs.total_run_count, self.meta.total_run_count)
         keeps_last_run = theirs.last_run_at is not None and (
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
-        changed = replace(
+        rebased = replace(
             self,
             claimed=replace(self.claimed, definition=definition, meta=meta),
             meta=replace(theirs, total_run_count=count),
             keeps_last_run=keeps_last_run,
         )
-        return changed._under(definition)
+        return rebased._replanned(definition)
 
-    def _under(self, definition: str) -> Job:
-        """The same runs, and the next score by the definition that holds now; without runs it has another look."""
+    def _replanned(self, definition: str) -> Job:
+        """Return this job with the same runs, and with the next score by another definition.
+
+        A job that handled no fire time is looked at again at its fire time.
+        """
         fire_time = self.claimed.fire_time
         try:
-            theirs, terms = self.context.reader.read(self.claimed.name, definition)
+            theirs, policy = self.context.reader.read(self.claimed.name, definition)
             score = Score.planned(fire_time, enabled=theirs.enabled)
             if self.plan.handled is not None:
                 run_count = self.meta.total_run_count + len(self.plan.runs)
-                score = terms.score_after(self.plan.handled, run_count)
-        except Exception:  # a custom schedule is the application's code; the next claim tells what is wrong
+                score = policy.score_after(self.plan.handled, run_count)
+        except Exception:  # a custom schedule may raise anything; the next claim reports it
             theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
         return replace(self, definition=theirs, plan=replace(self.plan, next=score))
 
     def _score_of_unreadable(self) -> Score:
-        """Looked at once more at once, and with the next fire time: mended by then, it must not run this one again."""
+        """Return a score that makes the next claim look at the entry at once, but not send this fire time again."""
         fire_time = self.claimed.fire_time
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
         return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
 
 
-def _readable(meta: str) -> Meta:
-    """The meta of a text; one that cannot be read says nothing."""
+def _meta_or_empty(text: str) -> Meta:
+    """Read a meta, or return an empty one if it cannot be read."""
     try:
-        return Meta.from_text(meta)
+        return Meta.from_text(text)
     except InvalidEntry:
         return Meta()

@@ -1,6 +1,6 @@
-"""The tasks that are slow to send, by code of their own before the message: their entries go after the others.
+"""Tasks that are slow to send, because their own ``apply_async`` waits for something before it publishes.
 
-One that waits for a database in its ``apply_async`` would hold up all that are due with it.
+Entries of such tasks are sent last, so that a task that waits for a database does not delay the others that are due.
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ __all__ = ("SlowTasks",)
 
 logger = logging.getLogger(__name__)
 
-#: Seconds from which sending a run is slow: a hundred times what it takes to publish to a broker nearby.
-SLOW = 0.1
+#: Sending one run takes this long or longer: the task is slow. A hundred times what a broker nearby takes.
+SLOW_SECONDS = 0.1
 
-#: How many runs in a row must be quick, until their task is: it may depend on the entry.
-PROBATION = 10
+#: A slow task is fast again after this many fast runs in a row: its speed may depend on the entry.
+FAST_RUNS_IN_A_ROW = 10
 
 
 class SlowTasks(dict[str, int]):
-    """The names of the tasks that are slow to send, and how many quick runs they are from being quick."""
+    """The names of slow tasks, each with the number of fast runs that it still needs to be fast again."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: How often one was found that was not known.
+        #: How many times a task became slow. When it grows, entries that wait must be sorted again.
         self.found = 0
 
-    def note(self, task: str, seconds: float) -> None:
-        """Note how long it took to send a run of a task."""
-        if seconds >= SLOW:
+    def record(self, task: str, seconds: float) -> None:
+        """Record how long sending one run of ``task`` took."""
+        if seconds >= SLOW_SECONDS:
             if task not in self:
                 self.found += 1
-                logger.info("task %r took %.1f s to send: from now on its entries go after the others", task, seconds)
-            self[task] = PROBATION
+                logger.info(
+                    "task %r took %.1f s to send; sending its entries after the others from now on", task, seconds
+                )
+            self[task] = FAST_RUNS_IN_A_ROW
         elif task in self:
             self[task] -= 1
             if not self[task]:

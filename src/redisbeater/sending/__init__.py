@@ -1,1 +1,1 @@
-"""A run, made from an entry and given to Celery: shared by dispatch and trigger."""
+"""Sending: a run built from an entry and given to Celery; shared by dispatch and trigger."""

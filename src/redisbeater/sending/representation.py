@@ -1,8 +1,8 @@
-"""How a run's arguments look in logs and events, as Celery would show them, but cheaper.
+"""Ready texts of a run's arguments (``argsrepr``, ``kwargsrepr``), the same as Celery's but cheaper.
 
-Celery makes that text (``argsrepr``, ``kwargsrepr``) token by token for each message, a tenth of what one costs, unless
-it is given one. It is given one where nothing on the way may want another: many applications add arguments, and some
-hide them.
+Celery builds these texts for logs and events token by token, a tenth of what a message costs, unless it gets them as
+options. They are given only where Celery would build the same: not for tasks with their own ``apply_async``, which may
+add arguments, and not for applications that replace what builds a message, for example to hide arguments.
 """
 
 from __future__ import annotations
@@ -21,29 +21,33 @@ from redisbeater.entry import RedisScheduleEntry
 
 __all__ = ("Representations",)
 
-#: How many texts are kept, and how long they are at most: Celery puts one that it is given into its message twice.
-MOST_TEXTS, LONGEST = 10_000, 64
+#: Number of texts kept, and characters in the longest one: Celery puts a given text into its message twice.
+MAX_TEXTS, MAX_TEXT_CHARACTERS = 10_000, 64
 
-#: How deep Celery looks into values where it has no setting for that.
+#: Nesting depth of Celery's own texts, in versions without ``task_repr_maxlevels``.
 DEFAULT_LEVELS = 3
 
 _FLAT = frozenset({str, int, bool, float, type(None)})
 
 
 class Representations:
-    """The texts for the runs of one app."""
+    """Ready texts for the runs of one app.
 
-    def __init__(self, app: Celery) -> None:
+    Arguments:
+        is_enabled: False leaves all texts to Celery.
+    """
+
+    def __init__(self, app: Celery, *, is_enabled: bool = True) -> None:
         self._app = app
-        self._gives_any = _is_plain(app)
+        self._is_enabled = is_enabled and _builds_messages_as_celery(app)
         self._levels = getattr(app.conf, "task_repr_maxlevels", DEFAULT_LEVELS)
         self._texts: dict[str, str] = {}
 
     def add_to(self, run: RedisScheduleEntry) -> None:
-        """Give a run its texts, where Celery would make the same."""
-        if not self._gives_any or self._may_change(run.task):
+        """Add the texts to the options of a run, unless Celery might build others."""
+        if not self._is_enabled or self._has_own_apply_async(run.task):
             return
-        with suppress(Exception):  # of settings, for example: Celery meets it, too, and says what is wrong
+        with suppress(Exception):  # a wrong setting, for example; Celery meets it as well and reports it
             amqp = self._app.amqp
             texts = {
                 "argsrepr": self._text(run.args or (), amqp.argsrepr_maxsize),
@@ -51,31 +55,32 @@ class Representations:
             }
             run.options = {**{name: text for name, text in texts.items() if text}, **run.options}
 
-    def _may_change(self, name: str | None) -> bool:
-        """Whether a task has an ``apply_async`` that is not Celery's."""
+    def _has_own_apply_async(self, name: str | None) -> bool:
+        """Return whether the task's ``apply_async`` is not Celery's; it may change the arguments."""
         task = self._app.tasks.get(name)
         return task is not None and not _is_from(celery.app.task, task.apply_async)
 
-    def _text(self, value: Any, most: int | None) -> str | None:
+    def _text(self, value: Any, max_characters: int | None) -> str | None:
+        """Return the text of a value, or None if it is longer than a given text may be."""
         shown = repr(value)
-        if len(shown) > (LONGEST if most is None else min(LONGEST, most)):
+        if len(shown) > (MAX_TEXT_CHARACTERS if max_characters is None else min(MAX_TEXT_CHARACTERS, max_characters)):
             return None
-        if self._levels and _is_shown_as_in_python(value, shown):
+        if self._levels and _has_same_repr(value, shown):
             return shown
-        return self._remembered(shown, value, most)
+        return self._cached(shown, value, max_characters)
 
-    def _remembered(self, key: str, value: Any, most: int | None) -> str:
-        if len(self._texts) > MOST_TEXTS:
+    def _cached(self, key: str, value: Any, max_characters: int | None) -> str:
+        if len(self._texts) > MAX_TEXTS:
             self._texts.clear()
         if key not in self._texts:
-            self._texts[key] = saferepr(value, most, maxlevels=self._levels)
+            self._texts[key] = saferepr(value, max_characters, maxlevels=self._levels)
         return self._texts[key]
 
 
-def _is_plain(app: Celery) -> bool:
-    """Whether nobody has put anything of their own between a task and its message."""
+def _builds_messages_as_celery(app: Celery) -> bool:
+    """Return whether nothing of the application's own stands between a task and its message."""
     return (
-        app.conf.task_protocol == 2  # the first one has no such texts
+        app.conf.task_protocol == 2  # protocol 1 has no such texts
         and _is_from(celery.app.base, app.send_task)
         and _is_from(celery.app.amqp, app.amqp.as_task_v2)
         and celery.app.amqp.saferepr is saferepr
@@ -83,13 +88,13 @@ def _is_plain(app: Celery) -> bool:
 
 
 def _is_from(module: ModuleType, function: Any) -> bool:
-    """Whether a function was written in a module; what is wrapped around one was not, whatever it calls itself."""
+    """Return whether a function was written in a module; a wrapper was not, whatever name it has."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename == module.__file__
 
 
-def _is_shown_as_in_python(value: Any, shown: str) -> bool:
-    """Whether a value is flat, and nothing in it needs an escape: of those Celery makes the same as Python does."""
+def _has_same_repr(value: Any, shown: str) -> bool:
+    """Return whether Celery's text of a value equals Python's: the value is flat and nothing in it is escaped."""
     if "\\" in shown or '"' in shown:
         return False
     items = value.values() if type(value) is dict else value

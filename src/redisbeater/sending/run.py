@@ -1,4 +1,4 @@
-"""A run of an entry, as it is given to Celery: its id, its headers and its options."""
+"""A run of an entry as Celery gets it, with its id, headers and options."""
 
 from __future__ import annotations
 
@@ -16,20 +16,30 @@ __all__ = ("make_run", "task_id")
 
 
 def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
-    """Return the id of a run: the same whenever and by whichever beat that fire time is sent."""
+    """Return the task id of a run; every beat gives the same fire time the same id, however often it is sent."""
     return str(uuid.uuid5(uuid.UUID(schedule_id), f"{name}@{fire_time.isoformat()}"))
 
 
 def make_run(
     definition: Definition, fire_time: datetime, *, schedule_id: str, run_count: int, app: Celery
 ) -> RedisScheduleEntry:
-    """Return an entry for one run, with values of its own: Celery, instruments and tasks write into them.
+    """Return an entry for one run, with its own copies of all values: Celery, instruments and tasks write into them.
+
+    Arguments:
+        definition: the entry's definition.
+        fire_time: the run's fire time, aware UTC.
+        schedule_id: the id of the schedule, namespace of the task ids.
+        run_count: how many runs the entry has had.
+        app: the Celery app that sends it.
 
     Raises:
         InvalidEntry: args, kwargs or options are nested too deeply to be sent.
     """
     try:
-        options = {"retry": False, **json_text.copied(definition.options)}  # beat's release is the retry layer
+        options = {
+            "retry": False,
+            **json_text.copied(definition.options),
+        }  # beat releases and retries a failed run itself
         args, kwargs = json_text.copied(definition.args), json_text.copied(definition.kwargs)
     except RecursionError as exc:
         raise InvalidEntry("$", "args, kwargs or options are nested too deeply") from exc

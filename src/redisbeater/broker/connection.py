@@ -1,0 +1,119 @@
+"""Beat's own connection to the broker, on which no wait takes longer than the publish timeout.
+
+A connection as Celery makes it has no such limit: it is made for clients that can wait. With a broker that hangs a send
+would block for ever, and on a dead connection to RabbitMQ it would succeed and the message be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache
+from typing import Any
+
+from celery import Celery
+from kombu.transport import pyamqp
+
+from redisbeater.broker.publisher_confirms import with_confirming_channels
+
+__all__ = ("check_rabbitmq", "connection_of", "host_count", "is_amqp", "limit_waits")
+
+#: A routing key without a queue: RabbitMQ confirms such a message and drops it.
+NOWHERE = "redisbeater.nowhere"
+
+
+def connection_of(app: Celery, timeout: float) -> Any:
+    """Return a connection to an app's broker, not opened yet, on which each wait ends after ``timeout`` seconds.
+
+    The user's ``broker_transport_options`` override ours. Transports other than Redis and py-amqp get no options.
+    """
+    plain = app.connection_for_write()
+    seconds = timeout / _waits(plain)
+    given = plain.transport_options
+    if is_amqp(plain):
+        options = _amqp_options(given, timeout)
+    elif plain.transport.driver_type == "redis":
+        options = _redis_options(given, seconds)
+    else:
+        options = {}
+    connect_timeout = min(plain.connect_timeout or seconds, seconds)
+    connection: Any = app.connection_for_write(transport_options=options, connect_timeout=connect_timeout)
+    if not is_amqp(plain):
+        return connection
+    connection_class: Any = type(connection)
+    return _with_confirms(connection_class)(**connection.info())
+
+
+@cache
+def _with_confirms(connection_class: Any) -> Any:
+    """Return a subclass of kombu's ``Connection`` whose py-amqp channels let confirms be waited for together.
+
+    A subclass, because kombu makes a new transport whenever it connects to the next of several brokers.
+    """
+
+    class Connection(connection_class):
+        def get_transport_cls(self) -> Any:
+            transport_class = super().get_transport_cls()
+            is_pyamqp = issubclass(transport_class, pyamqp.Transport)
+            return with_confirming_channels(transport_class) if is_pyamqp else transport_class
+
+    return Connection
+
+
+def _amqp_options(given: dict[str, Any], timeout: float) -> dict[str, Any]:
+    return {
+        # A write to a dead socket succeeds: a run was sent only if it is confirmed.
+        "confirm_publish": True,
+        # Unlike read_timeout, this also ends the wait for the rest of a frame whose beginning has arrived.
+        "on_open": lambda connection: limit_waits(connection, timeout),
+        "on_blocked": _refuse_blocked,
+        **given,
+        # Beat sends no heartbeats, so RabbitMQ would close the connection; and each one received prolongs a wait.
+        "heartbeat": 0,
+    }
+
+
+def _redis_options(given: dict[str, Any], timeout: float) -> dict[str, Any]:
+    sockets = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "socket_keepalive": True}
+    # retry=None: by default redis-py asks each sentinel several times.
+    sentinels = {**sockets, "retry": None, **(given.get("sentinel_kwargs") or {})}
+    return {**sockets, **given, "sentinel_kwargs": sentinels}
+
+
+def _refuse_blocked(reason: str) -> None:
+    raise ConnectionError(f"RabbitMQ accepts no messages, it is out of memory or disk space: {reason}")
+
+
+def check_rabbitmq(connection: Any) -> None:
+    """Publish a message without a queue and wait for its confirm; errors are the transport's.
+
+    A RabbitMQ that is out of memory accepts connections, but no messages.
+    """
+    with contextlib.suppress(*connection.channel_errors):  # publishing is not permitted: RabbitMQ answers all the same
+        channel = connection.channel()
+        channel.basic_publish(channel.prepare_message(b""), routing_key=NOWHERE)
+        channel.close()
+
+
+def limit_waits(connection: Any, seconds: float) -> None:
+    """End each wait on an open py-amqp connection after ``seconds``."""
+    connection.transport.sock.settimeout(seconds)
+
+
+def is_amqp(connection: Any) -> bool:
+    """Return whether a connection uses py-amqp."""
+    return bool(connection.transport.driver_name == "py-amqp")
+
+
+def _is_sentinel(connection: Any) -> bool:
+    return bool(connection.transport_cls == "sentinel")
+
+
+def host_count(connection: Any) -> int:
+    """Return how many brokers to try one after the other; all sentinels are asked in one try."""
+    return 1 if _is_sentinel(connection) else len(connection.alt) or 1
+
+
+def _waits(connection: Any) -> int:
+    """Return how many peers one try may wait for: the brokers, or the sentinels and the master."""
+    peers = len(connection.alt) or 1
+    return peers + 1 if _is_sentinel(connection) else peers

@@ -1,0 +1,34 @@
+"""The resources that the dispatches of one beat share, from claim to claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from celery import Celery
+
+from redisbeater.backoff import Backoff
+from redisbeater.broker.broker import Broker
+from redisbeater.context import Context
+from redisbeater.dispatch.slow_tasks import SlowTasks
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.sending.representation import Representations
+
+__all__ = ("Resources",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """Connections, callbacks and records that outlive a claim."""
+
+    app: Celery
+    context: Context
+    broker: Broker
+    #: Sends one run by Celery's own path; returns the error, or None.
+    send: Callable[[RedisScheduleEntry], Exception | None]
+    #: Renews the lock when it is time, and returns whether this beat still holds it.
+    renew_lock: Callable[[], bool]
+    #: Delays by entry name, for entries that the broker refuses while it accepts others.
+    backoff: Backoff
+    slow_tasks: SlowTasks
+    representations: Representations
