@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-#: A pattern for each retired word, and the words to use instead. The case does not matter, and an underscore is a blank.
+#: A pattern for each retired word, and the words to use instead. Case does not matter; an underscore counts as a blank.
 RETIRED = {
     r"volleys?": "publish batch",
     r"in the air": "in flight",
