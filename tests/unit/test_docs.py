@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import test_architecture
@@ -152,6 +153,10 @@ def test_the_arrows_lead_to_every_room_that_a_room_imports_and_to_no_other() -> 
         for room, others in rooms_imported_by_the_code().items()
         for other in others
     }
+
+
+def test_the_drawing_is_xml() -> None:
+    assert ElementTree.fromstring(drawing.draw()).tag.endswith("svg")
 
 
 def test_no_arrow_goes_up() -> None:

@@ -1,4 +1,4 @@
-"""Words that were retired: the glossary has the ones that took their place."""
+"""Words that were retired; the glossary has their successors."""
 
 from __future__ import annotations
 
