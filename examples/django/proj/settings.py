@@ -8,7 +8,7 @@ SECRET_KEY = "only for the example"
 DEBUG = True
 ALLOWED_HOSTS = ["localhost", "127.0.0.1"]
 ROOT_URLCONF = "proj.urls"
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "db.sqlite3"}}
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}  # there are no tables
 INSTALLED_APPS: list[str] = []
 USE_TZ = True
 
