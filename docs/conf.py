@@ -1,7 +1,8 @@
-"""How Sphinx builds the documentation; the settings page is written from ``redisbeater.config.settings.Config``."""
+"""Configure Sphinx, and write the pages that are made from the code: the settings and the drawing of the rooms."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from pathlib import Path
@@ -16,17 +17,18 @@ version = release = redisbeater.__version__
 html_title = f"redisbeater {release}"
 html_theme = "furo"
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "_generated", "examples"]
+exclude_patterns = ["_build", "_generated"]
 autodoc_typehints = "none"  # the signatures of the sources, as they are written, say it shorter
 autodoc_member_order = "bysource"
 # Celery's and dateutil's own documentation is not linked: a build needs no network.
 nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"(datetime|collections\.abc)\..*")]
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # for drawing.py
 
 
 def settings_table() -> str:
-    """The settings, as a table that links to one paragraph for each."""
+    """Return the settings as a table that links to one paragraph for each."""
     rows = [
         f"   * - :confval:`{PREFIX}{setting.name}`\n     - {_default(setting)}\n     - {setting.metadata['accepts']}"
         for setting in fields(Config)
@@ -45,19 +47,22 @@ def _default(setting: Field[Any]) -> str:
     return f"``{default:g}``" if isinstance(default, float) else f"``{default!r}``"
 
 
-def _write_settings(_: Any) -> None:
+def _write_pages(_: Any) -> None:
+    import drawing
+
     generated = HERE / "_generated"
     generated.mkdir(exist_ok=True)
     (generated / "settings.rst").write_text(settings_table(), encoding="utf-8")
+    (generated / "rooms.rst").write_text(drawing.page(), encoding="utf-8")
 
 
 def _keep_property(_app: Any, what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
-    """Napoleon takes what stands before a colon in the first line of a property for its type."""
+    """Keep the first line of a property: Napoleon takes the text before a colon there for a type."""
     if what == "property":
         lines.insert(0, "\\ ")  # an escaped space: nothing
 
 
 def setup(app: Any) -> None:
-    """Called by Sphinx."""
-    app.connect("builder-inited", _write_settings)
+    """Connect the functions above to Sphinx, which calls this."""
+    app.connect("builder-inited", _write_pages)
     app.connect("autodoc-process-docstring", _keep_property, priority=400)  # before Napoleon's 500

@@ -1,20 +1,41 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import runpy
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+import test_architecture
 
 from redisbeater.config.settings import PREFIX, Config
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "redisbeater"
+CONTRIBUTING = ROOT / "CONTRIBUTING.rst"
 PAGES = sorted(DOCS.glob("*.rst"))
+
+
+def load(path: Path) -> Any:
+    """Import a module that is in no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # for its dataclasses
+    spec.loader.exec_module(module)
+    return module
+
+
+drawing = load(DOCS / "drawing.py")
 
 
 def python_blocks(text: str) -> list[str]:
@@ -63,3 +84,110 @@ def logged() -> Iterator[str]:
 @pytest.mark.parametrize("text", sorted(set(logged())))
 def test_every_line_of_the_log_is_explained(text: str) -> None:
     assert text in (DOCS / "operating.rst").read_text(encoding="utf-8")
+
+
+# The map in CONTRIBUTING
+
+
+def mapped() -> list[str]:
+    """The folders and files that the map names, a folder with a slash at its end."""
+    block = CONTRIBUTING.read_text(encoding="utf-8").partition("   src/redisbeater/\n")[2].partition("\n\n")[0]
+    return [line.split()[0] for line in block.splitlines()]
+
+
+def test_the_map_has_every_folder_and_every_file_at_the_root_once() -> None:
+    inside = [path for path in PACKAGE.rglob("*") if "__pycache__" not in path.parts]
+    folders = {f"{path.relative_to(PACKAGE)}/" for path in inside if path.is_dir()}
+    files = {path.name for path in PACKAGE.iterdir() if path.is_file()}
+
+    assert sorted(mapped()) == sorted(folders | files)
+
+
+# The drawing of the rooms
+
+
+def rooms_imported_by_the_code() -> dict[str, set[str]]:
+    """The same imports as the test of the architecture reads them."""
+    imports: dict[str, set[str]] = {}
+    for module in test_architecture.TREES:
+        room = test_architecture._room(module)
+        others = {test_architecture._room(other) for other in test_architecture._own(module)}
+        imports.setdefault(room, set()).update(others - {room})
+    return imports
+
+
+def test_the_drawing_has_the_floors_of_the_rules() -> None:
+    assert drawing.read_floors() == test_architecture.FLOORS
+
+
+def test_the_drawing_has_every_room_of_the_code() -> None:
+    on_disk = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    drawn = {room for floor in drawing.read_floors() for room in floor}
+
+    assert {room or "__init__" for room in drawn} == on_disk
+    assert drawing.draw().count('<g class="room">') == len(drawn)
+
+
+def test_the_table_of_the_rooms_has_every_import_of_the_code() -> None:
+    table = drawing.table()
+
+    assert drawing.read_imports() == rooms_imported_by_the_code()
+    for room, others in rooms_imported_by_the_code().items():
+        listed = re.search(rf"\* - ``{re.escape(drawing.label(room))}``\n +- .*\n +- (.*)", table)
+        assert listed
+        assert set(re.findall("``(.*?)``", listed[1])) == {drawing.label(other) for other in others}
+
+
+def test_the_arrows_lead_to_every_room_that_a_room_imports_and_to_no_other() -> None:
+    arrows = re.findall(r'data-from="(.*?)" data-to="(.*?)"', drawing.draw())
+    ground = {drawing.label(room) for room in drawing.read_floors()[0]}
+    for room, others in rooms_imported_by_the_code().items():
+        reached, waiting = set(), {drawing.label(room)}
+        while waiting:
+            start = waiting.pop()
+            reached.add(start)
+            waiting |= {end for begin, end in arrows if begin == start} - reached
+        assert {drawing.label(other) for other in others} - ground <= reached
+    assert set(arrows) <= {
+        (drawing.label(room), drawing.label(other))
+        for room, others in rooms_imported_by_the_code().items()
+        for other in others
+    }
+
+
+def test_the_drawing_is_xml() -> None:
+    assert ElementTree.fromstring(drawing.draw()).tag.endswith("svg")
+
+
+def test_no_arrow_goes_up() -> None:
+    lower, upper = (drawing.Box(room=room, left=0, top=top) for room, top in (("store", 100), ("cli", 0)))
+
+    with pytest.raises(ValueError, match=r"store/ imports cli/, which is not below it"):
+        drawing._arrow(lower, upper, [])
+
+
+def test_a_chain_of_imports_stands_for_an_arrow() -> None:
+    assert drawing.direct({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
+
+
+def test_no_arrow_crosses_a_room() -> None:
+    boxes = drawing._boxes(drawing.read_floors())
+    ground = set(drawing.read_floors()[0])
+    for room, others in drawing.direct(drawing.read_imports()).items():
+        for other in others - ground:
+            between = [box for name, box in boxes.items() if name not in (room, other)]
+            curves = [drawing.Curve.between(boxes[room], boxes[other], bend) for bend in drawing.BENDS]
+            assert any(not any(curve.crosses(box) for box in between) for curve in curves), (room, other)
+
+
+# The page on the architecture
+
+
+@pytest.mark.parametrize("path", re.findall(r"``([a-z_/]+\.(?:py|lua))``", (DOCS / "architecture.rst").read_text()))
+def test_every_file_that_the_page_on_the_architecture_names_exists(path: str) -> None:
+    assert (PACKAGE / path).is_file() or (ROOT / path).is_file()
+
+
+@pytest.mark.parametrize("path", re.findall(r"``([a-z]+/test_\w+\.py)``", (DOCS / "failures.rst").read_text()))
+def test_every_test_that_the_page_on_failures_names_exists(path: str) -> None:
+    assert (ROOT / "tests" / path).is_file()

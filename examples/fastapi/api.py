@@ -1,0 +1,50 @@
+"""Create, update and delete entries by HTTP.
+
+    celery -A proj beat -S redisbeater &
+    celery -A proj worker &
+    fastapi dev api.py
+
+    curl -X POST   'localhost:8000/reminders/tea?text=tea&seconds=1'
+    curl -X PATCH  'localhost:8000/reminders/tea?text=coffee'
+    curl -X DELETE 'localhost:8000/reminders/tea'
+
+The endpoints are plain ``def``: each one waits for Redis, and FastAPI runs them in threads.
+"""
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from proj import app as celery_app
+
+from redisbeater import EntryExists, EntryNotFound, InvalidEntry, ScheduleStore
+
+api = FastAPI()
+store = ScheduleStore(celery_app)
+
+
+@api.post("/reminders/{name}", status_code=201)
+def create(name: str, text: str, seconds: float) -> dict[str, str]:
+    """Create an entry."""
+    entry = store.create(name, "proj.remind", seconds, args=[text])
+    return {"next": entry.due_at.isoformat()}
+
+
+@api.patch("/reminders/{name}")
+def update(name: str, text: str) -> dict[str, str]:
+    """Change the text; the next run stays where it is."""
+    entry = store.update(name, args=[text])
+    return {"next": entry.due_at.isoformat()}
+
+
+@api.delete("/reminders/{name}", status_code=204)
+def delete(name: str) -> None:
+    """Delete an entry."""
+    store.delete(name)
+
+
+@api.exception_handler(InvalidEntry)
+@api.exception_handler(EntryExists)
+@api.exception_handler(EntryNotFound)
+def refuse(_: Request, error: Exception) -> JSONResponse:
+    """Answer with the reason: the message begins with the field."""
+    status = {InvalidEntry: 422, EntryExists: 409, EntryNotFound: 404}[type(error)]
+    return JSONResponse({"detail": str(error)}, status)

@@ -1,0 +1,199 @@
+"""Every example works as it stands there, with real beat and worker processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from project import Process
+from servers import INSTALL, Server, free_port, programs, running, stop
+from waiting import wait_until
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+#: Sends requests, such as "GET /path", to the API of the FastAPI example; prints the status of each answer.
+REQUESTS = """
+import sys
+from fastapi.testclient import TestClient
+from api import api
+
+client = TestClient(api)
+for request in sys.argv[1:]:
+    print(client.request(*request.split()).status_code)
+"""
+
+
+class Example:
+    """A copy of one example, and the processes that run in it."""
+
+    def __init__(self, name: str, server: Server, folder: Path) -> None:
+        self.folder = folder / name
+        self.environment = {
+            **os.environ,
+            "REDIS_URL": f"redis://127.0.0.1:{server.port}",
+            "PYTHON": sys.executable,
+            "PYTHONPATH": str(self.folder),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._processes: list[Process] = []
+        shutil.copytree(EXAMPLES / name, self.folder)
+
+    def start(self, *arguments: str) -> Process:
+        """Start a command of Python, such as ``-m celery``."""
+        log = self.folder / f"process-{len(self._processes)}.log"
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes.append(Process(popen, log))
+        return self._processes[-1]
+
+    def beat(self, *arguments: str) -> Process:
+        return self.start("-m", "celery", "-A", "proj", "beat", "--loglevel", "INFO", "--pidfile=", *arguments)
+
+    def worker(self) -> Process:
+        return self.start("-m", "celery", "-A", "proj", "worker", "--pool", "solo", "--loglevel", "WARNING")
+
+    def run(self, *command: str, **environment: str) -> str:
+        """Run a command to its end; return what it printed."""
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+
+    def end(self) -> None:
+        for process in self._processes:
+            stop(process.popen)
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server of the test's own: an example uses the default prefix and whole databases."""
+    if not programs():
+        pytest.fail(INSTALL)
+    with running(programs()[0]) as server:
+        yield server
+
+
+@pytest.fixture
+def example(own_server: Server, tmp_path: Path) -> Iterator[Callable[[str], Example]]:
+    """Copy an example and run it; its processes end with the test."""
+    copied: list[Example] = []
+
+    def copy(name: str) -> Example:
+        copied.append(Example(name, own_server, tmp_path))
+        return copied[-1]
+
+    yield copy
+    for each in copied:
+        each.end()
+
+
+def test_the_script_saves_an_entry_that_runs_and_deletes_it(
+    example: Callable[[str], Example], own_server: Server
+) -> None:
+    script = example("script")
+    worker, beat = script.worker(), script.beat("-S", "redisbeater")
+    beat.says("leading as")
+
+    assert script.run(sys.executable, "proj.py").startswith("next run at 20")
+
+    worker.says("hello")
+    assert script.run(sys.executable, "proj.py", "--stop") == "deleted\n"
+    assert not own_server.client(1).exists("redisbeater:hello")
+
+
+def test_a_view_of_django_saves_an_entry_that_runs(example: Callable[[str], Example]) -> None:
+    pytest.importorskip("django")
+    django, port = example("django"), free_port()
+    worker, beat = django.worker(), django.beat()
+    site = django.start("manage.py", "runserver", f"127.0.0.1:{port}", "--noreload")
+    site.says("Starting development server")
+    beat.says("leading as")
+
+    wait_until(lambda: _posts(f"http://127.0.0.1:{port}/reminders/tea"), "Django to answer")
+
+    worker.says("remember tea")
+
+
+def test_fastapi_creates_updates_and_deletes_an_entry(example: Callable[[str], Example]) -> None:
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx")
+    fastapi = example("fastapi")
+    worker, beat = fastapi.worker(), fastapi.beat("-S", "redisbeater")
+    beat.says("leading as")
+
+    def answers(*requests: str) -> list[str]:
+        return fastapi.run(sys.executable, "-c", REQUESTS, *requests).split()
+
+    assert answers("POST /reminders/tea?text=tea&seconds=0.5") == ["201"]
+    worker.says("remember tea")
+    assert answers("PATCH /reminders/tea?text=coffee") == ["200"]
+    worker.says("remember coffee")
+    assert answers("DELETE /reminders/tea", "DELETE /reminders/tea") == ["204", "404"]
+    assert answers("PATCH /reminders/tea?text=milk", "POST /reminders/tea?text=tea&seconds=-1") == ["404", "422"]
+
+
+def test_of_two_beats_one_stands_by_and_leads_when_the_other_ends(example: Callable[[str], Example]) -> None:
+    project = example("several_beats")
+    worker, first = project.worker(), project.beat()
+    first.says("leading as")
+    second = project.beat()
+    second.says("standing by; the leader is")
+
+    assert first.end() == 0
+
+    second.says("leading as")
+    worker.says("still here")
+
+
+@pytest.mark.parametrize("client", ["redis-cli", "redis-py"])
+def test_an_entry_that_a_shell_writes_runs(example: Callable[[str], Example], tmp_path: Path, client: str) -> None:
+    script, writer = example("script"), example("raw_writer")
+    worker, beat = script.worker(), script.beat("-S", "redisbeater")
+    beat.says("leading as")
+
+    writer.run("/bin/sh", "add_entry.sh", "greeting", "1", "hello from the shell", PATH=_path(client, tmp_path))
+
+    worker.says("hello from the shell")
+
+
+def test_every_example_is_listed_and_in_a_test() -> None:
+    folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
+    listed = (EXAMPLES / "README.rst").read_text()
+    tests = Path(__file__).read_text()
+
+    assert {name for name in folders if f"``{name}/``" in listed and f'example("{name}")' in tests} == folders
+
+
+def _posts(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST"), timeout=5) as response:
+            return response.status == 204
+    except OSError:
+        return False
+
+
+def _path(client: str, folder: Path) -> str:
+    """Return a search path with redis-cli on it, or an empty one: then the script uses redis-py."""
+    if client == "redis-py":
+        return str(folder / "empty")
+    if shutil.which("redis-cli") is None:
+        pytest.skip("no redis-cli here")
+    return os.environ["PATH"]
