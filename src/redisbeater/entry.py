@@ -54,7 +54,7 @@ class RedisScheduleEntry(ScheduleEntry):
         on_finish: what beat does with it when no fire time is left: ``"keep"``, ``"disable"`` or ``"delete"``.
         misfire_grace_time: seconds or timedelta; a fire time that is due longer ago is skipped as missed. None: any
             lateness is fine. Default: from the settings, as for the next two.
-        coalesce: which of several fire times that passed meanwhile are run: ``"latest"``, ``"earliest"``, ``"all"``.
+        coalesce: which of several fire times that have passed are run: ``"latest"``, ``"earliest"``, ``"all"``.
         jitter: seconds or timedelta; each run is delayed by a part of it that its name and fire time decide.
         description: for people.
         app: default: the current app.
@@ -186,7 +186,7 @@ class RedisScheduleEntry(ScheduleEntry):
         self._due_at = None
 
     def reschedule(self, last_run_at: datetime | None = None) -> RedisScheduleEntry:
-        """Count from a run at that time, now by default; what is overdue then runs at once.
+        """Count from a run at that time, now by default; if the entry is overdue then, it runs at once.
 
         Raises:
             EntryNotFound: it is not stored.
@@ -320,12 +320,12 @@ def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisSche
     return cls(**fields)
 
 
-def _schedule(given: Any, relative: bool, app: Celery) -> Any:
+def _schedule(value: Any, relative: bool, app: Celery) -> Any:
     """Return the schedule for a constructor argument; saving the entry refuses one that cannot be a schedule."""
     try:
-        schedule = as_schedule(given, relative=relative)
+        schedule = as_schedule(value, relative=relative)
     except InvalidEntry:
-        return given
+        return value
     if isinstance(schedule, BaseSchedule):
         schedule.app = app
     return schedule

@@ -138,5 +138,5 @@ def _is_ours(app: Celery, origin: str) -> bool:
 
 
 def _application(app: Celery) -> str:
-    """Return the name passed to ``Celery(...)``; by it, applications that share a schedule are told apart."""
+    """Return the name passed to ``Celery(...)``, which distinguishes applications that share a schedule."""
     return app.main or "__main__"

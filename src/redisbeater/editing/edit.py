@@ -1,4 +1,4 @@
-"""``Edit``: what a change makes of an entry that was read, before it is written."""
+"""``Edit``: the result of applying a change to an entry, before it is written."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Edit:
         )
 
     def to_change(self) -> Change:
-        """Return what the store writes, on the condition that the entry is still as it was read."""
+        """Return the change for the store, which writes it only if the entry is still as it was read."""
         meta = self.meta.counted()
         writes_meta = self.writes_meta or (meta is not self.meta and self._counts_from_last_run)
         return Change.of(

@@ -119,13 +119,13 @@ def _template_key(entry: RedisScheduleEntry) -> bytes | None:
         return None
 
 
-def _timing(given: Any) -> tuple[Any, ...] | None:
+def _timing(value: Any) -> tuple[Any, ...] | None:
     """Return the fields of a plain interval or crontab; None for any other schedule."""
-    if getattr(given, "nowfun", None) is not None:
+    if getattr(value, "nowfun", None) is not None:
         return None
-    if type(given) is schedule:
-        every = given.run_every
-        return every.days, every.seconds, every.microseconds, given.relative
-    if type(given) is crontab:
-        return *field_texts(given).values(), getattr(given, "timezone", None)
+    if type(value) is schedule:
+        every = value.run_every
+        return every.days, every.seconds, every.microseconds, value.relative
+    if type(value) is crontab:
+        return *field_texts(value).values(), getattr(value, "timezone", None)
     return None
