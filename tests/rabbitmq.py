@@ -102,7 +102,7 @@ class RabbitMQ:
         port = self._environment["ERL_EPMD_PORT"]
         process = subprocess.Popen([program("epmd") or "epmd", "-address", LOOPBACK, "-port", port])
         try:
-            wait_until(lambda: process.poll() is not None or _accepts(int(port)), "the name server to answer")
+            wait_until(lambda: process.poll() is not None or _is_name_server(int(port)), "the name server to answer")
             if process.poll() is not None:
                 raise PortInUse(f"the name server does not start on port {port}")
             yield
@@ -138,7 +138,9 @@ def _start(stack: contextlib.ExitStack, port: int, choose: Callable[[], int]) ->
     return node
 
 
-def _accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1):
-        return True
+def _is_name_server(port: int) -> bool:
+    """Return whether a name server answers on a port: to a request for its names it replies with its port first."""
+    with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), 1) as probe:
+        probe.sendall(b"\x00\x01n")
+        return probe.recv(4) == port.to_bytes(4, "big")
     return False

@@ -31,7 +31,7 @@ FAILOVER_PATIENCE = 90.0
 #: Seconds that a topology may take to be whole again before it is replaced, which takes a few seconds.
 HEAL_PATIENCE = 45.0
 
-#: Sentinel's own clocks, in milliseconds. After a stall of two seconds it does nothing for 30 s unless told otherwise.
+#: Sentinel's periods in milliseconds. By default it does nothing for 30 s after a stall of two (tilt mode).
 SENTINEL_PERIODS = {"tilt-period": 1_000, "info-period": 1_000}
 
 SLOTS = 16_384

@@ -272,6 +272,7 @@ def test_several_threads_may_connect_at_the_same_time(app: Celery) -> None:
         assert list(threads.map(count, range(8))) == [0] * 8
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # a thread of pytest-xdist
 def test_a_child_process_may_use_the_store_of_its_parent(app: Celery) -> None:
     store = ScheduleStore(app)
     save_due(app, "report")
