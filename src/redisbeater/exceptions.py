@@ -9,6 +9,7 @@
     ├── EntryExists    (also ValueError)     an entry of that name exists
     ├── EditConflict                                 others kept changing the entry
     ├── LockNotOwnedError                            another beat took the lock
+    ├── FormatTooNew                                 the data is newer than this beat; never leaves beat
     └── StoreError                                   Redis refused
         └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached now
 """
@@ -19,6 +20,7 @@ __all__ = (
     "EditConflict",
     "EntryExists",
     "EntryNotFound",
+    "FormatTooNew",
     "ImproperlyConfigured",
     "InvalidEntry",
     "LockNotOwnedError",
@@ -68,6 +70,10 @@ class EditConflict(RedisBeaterError):
 
 class LockNotOwnedError(RedisBeaterError):
     """Another beat holds the lock: this one must not dispatch any more."""
+
+
+class FormatTooNew(RedisBeaterError):
+    """The data in Redis was written by a newer beat: this one must not lead."""
 
 
 class StoreError(RedisBeaterError):

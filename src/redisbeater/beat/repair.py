@@ -46,8 +46,8 @@ class Repair:
             if time.monotonic() < self._began_at + PERIOD:
                 return
             self._began_at = time.monotonic()
-        self._cursor, strays = self._context.redis.contents.strays(self._cursor)
-        for name in strays:
+        self._cursor, unscheduled = self._context.redis.contents.unscheduled(self._cursor)
+        for name in unscheduled:
             self._put_back(name)
 
     def _put_back(self, name: str) -> None:

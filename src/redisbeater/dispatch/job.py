@@ -46,7 +46,7 @@ class Job:
             InvalidEntry: it is broken.
         """
         definition, terms = context.reader.read(claimed.name, claimed.definition)
-        meta = Meta.from_text(claimed.meta)
+        meta = Meta.from_text(claimed.meta, claimed.recorded_run)
         try:
             planned = plan(
                 terms,
@@ -91,6 +91,7 @@ class Job:
             entry=self.claimed,
             next=None if ending is OnFinish.DELETE else plan.next,
             meta="" if meta is self.meta else meta.to_text(),
+            recorded_run="" if meta is self.meta else meta.recorded_run,
             definition=self._disabled() if ending is OnFinish.DISABLE else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
         )
@@ -114,16 +115,16 @@ class Job:
     def _disabled(self) -> str:
         return self.definition._replace(enabled=False).to_text(self.context.codec)
 
-    def over(self, definition: str, meta: str) -> Job:
+    def over(self, definition: str, meta: str, recorded_run: str = "") -> Job:
         """The same job over texts that another writer changed meanwhile: what it wrote stays, no run is forgotten."""
-        theirs = _readable(meta)
+        theirs = _readable(meta, recorded_run)
         count = max(theirs.total_run_count, self.meta.total_run_count)
         keeps_last_run = theirs.last_run_at is not None and (
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
         changed = replace(
             self,
-            claimed=replace(self.claimed, definition=definition, meta=meta),
+            claimed=replace(self.claimed, definition=definition, meta=meta, recorded_run=recorded_run),
             meta=replace(theirs, total_run_count=count),
             keeps_last_run=keeps_last_run,
         )
@@ -150,9 +151,9 @@ class Job:
         return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
 
 
-def _readable(meta: str) -> Meta:
+def _readable(meta: str, recorded_run: str) -> Meta:
     """The meta of a text; one that cannot be read says nothing."""
     try:
-        return Meta.from_text(meta)
+        return Meta.from_text(meta, recorded_run)
     except InvalidEntry:
         return Meta()

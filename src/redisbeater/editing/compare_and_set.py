@@ -137,6 +137,7 @@ def _change(snapshot: Snapshot, edit: Edit) -> Change:
         edit.text,
         score=edit.score,
         meta=meta.to_text() if writes_meta else "",
+        recorded_run=meta.recorded_run if writes_meta else "",
         origin=edit.origin,
     )
 

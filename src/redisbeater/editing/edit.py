@@ -57,7 +57,7 @@ def read(context: Context, snapshot: Snapshot) -> StoredEntry:
     """
     return StoredEntry(
         definition=_definition(context, snapshot),
-        meta=Meta.from_text(snapshot.meta),
+        meta=Meta.from_text(snapshot.meta, snapshot.recorded_run),
         score=snapshot.score or FINISHED,
         skipped=read_skipped(snapshot.skipped),
         now=snapshot.now,
@@ -134,7 +134,7 @@ def change(context: Context, name: str, **fields: Any) -> StoredEntry:
 
     def edit(snapshot: Snapshot) -> Edit:
         before = _definition(context, snapshot)
-        after, meta = before.changed(**fields), Meta.from_text(snapshot.meta)
+        after, meta = before.changed(**fields), Meta.from_text(snapshot.meta, snapshot.recorded_run)
         score = score_after_edit(before, after, meta, snapshot, context)
         return Edit(after=after, text=after.to_text(context.codec), meta=meta, score=score)
 
@@ -151,7 +151,7 @@ def reschedule(context: Context, name: str, last_run_at: datetime | None) -> Sto
     def edit(snapshot: Snapshot) -> Edit:
         definition = _definition(context, snapshot)
         ran_at = snapshot.now if last_run_at is None else _instant(last_run_at, definition, context)
-        meta = replace(Meta.from_text(snapshot.meta), last_run_at=ran_at)
+        meta = replace(Meta.from_text(snapshot.meta, snapshot.recorded_run), last_run_at=ran_at)
         score = score_of_new(definition, meta, snapshot.now, context.defaults)
         return Edit(after=definition, text=snapshot.definition, meta=meta, score=score, writes_meta=True)
 
@@ -168,7 +168,7 @@ def executed(context: Context, name: str, at: datetime | None) -> StoredEntry:
     """
 
     def edit(snapshot: Snapshot) -> Edit:
-        definition, meta = _definition(context, snapshot), Meta.from_text(snapshot.meta)
+        definition, meta = _definition(context, snapshot), Meta.from_text(snapshot.meta, snapshot.recorded_run)
         ran_at = snapshot.now if at is None else min(_instant(at, definition, context), snapshot.now)
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return Edit(after=definition, text=snapshot.definition, meta=meta)
@@ -230,6 +230,6 @@ def _readable_definition(context: Context, snapshot: Snapshot) -> Definition | N
 
 def _readable_meta(snapshot: Snapshot) -> Meta | None:
     try:
-        return Meta.from_text(snapshot.meta)
+        return Meta.from_text(snapshot.meta, snapshot.recorded_run)
     except InvalidEntry:
         return None

@@ -1,4 +1,4 @@
-"""The broken entries of a schedule, and the declarations that cannot be stored: why, and since when."""
+"""The reports of broken entries, and of declarations that cannot be stored."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ __all__ = ("BrokenEntries", "report_text")
 
 
 class BrokenEntries:
-    """The list of what was set aside; an entry that is saved anew is taken off it by its save."""
+    """The list of what is quarantined. Saving an entry again takes it off the list."""
 
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
         self._keys = keys
 
     def reports(self) -> dict[str, dict[str, str]]:
-        """Name -> ``reason``, ``since`` (ISO 8601, UTC) and, of a declaration, ``application``."""
+        """Return all reports: name -> ``reason``, ``since`` (ISO 8601, UTC) and, of a declaration, ``application``."""
         texts = self._connection.call(lambda client: client.hgetall(self._keys.broken))
         return {name.removeprefix(DECLARATION): _read(text) for name, text in sorted(texts.items())}
 
     def report(self, name: str, reason: str) -> None:
-        """List an entry."""
+        """List an entry as broken."""
         self._report(name, report_text(reason, datetime.now(timezone.utc)))
 
     def report_declaration(self, name: str, reason: str, *, application: str) -> None:
-        """List what an application's code declares, whether or not an entry of that name is stored."""
+        """List a declaration in an application's code as broken, whether or not an entry of that name is stored."""
         text = report_text(reason, datetime.now(timezone.utc), application=application)
         self._report(self._keys.declaration(name), text)
 
@@ -36,17 +36,17 @@ class BrokenEntries:
         self._connection.call(lambda client: client.hset(self._keys.broken, listed, text))
 
     def forget_declaration(self, name: str) -> None:
-        """List a declaration no longer."""
+        """Take a declaration off the list."""
         self._connection.call(lambda client: client.hdel(self._keys.broken, self._keys.declaration(name)))
 
 
 def report_text(reason: str, since: datetime, **more: str) -> str:
-    """What is stored for one that is listed."""
+    """Return the report as it is stored."""
     return json.dumps({"reason": reason, "since": since.isoformat(), **more})
 
 
 def _read(text: str) -> dict[str, str]:
     try:
         return {"reason": "", "since": "", **json.loads(text)}
-    except (ValueError, TypeError, RecursionError):  # another program's
+    except (ValueError, TypeError, RecursionError):  # written by another program
         return {"reason": text, "since": ""}

@@ -1,4 +1,4 @@
-"""The changes channel: what wakes a beat that waits."""
+"""The changes channel, which wakes a waiting beat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DRAIN_SECONDS = 0.005
 
 
 class Notifier:
-    """Listens on the changes channel with a connection of its own.
+    """A listener on the changes channel, with a connection of its own.
 
     A message that is lost while the connection is down is found by the next poll; nothing depends on it.
     """
@@ -29,7 +29,7 @@ class Notifier:
         self._subscription: Any = None
 
     def listen(self) -> None:
-        """Subscribe, if not done yet; changes from now on are heard by the next wait.
+        """Subscribe, if not done yet; the next wait gets changes from now on.
 
         Raises:
             StoreUnavailable, StoreError: the subscription failed.
@@ -44,10 +44,10 @@ class Notifier:
             timeout: seconds at most.
 
         Returns:
-            All messages that are there, at once when there are some; empty when the time is over.
+            All messages that have arrived, as soon as there is one; empty when the time is over.
 
         Raises:
-            StoreUnavailable, StoreError: the connection is gone; the next :meth:`listen` makes a new one.
+            StoreUnavailable, StoreError: the connection is gone; the next :meth:`listen` opens a new one.
         """
         self.listen()
         try:
@@ -76,7 +76,7 @@ class Notifier:
                 break
         else:
             return
-        # What came with it: one look answers for all of a burst, but a stream without end must not be waited out.
+        # One look at the schedule answers a whole burst of messages, but an endless stream must not hold it up.
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
             yield message["data"]
