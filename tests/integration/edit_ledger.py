@@ -16,7 +16,8 @@ from redisbeater.instant import EPOCH
 from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import Score
-from redisbeater.store import Claim, ClaimedEntry, connection, script
+from redisbeater.store import Claim, ClaimedEntry
+from redisbeater.store.connection import connection, script
 from redisbeater.store.snapshot import sha1
 
 LEASE = timedelta(seconds=100)

@@ -24,7 +24,7 @@ from topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.store import connection
+from redisbeater.store.connection import connection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connecting.rst").read_text(encoding="utf-8")
 LINE, SENTINEL_LINE = (shlex.split(line) for line in re.findall(r"ACL SETUSER .*", PAGE))

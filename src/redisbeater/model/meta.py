@@ -41,6 +41,7 @@ class Meta:
         """Read a stored text; without one, return the meta of an entry that never ran.
 
         Arguments:
+            text: what the field ``meta`` holds.
             recorded_run: the last run that beat itself recorded, as :attr:`recorded_run`. A ``last_run_at`` that
                 differs from it was written by the application.
 
@@ -66,9 +67,7 @@ class Meta:
     def to_text(self) -> str:
         """Return the text to store, in RedBeat's form."""
         last_run_at = None if self.last_run_at is None else encode_datetime(self.last_run_at)
-        return json_text.to_text(
-            {"last_run_at": last_run_at, "total_run_count": self.total_run_count, **self.extra}
-        )
+        return json_text.to_text({"last_run_at": last_run_at, "total_run_count": self.total_run_count, **self.extra})
 
     @property
     def recorded_run(self) -> str:

@@ -13,7 +13,7 @@ __all__ = ("Contents", "pages")
 #: How many names one round trip asks for.
 PAGE = 1000
 
-#: How many keys one search for unscheduled entries looks at: less than a millisecond of the server, at each tick of beat.
+#: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
 SEARCH_PAGE = 250
 
 

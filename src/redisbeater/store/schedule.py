@@ -74,6 +74,7 @@ class RedisSchedule:
 
         Arguments:
             token: what the lock must hold; empty: there is no lock.
+            limit: number of entries.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
@@ -156,7 +157,7 @@ class RedisSchedule:
             )
 
     def quarantine(self, claim: Claim, entry: ClaimedEntry, reason: str) -> bool:
-        """Quarantine a claimed entry. Return False when it was edited since, or is no longer ours, and gets another try."""
+        """Quarantine a claimed entry. Return False when it was edited since, or is no longer ours: it gets another try."""
         outcome = self._connection.run(
             "quarantine",
             [self.keys.schedule, self.keys.broken, entry.key],

@@ -25,8 +25,15 @@
 --      out. Or {'FENCED', ''}: another beat holds the lock, or nobody, or {'OUTDATED', what the key of the format holds}:
 --      the data is newer than this beat; nothing was taken
 local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local prefix, new_id, version = ARGV[5], ARGV[6], ARGV[7]
+local token, claim_id, lease, limit, prefix, new_id, version = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+
+if token ~= '' and redis.call('GET', lock) ~= token then return {'FENCED', ''} end
+local newer = newer_format(format, version)
+if newer then return {'OUTDATED', newer} end
+
+redis.call('SET', id, new_id, 'NX')
+local now, found, missing, claimed, taken = server_time(), {}, {}, {}, {}
+local lease_end = string.format('%.6f', tonumber(now) + tonumber(lease))
 
 local function entry_at(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return nil end
@@ -39,7 +46,9 @@ local function resolve(member)
   return string.sub(member, 1, #prefix) == prefix and entry_at(member) or entry_at(prefix .. member)
 end
 
-local function take(entry, score, now, lease_end)
+local function take(member, score, entry)
+  if entry.key ~= member then redis.call('ZREM', schedule, member) end
+  if taken[entry.key] then return end
   if not is_later_look(score, entry) then
     if entry.is_due_now then redis.call('HDEL', entry.key, 'is_due_now') end
     entry.fire_time, entry.is_due_now = score, nil
@@ -47,30 +56,16 @@ local function take(entry, score, now, lease_end)
   if tonumber(entry.fire_time) == 0 then entry.fire_time, entry.is_due_now = now, '1' end
   redis.call('HSET', entry.key, 'fire_time', entry.fire_time, 'look_at', lease_end, 'claim', claim_id)
   if entry.is_due_now then redis.call('HSET', entry.key, 'is_due_now', '1') end
-  entry.look_at = nil
   redis.call('ZADD', schedule, lease_end, entry.key)
+  claimed[#claimed + 1], taken[entry.key], entry.look_at = entry, true, nil
 end
 
-if token ~= '' and redis.call('GET', lock) ~= token then return {'FENCED', ''} end
-local newer = newer_format(format, version)
-if newer then return {'OUTDATED', newer} end
-redis.call('SET', id, new_id, 'NX')
-local now = server_time()
-local lease_end = string.format('%.6f', tonumber(now) + tonumber(lease))
 local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT', 0, limit)
-local found, missing, claimed, taken = {}, {}, {}, {}
 for i = 1, #due, 2 do
   local entry = resolve(due[i])
   if entry then found[#found + 1] = {due[i], due[i + 1], entry} else missing[#missing + 1] = due[i] end
 end
-for _, item in ipairs(found) do
-  local member, score, entry = unpack(item)
-  if entry.key ~= member then redis.call('ZREM', schedule, member) end
-  if not taken[entry.key] then
-    take(entry, score, now, lease_end)
-    claimed[#claimed + 1], taken[entry.key] = entry, true
-  end
-end
+for _, item in ipairs(found) do take(unpack(item)) end
 if #claimed > 0 then redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
 local head = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local reply = {now = now, schedule_id = redis.call('GET', id), next_look = head[2], missing = missing, entries = claimed}

@@ -49,6 +49,6 @@ local function commit(key, new)
 end
 
 redis.call('DEL', receipt)
-local refused = {}
-for place, new in ipairs(cjson.decode(outcomes)) do refused[tostring(place - 1)] = commit(KEYS[place + 4], new) end
+local refused, news = {}, cjson.decode(outcomes)
+for i = 5, #KEYS do refused[tostring(i - 5)] = commit(KEYS[i], news[i - 4]) end
 return cjson.encode(refused)

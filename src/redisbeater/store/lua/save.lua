@@ -46,10 +46,10 @@ local function save(key, change)
   names[#names + 1] = change.name
 end
 
-for place, change in ipairs(cjson.decode(changes)) do
-  local key = KEYS[place + 3]
-  local word = refusal(key, change)
-  if word then unwritten[#unwritten + 1] = {place, word} else save(key, change) end
+local rows = cjson.decode(changes)
+for i = 4, #KEYS do
+  local word = refusal(KEYS[i], rows[i - 3])
+  if word then unwritten[#unwritten + 1] = {i - 3, word} else save(KEYS[i], rows[i - 3]) end
 end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
 if #static_names > 0 then redis.call('SADD', statics, unpack(static_names)) end
