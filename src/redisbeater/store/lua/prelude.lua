@@ -6,9 +6,13 @@ local function server_time()
   return string.format('%d.%06d', time[1], time[2])
 end
 
+-- Tell whether a reply is the error of a key that holds another type. Other errors end the script: a missing right is one.
+local function is_wrong_type(reply) return string.find(reply.err or '', 'WRONGTYPE', 1, true) ~= nil end
+
 -- Return fields of an entry by name; a field that is missing is nil. A key of another type has no fields.
 local function read(entry, ...)
   local values, fields = redis.pcall('HMGET', entry, ...), {}
+  if values.err and not is_wrong_type(values) then redis.call('HMGET', entry, ...) end
   for i = 1, select('#', ...) do fields[select(i, ...)] = values[i] or nil end
   return fields
 end
@@ -59,7 +63,10 @@ end
 -- return nil, and true when the key is to be set to that version.
 local function newer_format(key, version)
   local stored = redis.pcall('GET', key)
-  if type(stored) == 'table' then return 'a ' .. redis.call('TYPE', key).ok end
+  if type(stored) == 'table' then
+    if not is_wrong_type(stored) then redis.call('GET', key) end
+    return 'a ' .. redis.call('TYPE', key).ok
+  end
   if not stored then return nil, true end
   local number = string.match(stored, '^%d+$') and tonumber(stored)
   if not number or number > tonumber(version) then return stored == '' and 'an empty text' or string.sub(stored, 1, 40) end
