@@ -1,16 +1,17 @@
-"""The state that is stored with the score of an entry, as ``docs/wire-format.rst`` describes it."""
+"""The fields of an entry that a claim, a retry or a jitter leaves, as ``docs/wire-format.rst`` has them."""
 
 from __future__ import annotations
 
 import redis
 
+FIELDS = ("fire_time", "look_at", "claim", "is_due_now")
 
-def beside(client: redis.Redis, key: str) -> list[str]:
-    """Return the fire time, its score and, for a claimed entry, the claim's id; an empty list if none is stored."""
-    text = client.hget(key, "fire_time")
-    return text.split(" ") if text else []
+
+def claim_fields(client: redis.Redis, key: str) -> dict[str, str]:
+    """Return those of the fields that are stored."""
+    return {field: text for field, text in zip(FIELDS, client.hmget(key, FIELDS), strict=True) if text is not None}
 
 
 def is_claimed(client: redis.Redis, key: str) -> bool:
-    """Return whether a beat has claimed an entry and neither committed nor released it."""
-    return len(beside(client, key)) == 3
+    """Whether a beat has claimed an entry, and has not committed or released it."""
+    return client.hexists(key, "claim")

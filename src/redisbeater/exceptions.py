@@ -9,6 +9,7 @@
     ├── EntryExists            (also ValueError)     an entry of that name exists
     ├── EditConflict                                 other writers kept changing the entry
     ├── LockNotOwnedError                            another beat took the lock
+    ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
     └── StoreError                                   Redis answered with an error
         └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached
 """
@@ -19,6 +20,7 @@ __all__ = (
     "EditConflict",
     "EntryExists",
     "EntryNotFound",
+    "FormatTooNew",
     "ImproperlyConfigured",
     "InvalidEntry",
     "LockNotOwnedError",
@@ -68,6 +70,10 @@ class EditConflict(RedisBeaterError):
 
 class LockNotOwnedError(RedisBeaterError):
     """Another beat holds the lock, so this one must stop dispatching."""
+
+
+class FormatTooNew(RedisBeaterError):
+    """The data in Redis was written by a newer beat: this one must not lead."""
 
 
 class StoreError(RedisBeaterError):

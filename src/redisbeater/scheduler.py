@@ -28,7 +28,7 @@ from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import LockNotOwnedError, StoreError
+from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
 from redisbeater.store import Claim
 
 __all__ = ("RedisScheduler",)
@@ -101,10 +101,14 @@ class RedisScheduler(Scheduler):
         self._finish_dispatch()  # of a tick that was interrupted
         if self.is_served:
             self._notifier.listen()
-        if not self._leadership.renew() and not self._leadership.acquire(self._lock_lost()):
+        try:
+            if not self._leadership.renew() and not self._leadership.acquire(self._lock_lost()):
+                return self._stand_by()
+            if not self.is_served or time.monotonic() >= self._look_at:
+                self._run_due()
+        except FormatTooNew as exc:
+            self._leadership.refuse(exc)
             return self._stand_by()
-        if not self.is_served or time.monotonic() >= self._look_at:
-            self._run_due()
         self._repair.step()
         return self._wait()
 
@@ -114,6 +118,7 @@ class RedisScheduler(Scheduler):
         return self._context.config.lock_lost or ("standby" if self.is_embedded else "exit")
 
     def _begin_to_lead(self) -> None:
+        self._redis.adopt_format()
         self._look_at = 0.0
         check_eviction(self._redis, self._context.config.key_expiry_check)
         self.setup_schedule()

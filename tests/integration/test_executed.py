@@ -21,6 +21,7 @@ from waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.context import Context
+from redisbeater.model.meta import Meta
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -141,19 +142,25 @@ def test_an_execution_is_counted_from_once(
     assert names(run_due(scheduler)) == ["report"]
 
 
-def test_a_last_run_is_marked_as_counted_from_until_another_program_writes_the_meta(
+def stored_meta(client: redis.Redis, entry: RedisScheduleEntry) -> Meta:
+    """The meta of an entry as beat reads it."""
+    text, recorded_run = client.hmget(entry.key, "meta", "recorded_run")
+    return Meta.from_text(text, recorded_run or "")
+
+
+def test_the_score_follows_the_last_run_until_another_program_writes_the_meta(
     app: Celery, scheduler: RedisScheduler, write_meta: WriteMeta, client: redis.Redis
 ) -> None:
     entry = save_due(app, "report")
-    texts = [client.hget(entry.key, "meta")]
+    metas = [stored_meta(client, entry)]
     run_due(scheduler)
-    texts.append(client.hget(entry.key, "meta"))
+    metas.append(stored_meta(client, entry))
     write_meta(entry, now())
-    texts.append(client.hget(entry.key, "meta"))
+    metas.append(stored_meta(client, entry))
     entry.executed()
-    texts.append(client.hget(entry.key, "meta"))
+    metas.append(stored_meta(client, entry))
 
-    assert [text.endswith("} ") for text in texts] == [True, True, False, True]
+    assert [meta.score_follows_last_run for meta in metas] == [True, True, False, True]
 
 
 def test_meta_that_another_program_writes_after_a_run_is_counted_from(

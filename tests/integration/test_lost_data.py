@@ -87,7 +87,7 @@ def test_an_old_snapshot_causes_no_storm(
     long_ago = ago(days=30)
     for entry in entries:
         entry.reschedule(long_ago)
-        client.hset(entry.key, "fire_time", "1 1 dead")
+        client.hset(entry.key, mapping={"fire_time": "1", "look_at": "1", "claim": "dead"})
 
     sent = run_due(scheduler)
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from claims import beside
+from claims import claim_fields
 from due import UTC, ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
 from waiting import wait_until
@@ -418,9 +418,9 @@ def test_beat_plans_an_entry_with_jitter_at_its_fire_time_and_runs_it_when_it_is
 
     assert run_due(scheduler) == []
 
-    words = [float(word) for word in beside(client, entry.key)]
+    fields = claim_fields(client, entry.key)
     score = client.zscore(f"{prefix}:schedule", entry.key)
-    assert words == [fire_time, score]
+    assert {field: float(text) for field, text in fields.items()} == {"fire_time": fire_time, "look_at": score}
     assert score == pytest.approx(due(entry).timestamp(), abs=1e-6)
     assert (stored(app, entry.name).due_at, stored(app, entry.name).total_run_count) == (due(entry), 0)
 

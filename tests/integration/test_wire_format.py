@@ -254,6 +254,7 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
         ":statics": "set",
         ":lock": "string",
         ":id": "string",
+        ":format": "string",
         ":broken": "hash",
         "static": "hash",
         "report": "hash",
@@ -276,7 +277,7 @@ def test_a_committed_entry_keeps_nothing_of_its_claim(
 
     run_due(scheduler)
 
-    assert set(client.hkeys(entry.key)) == {"definition", "meta"}
+    assert set(client.hkeys(entry.key)) == {"definition", "meta", "recorded_run"}
 
 
 def test_every_entry_is_a_member_of_the_schedule(

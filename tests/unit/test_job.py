@@ -41,11 +41,12 @@ def job(context: Context) -> Job:
 
 
 def committed(job: Job) -> Meta:
-    return Meta.from_text(job.commitment().meta)
+    commitment = job.commitment()
+    return Meta.from_text(commitment.meta, commitment.recorded_run)
 
 
-def rebased(job: Job, meta: str) -> Job:
-    return job.rebased_on(job.claimed.definition, meta)
+def rebased(job: Job, meta: str, recorded_run: str = "") -> Job:
+    return job.rebased_on(job.claimed.definition, meta, recorded_run)
 
 
 def written(last_run_at: Any = LAST, count: int = 2, **extra: Any) -> str:
@@ -55,7 +56,9 @@ def written(last_run_at: Any = LAST, count: int = 2, **extra: Any) -> str:
 def test_fields_that_others_wrote_stay(job: Job) -> None:
     merged = committed(rebased(job, written(owner="data")))
 
-    assert merged == Meta(last_run_at=FIRE_TIME, total_run_count=3, is_counted=True, extra={"owner": "data"})
+    assert merged == Meta(
+        last_run_at=FIRE_TIME, total_run_count=3, score_follows_last_run=True, extra={"owner": "data"}
+    )
 
 
 def test_a_last_run_that_others_set_stays_and_the_run_is_counted(job: Job) -> None:
@@ -71,7 +74,7 @@ def test_the_next_score_does_not_count_from_a_last_run_that_others_set(job: Job)
 def test_the_score_of_an_edit_that_set_the_last_run_goes_on_counting_from_it(job: Job) -> None:
     edited = Meta(last_run_at=SET, total_run_count=2).counted()
 
-    assert committed(rebased(job, edited.to_text())) == replace(edited, total_run_count=3)
+    assert committed(rebased(job, edited.to_text(), edited.recorded_run)) == replace(edited, total_run_count=3)
 
 
 def test_the_next_score_counts_from_the_run_although_others_wrote_the_meta_meanwhile(job: Job) -> None:
@@ -127,6 +130,7 @@ def claimed(
         name="report",
         definition=definition.to_text(context.codec),
         meta=meta.to_text() if meta else "",
+        recorded_run=meta.recorded_run if meta else "",
         fire_time=fire_time,
         is_now=is_now,
         skipped=skipped,
@@ -162,13 +166,13 @@ def test_the_identity_of_a_run_has_no_jitter_in_it(context: Context) -> None:
 def test_each_run_that_was_sent_is_counted(context: Context) -> None:
     job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5))
 
-    assert committed(job) == Meta(last_run_at=NOON + 3 * HOUR, total_run_count=9, is_counted=True)
+    assert committed(job) == Meta(last_run_at=NOON + 3 * HOUR, total_run_count=9, score_follows_last_run=True)
 
 
 def test_only_the_runs_that_were_sent_are_counted(context: Context) -> None:
     job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5)).first_runs(2)
 
-    assert committed(job) == Meta(last_run_at=NOON + HOUR, total_run_count=7, is_counted=True)
+    assert committed(job) == Meta(last_run_at=NOON + HOUR, total_run_count=7, score_follows_last_run=True)
     assert job.commitment().next == Score(fire_time=NOON + 2 * HOUR)
 
 
@@ -266,11 +270,11 @@ def test_an_interval_that_was_executed_meanwhile_is_moved_without_a_run(context:
     job = planned(context, NOON + HOUR / 2, meta=EXECUTED)
 
     assert (job.plan.runs, job.commitment().next) == ((), Score(fire_time=RAN + HOUR))
-    assert committed(job) == replace(EXECUTED, is_counted=True)
+    assert committed(job) == replace(EXECUTED, score_follows_last_run=True)
 
 
 def test_a_score_that_counts_from_the_last_run_is_not_moved(context: Context) -> None:
-    job = planned(context, NOON + HOUR / 2, meta=replace(EXECUTED, is_counted=True))
+    job = planned(context, NOON + HOUR / 2, meta=replace(EXECUTED, score_follows_last_run=True))
 
     assert job.plan.runs == (NOON,)
 
@@ -300,45 +304,47 @@ def test_the_score_after_a_missed_fire_time_counts_from_the_last_run_whoever_set
 
     missed = planned(context, NOON + HOUR / 2, misfire_grace_time=60, meta=meta)
 
-    assert (missed.plan.runs, committed(missed)) == ((), replace(meta, is_counted=True))
+    assert (missed.plan.runs, committed(missed)) == ((), replace(meta, score_follows_last_run=True))
 
 
 def test_a_meta_that_is_marked_already_is_not_written_for_that(context: Context) -> None:
-    meta = Meta(last_run_at=NOON - HOUR, is_counted=True)
+    meta = Meta(last_run_at=NOON - HOUR, score_follows_last_run=True)
 
     assert planned(context, NOON + HOUR / 2, misfire_grace_time=60, meta=meta).commitment().meta == ""
 
 
 def test_the_next_score_counts_from_a_run(context: Context) -> None:
-    assert committed(planned(context, NOON)) == Meta(last_run_at=NOON, total_run_count=1, is_counted=True)
+    assert committed(planned(context, NOON)) == Meta(last_run_at=NOON, total_run_count=1, score_follows_last_run=True)
 
 
-def beside(job: Job) -> str:
-    """The fire time that is committed with the score."""
+def later_look(job: Job) -> dict[str, str]:
+    """The fields that are committed with a score that is not the fire time."""
     [outcome] = json.loads(as_json([job.commitment()]))
-    return str(outcome[5])
+    return {field: outcome[field] for field in ("fire_time", "is_due_now") if field in outcome}
 
 
 def test_no_fire_time_is_stored_with_a_score_that_is_one(context: Context) -> None:
-    assert beside(planned(context, NOON)) == ""
-    assert beside(planned(context, NOON, is_now=True)) == ""
+    assert later_look(planned(context, NOON)) == {}
+    assert later_look(planned(context, NOON, is_now=True)) == {}
 
 
-@pytest.mark.parametrize(("is_now", "star"), [(False, ""), (True, "*")], ids=["planned", "now"])
-def test_a_fire_time_that_was_now_is_so_until_it_is_run(context: Context, is_now: bool, star: str) -> None:
+@pytest.mark.parametrize(("is_now", "flag"), [(False, {}), (True, {"is_due_now": "1"})], ids=["planned", "now"])
+def test_a_fire_time_that_was_now_is_so_until_it_is_run(context: Context, is_now: bool, flag: dict[str, str]) -> None:
     deferred = planned(context, NOON, jitter=1800, is_now=is_now)
 
-    assert beside(deferred) == to_unix(NOON) + star
+    assert later_look(deferred) == {"fire_time": to_unix(NOON), **flag}
 
 
 def test_a_fire_time_that_was_now_is_so_when_the_definition_was_changed_meanwhile(context: Context) -> None:
     deferred = planned(context, NOON, jitter=1800, is_now=True)
 
-    assert beside(rebased_on_changes(context, deferred, jitter=0)) == to_unix(NOON) + "*"
+    rebased = rebased_on_changes(context, deferred, jitter=0)
+
+    assert later_look(rebased) == {"fire_time": to_unix(NOON), "is_due_now": "1"}
 
 
 def test_a_fire_time_that_was_now_is_forgotten_when_the_entry_is_disabled(context: Context) -> None:
-    assert beside(planned(context, NOON, enabled=False, is_now=True)) == ""
+    assert later_look(planned(context, NOON, enabled=False, is_now=True)) == {}
 
 
 def again(context: Context, job: Job, now: datetime) -> Job:

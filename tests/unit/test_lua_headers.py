@@ -1,4 +1,4 @@
-"""Every Lua script says at its top what it takes and returns; here the header is held against the body."""
+"""Every Lua script documents at its top what it takes and returns; these tests hold the header against the body."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 import redisbeater
+from redisbeater.store.connection.script import load_script
+from redisbeater.store.snapshot import digest, sha1
 
-SCRIPTS = sorted((Path(redisbeater.__file__).parent / "store" / "lua").glob("*.lua"))
+PRELUDE = Path(redisbeater.__file__).parent / "store" / "lua" / "prelude.lua"
+SCRIPTS = sorted(set(PRELUDE.parent.glob("*.lua")) - {PRELUDE})
 
 #: The longest body, without blank lines.
 LONGEST_BODY = 40
@@ -133,9 +136,65 @@ def test_a_walk_through_the_keys_is_bounded(script: Script) -> None:
     assert all("'COUNT'" in line for line in walks)
 
 
-def test_the_fire_time_beside_a_score_is_read_the_same_way_everywhere() -> None:
-    readers = [line for path in SCRIPTS for line in path.read_text().splitlines() if "string.match(" in line]
-    named = [path for path in SCRIPTS if "'fire_time'" in path.read_text()]
+# -- the functions that scripts share
 
-    assert len(readers) == len(named)
-    assert len(set(readers)) == 1
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    name: str
+    comment: str
+    body: str
+
+    @classmethod
+    def all(cls) -> list[Function]:
+        """The functions of the prelude, each with the comment in front of it."""
+        parts = re.split(r"\n\n(?=--)", PRELUDE.read_text().strip())[1:]
+        found = [re.fullmatch(r"((?:--.*\n)+)local function (\w+)(\(.*)", part, re.DOTALL) for part in parts]
+        assert all(found)
+        return [cls(comment=match[1], name=match[2], body=match[3]) for match in found if match]
+
+
+functions = pytest.mark.parametrize("function", Function.all(), ids=lambda function: function.name)
+
+
+def test_the_prelude_is_put_in_front_of_every_script() -> None:
+    for path in SCRIPTS:
+        assert load_script(path.stem).text == f"{PRELUDE.read_text()}\n{path.read_text()}"
+
+
+def test_the_prelude_holds_functions_and_nothing_else() -> None:
+    starts = [line for line in PRELUDE.read_text().splitlines() if line and not line.startswith((" ", "--", "end"))]
+
+    assert len(starts) == len(Function.all()) > 5
+    assert all(line.startswith("local function ") for line in starts)
+
+
+@functions
+def test_a_shared_function_is_documented(function: Function) -> None:
+    assert re.match(r"-- (Return|Remove|Schedule|Store|Tell) ", function.comment)
+
+
+@functions
+def test_a_shared_function_is_shared(function: Function) -> None:
+    users = [path.stem for path in SCRIPTS if f"{function.name}(" in path.read_text()]
+    callers = [other.name for other in Function.all() if f"{function.name}(" in other.body and other != function]
+
+    assert len(users + callers) > 1
+
+
+@functions
+def test_a_shared_function_is_short_and_cheap(function: Function) -> None:
+    assert len(function.body.splitlines()) <= 15
+    assert not re.search(r"'(KEYS|SMEMBERS|HGETALL|SCAN|FLUSHDB|FLUSHALL)'", function.body)
+
+
+def test_only_the_prelude_decides_whether_a_stored_fire_time_counts() -> None:
+    readers = [path.stem for path in SCRIPTS if re.search(r"tonumber\(\w+\.look_at\)|string\.match", path.read_text())]
+
+    assert readers == []
+
+
+def test_the_digest_of_the_scripts_is_that_of_python() -> None:
+    assert r"table.concat(texts, '\n')" in PRELUDE.read_text()
+    assert digest("d", "m", "r") == sha1("d\nm\nr")
+    assert digest("", "", "r") == ""

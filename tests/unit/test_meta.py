@@ -27,12 +27,13 @@ def read(**stored: Any) -> Meta:
 @given(
     last_run_at=st.none() | st.datetimes(datetime(1970, 1, 1), timezones=st.just(timezone.utc)),
     count=st.integers(0, 10**12),
-    is_counted=st.booleans(),
+    follows=st.booleans(),
 )
-def test_meta_comes_back_as_it_was(last_run_at: datetime | None, count: int, is_counted: bool) -> None:
-    meta = Meta(last_run_at=last_run_at, total_run_count=count, is_counted=is_counted)
+def test_meta_comes_back_as_it_was(last_run_at: datetime | None, count: int, follows: bool) -> None:
+    follows = follows and last_run_at is not None
+    meta = Meta(last_run_at=last_run_at, total_run_count=count, score_follows_last_run=follows)
 
-    assert Meta.from_text(meta.to_text()) == meta
+    assert Meta.from_text(meta.to_text(), meta.recorded_run) == meta
 
 
 def test_meta_is_stored_as_redbeat_stores_it() -> None:
@@ -48,10 +49,9 @@ def test_meta_is_stored_as_redbeat_stores_it() -> None:
     }
 
 
-@pytest.mark.parametrize("is_counted", [True, False], ids=["marked", "unmarked"])
-def test_redbeat_reads_our_meta(is_counted: bool) -> None:
+def test_redbeat_reads_our_meta() -> None:
     last_run_at = utc("2026-01-02 03:04:05.000006")
-    ours = Meta(last_run_at=last_run_at, is_counted=is_counted).to_text()
+    ours = Meta(last_run_at=last_run_at).to_text()
 
     theirs = json.loads(ours, cls=RedBeatJSONDecoder)
 
@@ -121,85 +121,93 @@ def test_meta_that_cannot_be_read_names_the_field(text: str, message: str) -> No
         Meta.from_text(text)
 
 
-# -- the run that a score counts from
+# -- the run that a score follows
 
 LAST = utc("2026-06-10 12:00:00.000001")
-WRITTEN = json.dumps({"last_run_at": {**TAGGED, "timezone": "UTC"}, "total_run_count": 7})
+WRITTEN = Meta(last_run_at=LAST, total_run_count=7)
 
 
-def test_a_blank_behind_the_text_says_that_the_score_counts_from_its_last_run() -> None:
-    meta = Meta(last_run_at=LAST, total_run_count=7)
+def test_the_run_that_beat_recorded_is_stored_in_unix_seconds() -> None:
+    assert Meta().after_run(LAST).recorded_run == "1781092800.000001"
 
-    assert replace(meta, is_counted=True).to_text() == meta.to_text() + " "
-    assert not meta.to_text().endswith(" ")
+
+def test_no_recorded_run_is_stored_where_the_score_does_not_follow_the_last_run() -> None:
+    assert WRITTEN.recorded_run == Meta(total_run_count=7, score_follows_last_run=True).recorded_run == ""
 
 
 @pytest.mark.parametrize(
-    ("text", "is_counted"),
+    ("recorded_run", "follows"),
     [
-        pytest.param(WRITTEN + " ", True, id="the-mark"),
-        pytest.param(WRITTEN, False, id="none"),
-        pytest.param(WRITTEN + "\n", False, id="a-line-break"),
-        pytest.param(WRITTEN + " \n", False, id="the-mark-and-a-line-break"),
-        pytest.param(WRITTEN + "\n ", False, id="a-line-break-and-a-blank"),
-        pytest.param(WRITTEN + "  ", False, id="two-blanks"),
-        pytest.param(" " + WRITTEN, False, id="a-blank-before"),
-        pytest.param(WRITTEN[:-1] + " }", False, id="a-blank-within"),
+        pytest.param("1781092800.000001", True, id="the-last-run"),
+        pytest.param("", False, id="none"),
+        pytest.param("1781092800.000002", False, id="a-microsecond-later"),
+        pytest.param("1781092740.000001", False, id="an-earlier-run"),
+        pytest.param("junk", False, id="another-program-wrote-it"),
+        pytest.param("nan", False, id="no-number"),
     ],
 )
-def test_only_one_blank_right_behind_the_brace_is_the_mark(text: str, is_counted: bool) -> None:
-    meta = Meta.from_text(text)
+def test_the_score_follows_a_last_run_that_beat_recorded(recorded_run: str, follows: bool) -> None:
+    meta = Meta.from_text(WRITTEN.to_text(), recorded_run)
 
-    assert (meta.is_counted, meta.total_run_count) == (is_counted, 7)
+    assert (meta.score_follows_last_run, meta.total_run_count) == (follows, 7)
 
 
 @pytest.mark.parametrize(
     "dump", [json.dumps, partial(json.dumps, indent=2), json_text.to_text], ids=["plain", "indented", "dense"]
 )
-def test_whoever_else_writes_the_meta_loses_the_mark(dump: Callable[[Any], str]) -> None:
-    ours = Meta().after_run(LAST).to_text()
+def test_another_last_run_is_not_the_recorded_one_however_it_is_written(dump: Callable[[Any], str]) -> None:
+    ours = Meta().after_run(LAST)
+    written = {**json.loads(ours.to_text()), "last_run_at": {**TAGGED, "timezone": "UTC"}}
 
-    theirs = Meta.from_text(dump(json.loads(ours)))
+    theirs = Meta.from_text(dump(written), ours.recorded_run)
 
-    assert theirs == replace(Meta.from_text(ours), is_counted=False)
+    assert theirs == Meta(last_run_at=utc("2026-01-02 03:04:05"), total_run_count=1)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Vienna", 7200], ids=["iana-name", "offset"])
+def test_the_recorded_run_is_recognised_in_any_zone(zone: Any) -> None:
+    text = json.dumps({"last_run_at": {**TAGGED, "timezone": zone}})
+    recorded_run = replace(Meta.from_text(text), score_follows_last_run=True).recorded_run
+
+    assert Meta.from_text(text, recorded_run).score_follows_last_run
 
 
 @pytest.mark.parametrize(
-    ("last_run_at", "is_counted", "executed_at"),
+    ("last_run_at", "follows", "executed_at"),
     [
-        pytest.param(LAST, True, None, id="the-run-that-the-score-counts-from"),
+        pytest.param(LAST, True, None, id="the-run-that-the-score-follows"),
         pytest.param(LAST, False, LAST, id="another"),
         pytest.param(None, False, None, id="never-ran"),
-        pytest.param(None, True, None, id="never-ran-and-marked"),
+        pytest.param(None, True, None, id="never-ran-and-followed"),
     ],
 )
-def test_a_last_run_that_the_score_does_not_count_from_was_set_by_the_application(
-    last_run_at: datetime | None, is_counted: bool, executed_at: datetime | None
+def test_a_last_run_that_the_score_does_not_follow_was_set_by_the_application(
+    last_run_at: datetime | None, follows: bool, executed_at: datetime | None
 ) -> None:
-    assert Meta(last_run_at=last_run_at, is_counted=is_counted).executed_at == executed_at
+    assert Meta(last_run_at=last_run_at, score_follows_last_run=follows).executed_at == executed_at
 
 
-def test_the_next_score_counts_from_a_run() -> None:
-    assert read(last_run_at=TAGGED).after_run(LAST).is_counted
+def test_the_next_score_follows_a_run() -> None:
+    assert read(last_run_at=TAGGED).after_run(LAST).score_follows_last_run
 
 
-def test_a_meta_beside_a_score_that_counts_from_its_last_run_says_so() -> None:
+def test_a_meta_stored_with_a_score_that_follows_its_last_run_says_so() -> None:
     meta = Meta(last_run_at=LAST, total_run_count=7, extra={"owner": "data"})
 
     counted = meta.counted()
 
-    assert counted == replace(meta, is_counted=True)
+    assert counted == replace(meta, score_follows_last_run=True)
     assert counted.counted() is counted
 
 
-def test_a_meta_without_a_last_run_has_none_to_count_from() -> None:
+def test_a_meta_without_a_last_run_has_none_to_follow() -> None:
     meta = Meta(total_run_count=7)
 
     assert meta.counted() is meta
 
 
 @given(last_run_at=st.datetimes(datetime(1970, 1, 2), datetime(9000, 1, 1), timezones=st.just(timezone.utc)))
-def test_a_last_run_that_was_counted_from_when_it_was_stored_still_is(last_run_at: datetime) -> None:
+def test_a_last_run_that_the_score_followed_when_it_was_stored_is_followed(last_run_at: datetime) -> None:
     meta = Meta(last_run_at=last_run_at).counted()
 
-    assert Meta.from_text(meta.to_text()).executed_at is None
+    assert Meta.from_text(meta.to_text(), meta.recorded_run).executed_at is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from redisbeater.exceptions import LockNotOwnedError
+from redisbeater.exceptions import FormatTooNew, LockNotOwnedError
 from redisbeater.store import Lock
 
 __all__ = ("Leadership",)
@@ -26,6 +26,8 @@ class Leadership:
         self._begin = begin
         self._leads = False
         self._logged_leader = ""
+        self._is_outdated = False
+        self._reported = ""
 
     @property
     def token(self) -> str:
@@ -34,7 +36,9 @@ class Leadership:
 
     @property
     def free_in(self) -> float:
-        """Seconds until the lock is free unless its holder renews it."""
+        """Seconds until the lock is free unless its holder renews it; endless for a beat that must not take it."""
+        if self._is_outdated:
+            return float("inf")
         return self._lock.free_in if self._lock else 0.0
 
     def renew(self) -> bool:
@@ -51,32 +55,47 @@ class Leadership:
             LockNotOwnedError: another beat took the lock, and ``lock_lost`` is ``"exit"``.
         """
         led, self._leads = self._leads, False
+        self._is_outdated = False
         if self._lock is None or self._lock.acquire():
             self._begin()
             self._leads = True
-            self._logged_leader = ""
+            self._logged_leader = self._reported = ""
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
         elif led:
             self._report_loss(self._lock.holder, lock_lost)
         elif self._logged_leader != self._lock.holder:
             self._logged_leader = self._lock.holder
             logger.info("standing by; the leader is %s", self._lock.holder)
+        if self._lock is not None and self._lock.refusal:
+            self._report_refusal(self._lock.refusal)
         return self._leads
 
     def invalidate(self) -> None:
         """Ask Redis before anything else is sent: a claim has just found that the lock is not ours."""
         if self._lock is not None:
-            self._lock.doubt()
+            self._lock.invalidate()
 
     def restart(self) -> None:
         """Begin to lead once more with the next pass, static entries included: Redis has lost the schedule."""
         self._leads = False
+
+    def refuse(self, reason: FormatTooNew) -> None:
+        """Stop leading, and give the lock up: the data was written by a newer beat."""
+        self._is_outdated = True
+        self._report_refusal(str(reason))
+        self.resign()
 
     def resign(self) -> None:
         """Release the lock if it can still be ours."""
         self._leads = False
         if self._lock is not None and self._lock.is_trusted:
             self._lock.release()
+
+    def _report_refusal(self, reason: str) -> None:
+        """Log why this beat cannot lead: each reason once, until it leads again."""
+        if self._reported != reason:
+            self._reported = reason
+            logger.error("refusing to lead: %s", reason)
 
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         if lock_lost == "exit":

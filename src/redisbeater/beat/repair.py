@@ -47,7 +47,7 @@ class Repair:
             if time.monotonic() < self._started_at + PERIOD_SECONDS:
                 return
             self._started_at = time.monotonic()
-        self._cursor, unscheduled = self._context.redis.contents.strays(self._cursor)
+        self._cursor, unscheduled = self._context.redis.contents.unscheduled(self._cursor)
         for name in unscheduled:
             self._restore(name)
 

@@ -47,7 +47,7 @@ class Job:
             InvalidEntry: the entry is broken.
         """
         definition, policy = context.reader.read(claimed.name, claimed.definition)
-        meta = Meta.from_text(claimed.meta)
+        meta = Meta.from_text(claimed.meta, claimed.recorded_run)
         try:
             planned = plan(
                 policy,
@@ -92,6 +92,7 @@ class Job:
             entry=self.claimed,
             next=None if ending is OnFinish.DELETE else plan.next,
             meta="" if meta is self.meta else meta.to_text(),
+            recorded_run="" if meta is self.meta else meta.recorded_run,
             definition=self._disabled() if ending is OnFinish.DISABLE else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
         )
@@ -116,19 +117,19 @@ class Job:
     def _disabled(self) -> str:
         return self.definition._replace(enabled=False).to_text(self.context.codec)
 
-    def rebased_on(self, definition: str, meta: str) -> Job:
+    def rebased_on(self, definition: str, meta: str, recorded_run: str = "") -> Job:
         """Return this job on top of the texts that another program stored meanwhile.
 
         What the other program wrote stays, and no run is lost from the count.
         """
-        theirs = _meta_or_empty(meta)
+        theirs = _meta_or_empty(meta, recorded_run)
         count = max(theirs.total_run_count, self.meta.total_run_count)
         keeps_last_run = theirs.last_run_at is not None and (
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
         rebased = replace(
             self,
-            claimed=replace(self.claimed, definition=definition, meta=meta),
+            claimed=replace(self.claimed, definition=definition, meta=meta, recorded_run=recorded_run),
             meta=replace(theirs, total_run_count=count),
             keeps_last_run=keeps_last_run,
         )
@@ -158,9 +159,9 @@ class Job:
         return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
 
 
-def _meta_or_empty(text: str) -> Meta:
+def _meta_or_empty(text: str, recorded_run: str) -> Meta:
     """Read a meta, or return an empty one if it cannot be read."""
     try:
-        return Meta.from_text(text)
+        return Meta.from_text(text, recorded_run)
     except InvalidEntry:
         return Meta()

@@ -111,7 +111,7 @@ class FieldChange:
             InvalidEntry: the stored entry is broken, a field cannot be stored, or the entry would never fire.
         """
         before = stored_definition(snapshot, codec)
-        after, meta = before.changed(**self.fields), Meta.from_text(snapshot.meta)
+        after, meta = before.changed(**self.fields), Meta.from_text(snapshot.meta, snapshot.recorded_run)
         return Edit(
             snapshot=snapshot,
             definition=after,
@@ -137,7 +137,7 @@ class Reschedule:
         """
         definition = stored_definition(snapshot, codec)
         ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
-        meta = replace(Meta.from_text(snapshot.meta), last_run_at=ran_at)
+        meta = replace(Meta.from_text(snapshot.meta, snapshot.recorded_run), last_run_at=ran_at)
         return Edit(
             snapshot=snapshot,
             definition=definition,
@@ -165,7 +165,7 @@ class ReportExecution:
             EntryNotFound: there is no entry of that name.
             InvalidEntry: the stored entry is broken.
         """
-        definition, meta = stored_definition(snapshot, codec), Meta.from_text(snapshot.meta)
+        definition, meta = stored_definition(snapshot, codec), Meta.from_text(snapshot.meta, snapshot.recorded_run)
         ran_at = min(_instant(self.executed_at, definition, snapshot, defaults), snapshot.now)
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
@@ -192,7 +192,7 @@ def _readable_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition
 
 def _readable_meta(snapshot: Snapshot) -> Meta | None:
     try:
-        return Meta.from_text(snapshot.meta)
+        return Meta.from_text(snapshot.meta, snapshot.recorded_run)
     except InvalidEntry:
         return None
 

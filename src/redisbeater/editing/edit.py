@@ -50,6 +50,7 @@ class Edit:
             self.text,
             score=self.score,
             meta=meta.to_text() if writes_meta else "",
+            recorded_run=meta.recorded_run if writes_meta else "",
             origin=self.origin,
         )
 

@@ -39,7 +39,7 @@ class StoredEntry:
         """
         return cls(
             definition=stored_definition(snapshot, codec),
-            meta=Meta.from_text(snapshot.meta),
+            meta=Meta.from_text(snapshot.meta, snapshot.recorded_run),
             score=snapshot.score or FINISHED,
             skipped=read_skipped(snapshot.skipped),
             now=snapshot.now,

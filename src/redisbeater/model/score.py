@@ -1,4 +1,4 @@
-"""The score of an entry in the schedule: when beat must next look at it."""
+"""The score of an entry in the schedule: the time at which beat must next look at it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FINISHED_TEXT = "-1"
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A fire time, or dormant: then the fire time, if any, only remembers where the entry's grid stood.
+    """A fire time, or dormant: then the fire time, if any, only keeps the position of the entry's grid.
 
     On the wire a dormant score is the negative of that fire time, which RedBeat ignores as we do. With ``look_at`` the
-    score is that later instant, and the fire time stands beside it.
+    score is that later instant, and the fire time is stored in the entry.
     """
 
     fire_time: datetime | None
@@ -27,12 +27,12 @@ class Score:
 
     @classmethod
     def planned(cls, fire_time: datetime | None, *, enabled: bool = True) -> Score:
-        """The score for a next fire time; no fire time means finished."""
+        """Return the score for a next fire time; no fire time means finished."""
         return cls(fire_time=fire_time, dormant=not enabled or fire_time is None)
 
     @classmethod
     def from_text(cls, text: str) -> Score:
-        """Read a member's score."""
+        """Read the score of a member of the schedule."""
         if text == _FINISHED_TEXT:
             return FINISHED
         dormant = text.startswith("-")
@@ -44,7 +44,7 @@ class Score:
         return self.fire_time is None
 
     def to_text(self) -> str:
-        """The score as it is stored, in UNIX seconds."""
+        """Return the score as it is stored, in UNIX seconds."""
         if self.fire_time is None:
             return _FINISHED_TEXT
         return ("-" if self.dormant else "") + to_unix(self.look_at or self.fire_time)

@@ -1,4 +1,4 @@
-"""WHERE the schedule is: the only package that knows Redis, and all that it knows of entries is their text."""
+"""The schedule in Redis: the only package that talks to Redis. Definition and meta of an entry are plain text here."""
 
 from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry

@@ -1,4 +1,4 @@
-"""What is stored of entries by those who edit them."""
+"""A change of one entry, as its editor wants it stored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ("Change", "changes_as_json")
 
 
 class Change(NamedTuple):
-    """What is to be stored of one entry, and what that was made on; an empty text keeps what is stored.
+    """A change of one entry, and the state that it was based on. An empty text keeps what is stored.
 
-    A tuple, because tens of thousands are made in a bulk and each goes to the script as it is.
+    A tuple, because a bulk makes tens of thousands of them.
     """
 
     name: str
@@ -28,6 +28,8 @@ class Change(NamedTuple):
     seen: str = ""
     planned: str = ""
     claim_id: str = ""
+    #: Stored whenever ``meta`` is: the last run in it, where the score follows that; empty where it does not.
+    recorded_run: str = ""
 
     @classmethod
     def of(
@@ -37,24 +39,41 @@ class Change(NamedTuple):
         *,
         score: Score | None = None,
         meta: str = "",
+        recorded_run: str = "",
         origin: str = "",
     ) -> Change:
-        """The change of an entry that was read; no score: it keeps the one that it has."""
+        """Return the change of an entry that was read. Without a score, the entry keeps the one that it has."""
         return cls(
             name=snapshot.name,
             definition=definition,
             score=score.to_text() if score else "",
             meta=meta,
+            recorded_run=recorded_run,
             origin=origin,
-            seen=digest(snapshot.definition, snapshot.meta),
+            seen=digest(snapshot.definition, snapshot.meta, snapshot.recorded_run),
             planned=snapshot.planned,
             claim_id=snapshot.claim_id,
         )
 
 
 def changes_as_json(changes: Sequence[Change]) -> str:
-    """What the save takes: one text costs less than many small ones.
+    """Return the argument of the save script: one text costs less than many small ones.
 
     It is not ASCII, because JSON's own escapes have none for bytes that are no unicode.
     """
-    return json.dumps(changes, ensure_ascii=False)
+    return json.dumps([_fields(change) for change in changes], ensure_ascii=False)
+
+
+def _fields(change: Change) -> dict[str, str]:
+    fields = {
+        "name": change.name,
+        "definition": change.definition,
+        "score": change.score,
+        "meta": change.meta,
+        "recorded_run": change.recorded_run,
+        "origin": change.origin,
+        "seen": change.seen,
+        "planned": change.planned,
+        "claim": change.claim_id,
+    }
+    return {field: text for field, text in fields.items() if text}

@@ -1,16 +1,19 @@
-"""What a claim brings: due entries, taken for a lease."""
+"""A claim: due entries that a beat has taken for a lease."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+
+from redisbeater.instant import from_unix
 
 __all__ = ("Claim", "ClaimedEntry")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimedEntry:
-    """One due entry, as it is stored; nothing of it has been read yet, it may be broken."""
+    """One due entry, as it is stored. Its texts have not been read yet; it may be broken."""
 
     key: str
     name: str
@@ -20,6 +23,22 @@ class ClaimedEntry:
     #: Whether its score was 0, which means now, whatever the meta says.
     is_now: bool = False
     skipped: str = ""
+    #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
+    recorded_run: str = ""
+
+    @classmethod
+    def from_reply(cls, name: str, fields: Mapping[str, str]) -> ClaimedEntry:
+        """Read one entry of the claim script's reply."""
+        return cls(
+            key=fields["key"],
+            name=name,
+            definition=fields["definition"],
+            meta=fields.get("meta", ""),
+            fire_time=from_unix(fields["fire_time"]),
+            is_now="is_due_now" in fields,
+            skipped=fields.get("skipped", ""),
+            recorded_run=fields.get("recorded_run", ""),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is committed for claimed entries, and what became of that."""
+"""The outcome of claimed entries, as it is committed, and the result of the commit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ("CommitResult", "Commitment", "as_json")
 
 @dataclass(frozen=True, kw_only=True)
 class Commitment:
-    """What is committed for one claimed entry: its next score and what else is new; an empty text keeps what is stored.
+    """The outcome of one claimed entry: its next score and what else is new. An empty text keeps what is stored.
 
-    No next score: the entry has finished and is deleted.
+    Without a next score the entry has finished and is deleted. ``recorded_run`` is stored whenever ``meta`` is.
     """
 
     entry: ClaimedEntry
@@ -26,44 +26,48 @@ class Commitment:
     meta: str = ""
     definition: str = ""
     skipped: str = ""
+    recorded_run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommitResult:
-    """What was not committed: names whose claim was no longer ours, and the texts that others changed meanwhile.
+    """The entries that were not committed.
 
-    ``changed`` has definition and meta by name, as they are stored now.
+    ``fenced`` has the names whose claim was no longer ours. ``changed`` has the entries that others changed since the
+    claim, by name: definition, meta and recorded run as they are stored now.
     """
 
     fenced: list[str]
-    changed: dict[str, tuple[str, str]]
+    changed: dict[str, tuple[str, str, str]]
 
 
 def as_json(commitments: Sequence[Commitment]) -> str:
-    """What the commit takes: one text costs less than many small ones.
+    """Return the argument of the commit script: one text costs less than many small ones.
 
     It is not ASCII, because JSON's own escapes have none for bytes that are no unicode.
     """
     return json.dumps([_outcome(item) for item in commitments], ensure_ascii=False)
 
 
-def _outcome(item: Commitment) -> list[str]:
+def _outcome(item: Commitment) -> dict[str, str]:
     entry, score = item.entry, item.next
-    return [
-        entry.name,
-        digest(entry.definition, entry.meta),
-        item.meta,
-        item.definition,
-        score.to_text() if score else "",
-        _fire_time_beside(score, entry) if score else "",
-        item.skipped,
-    ]
+    fields = {
+        "name": entry.name,
+        "seen": digest(entry.definition, entry.meta, entry.recorded_run),
+        "score": score.to_text() if score else "",
+        "meta": item.meta,
+        "recorded_run": item.recorded_run,
+        "definition": item.definition,
+        "skipped": item.skipped,
+        **_later_look(score, entry),
+    }
+    return {field: text for field, text in fields.items() if text}
 
 
-def _fire_time_beside(score: Score, entry: ClaimedEntry) -> str:
-    """The fire time where the score is a later look, or does not say that it is now whatever the meta says."""
-    if score.fire_time is None or score.dormant:
-        return ""
+def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:
+    """Return the fields that are stored with a score that is not the fire time, or does not say that it is due now."""
+    if score is None or score.fire_time is None or score.dormant:
+        return {}
     if entry.is_now and score.fire_time == entry.fire_time:
-        return to_unix(score.fire_time) + "*"
-    return to_unix(score.fire_time) if score.look_at else ""
+        return {"fire_time": to_unix(score.fire_time), "is_due_now": "1"}
+    return {"fire_time": to_unix(score.fire_time)} if score.look_at else {}

@@ -1,4 +1,4 @@
-"""The contents of a schedule: which entries there are, and where they come from."""
+"""The contents of a schedule: its entries and their origins."""
 
 from __future__ import annotations
 
@@ -13,34 +13,40 @@ __all__ = ("Contents", "pages")
 #: How many names one round trip asks for.
 PAGE = 1000
 
-#: How many keys one step of the sweep looks at: less than a millisecond of the server, at each tick of beat.
-SWEEP_PAGE = 250
+#: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
+SEARCH_PAGE = 250
 
 
 class Contents:
-    """What is in a schedule; asked for in pages, so that the server is never busy with it for long."""
+    """The contents of a schedule, read in pages so that the server is never busy for long."""
 
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
         self._keys = keys
 
     def names(self) -> list[str]:
-        """Names of all entries, in no order."""
+        """Return the names of all entries, in no order."""
         members = self._connection.call(lambda client: list(client.zscan_iter(self._keys.schedule, count=PAGE)))
         return list(dict.fromkeys(self._keys.name(member) for member, _ in members))
 
     def count(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return int(self._connection.call(lambda client: client.zcard(self._keys.schedule)))
 
-    def strays(self, cursor: str) -> tuple[str, list[str]]:
-        """One page of the entries that stand in no schedule: where the next page begins, ``"0"`` at the end, and names.
+    def unscheduled(self, cursor: str) -> tuple[str, list[str]]:
+        """Return one page of the entries that are missing from the schedule.
 
-        Entries that stand in another schedule, whose prefix is longer than ours, are not ours.
+        Entries of another schedule, whose prefix is longer than ours, are left out.
+
+        Arguments:
+            cursor: where the page begins; ``"0"`` is the first one.
+
+        Returns:
+            The cursor of the next page, ``"0"`` after the last one, and the names of the entries.
         """
         pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in self._keys.prefix) + "*"
-        terms = [cursor, pattern, self._keys.prefix, str(SWEEP_PAGE)]
-        cursor, keys = self._connection.run("sweep", [self._keys.schedule], terms)
+        terms = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE)]
+        cursor, keys = self._connection.run("find_unscheduled", [self._keys.schedule], terms)
         return cursor, [self._keys.name(key) for key in keys if not self._is_anothers(key)]
 
     def _is_anothers(self, key: str) -> bool:
@@ -51,13 +57,13 @@ class Contents:
         return self._connection.call(lambda client: client.zscore(schedule, key))
 
     def statics(self) -> set[str]:
-        """Names of the static entries, of all applications."""
+        """Return the names of the static entries of all applications."""
         return set(self._connection.call(lambda client: client.smembers(self._keys.statics)))
 
     def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
-        """The origin of each entry that exists: empty for a dynamic one; None for one that does not.
+        """Return the origin of each entry: empty for a dynamic one, None for one that does not exist.
 
-        Where the key holds something else, it is the type of that, which is nobody's origin.
+        Where the key holds another type, it is the name of that type, which is no application's origin.
         """
         return {name: origin for page in pages(names, PAGE) for name, origin in zip(page, self._origins(page))}
 
@@ -67,5 +73,5 @@ class Contents:
 
 
 def pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """The names in parts of a size."""
+    """Split names into pages of ``size``."""
     return (names[start : start + size] for start in range(0, len(names), size))

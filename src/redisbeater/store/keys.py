@@ -1,15 +1,17 @@
-"""Every key in Redis, its type and its members. No other module builds a key name.
+"""The keys in Redis, their types and their members. No other module builds a key name.
 
 =================  ===========  ====================================================================  ======
 key                type         members                                                               TTL
 =================  ===========  ====================================================================  ======
 ``P:schedule``     sorted set   entry key -> UNIX seconds, negative: dormant                          none
-``P<name>``        hash         ``definition``, ``meta``; ours: ``fire_time`` with the score and the   none
-                                claim id behind it, where the score is a later look, ``origin``,
-                                ``skipped``, ``last_error``
+``P<name>``        hash         ``definition``, ``meta``; ours: ``recorded_run``, ``skipped``,         none
+                                ``last_error``, ``origin`` of a static entry; where the score is a
+                                later look ``fire_time``, ``look_at``, ``is_due_now``, and while a
+                                beat has claimed it ``claim``: ``docs/wire-format.rst``
 ``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none
+``P:format``       string       version of what beat writes, a whole number                           none
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
@@ -17,15 +19,15 @@ key                type         members                                         
                                 when the lock is free
 =================  ===========  ====================================================================  ======
 
-``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: what stands in braces decides
-the slot, and scripts take keys of one slot only.
+``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: the part in braces decides the
+slot, and scripts take keys of one slot only.
 """
 
 from __future__ import annotations
 
 __all__ = ("DECLARATION", "LOCK_RELEASED", "SEVERAL", "Keys")
 
-#: What the name of a broken declaration begins with; no entry name begins with a colon.
+#: The prefix of a broken declaration in the list of broken entries; no entry name begins with a colon.
 DECLARATION = ":static:"
 
 #: The message on the changes channel that the lock is free; no entry name begins with a colon.
@@ -36,36 +38,37 @@ SEVERAL = ":several"
 
 
 class Keys:
-    """The key names below one prefix."""
+    """The key names of one schedule: below one prefix."""
 
     def __init__(self, prefix: str, lock: str | None) -> None:
         self.prefix = prefix
         self.schedule = f"{prefix}:schedule"
         self.statics = f"{prefix}:statics"
         self.id = f"{prefix}:id"
+        self.format = f"{prefix}:format"
         self.broken = f"{prefix}:broken"
         self.changes = f"{prefix}:changes"
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
     def entry(self, name: str) -> str:
-        """The key of an entry."""
+        """Return the key of an entry."""
         return self.prefix + name
 
     def longer_schedules(self, entry_key: str) -> list[str]:
-        """The schedules of longer prefixes below which a key could be an entry."""
+        """Return the schedules of longer prefixes to which a key could belong as an entry."""
         parts = self.name(entry_key).split(":")[:-1]
         prefixes = [self.prefix + ":".join(parts[: count + 1]) + ":" for count in range(len(parts))]
         return [f"{prefix}:schedule" for prefix in prefixes]
 
     def receipt(self, claim_id: str) -> str:
-        """The key of what says that a claim was made."""
+        """Return the key that holds the end of a claim's lease."""
         return f"{self.prefix}:claim:{claim_id}"
 
     @staticmethod
     def declaration(name: str) -> str:
-        """What a static declaration that cannot be stored is listed as; the entry of that name may run well."""
+        """Return the name under which a broken static declaration is listed; the entry of that name may run well."""
         return DECLARATION + name
 
     def name(self, entry_key: str) -> str:
-        """The name of the entry with a key."""
+        """Return the name of the entry with a key."""
         return entry_key.removeprefix(self.prefix)

@@ -1,4 +1,4 @@
-"""The lock: who may dispatch."""
+"""The lock: it decides which beat may dispatch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import secrets
 import socket
 import time
 
+from redisbeater.exceptions import FormatTooNew
+from redisbeater.store import data_format
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import LOCK_RELEASED, Keys
 
@@ -17,14 +19,14 @@ RENEWALS_PER_TIMEOUT = 3
 
 
 def new_token() -> str:
-    """A token that tells an operator who leads: host, pid and a random part."""
+    """Return a token by which an operator knows the leader: host, pid and a random part."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
 
 
 class Lock:
     """A lock with a timeout, for one beat.
 
-    What we know of it counts from before the request was sent: an answer that took long does not make it last longer.
+    Its time counts from before the request was sent: a slow reply does not make it last longer.
     """
 
     def __init__(self, connection: Connection, keys: Keys, timeout: float) -> None:
@@ -35,7 +37,9 @@ class Lock:
         self.token = new_token()
         #: Token of the beat that holds the lock, when it is not this one.
         self.holder = ""
-        #: Seconds, as of then, until that beat loses the lock unless it renews it.
+        #: Why this beat could not lead if the lock were free: the data is newer. Empty when it could.
+        self.refusal = ""
+        #: Seconds, as of the last reply, until that beat loses the lock unless it renews it.
         self.free_in = 0.0
 
     @property
@@ -49,27 +53,38 @@ class Lock:
         return time.monotonic() < self._asked_at + self._timeout
 
     def acquire(self) -> bool:
-        """Take the lock if it is free or already ours; False: another beat holds it."""
-        return self._ask("acquire") == "ACQUIRED"
+        """Take the lock if it is free or already ours. Return False when another beat holds it.
+
+        Raises:
+            FormatTooNew: the lock is free, but the data was written by a newer beat.
+        """
+        outcome, newer = self._ask("acquire", [self._keys.lock, self._keys.format], [str(data_format.FORMAT)])
+        self.refusal = data_format.refusal(self._keys.format, newer) if newer else ""
+        if outcome == "OUTDATED":
+            raise FormatTooNew(self.refusal)
+        return outcome == "ACQUIRED"
 
     def renew(self) -> bool:
-        """Keep the lock for another while; False: it is not ours any more, but free or another beat's."""
-        return self._ask("renew") == "RENEWED"
+        """Renew the lock for another timeout. Return False when it is not ours any more."""
+        outcome, *_ = self._ask("renew", [self._keys.lock], [])
+        return outcome == "RENEWED"
 
-    def doubt(self) -> None:
-        """Trust the lock no longer, until Redis says again that it is ours."""
+    def invalidate(self) -> None:
+        """Stop trusting the lock until Redis confirms again that it is ours."""
         self._asked_at = float("-inf")
 
     def release(self) -> None:
-        """Give the lock up, if it is ours, and wake the standbys."""
-        self.doubt()
+        """Release the lock if it is ours, and wake the standbys."""
+        self.invalidate()
         self._connection.run("unlock", [self._keys.lock], [self.token, self._keys.changes, LOCK_RELEASED])
 
-    def _ask(self, script: str) -> str:
+    def _ask(self, script: str, keys: list[str], more: list[str]) -> list[str]:
+        """Run a script of the lock, and return its outcome and what follows holder and milliseconds in its reply."""
         asked_at = time.monotonic()
-        terms = [self.token, str(int(self._timeout * 1000))]
-        outcome, self.holder, milliseconds = self._connection.run(script, [self._keys.lock], terms)
-        # A lock that somebody made without a time-out has a negative one: it is never free by itself.
+        outcome, self.holder, milliseconds, *rest = self._connection.run(
+            script, keys, [self.token, str(int(self._timeout * 1000)), *more]
+        )
+        # A lock that another program created without a time-out has a negative one: it is never free by itself.
         self.free_in = float("inf") if int(milliseconds) < 0 else int(milliseconds) / 1000
         self._asked_at = asked_at if outcome in ("ACQUIRED", "RENEWED") else float("-inf")
-        return str(outcome)
+        return [outcome, *rest]

@@ -3,7 +3,7 @@
 .. code-block:: text
 
     save ──> scheduled ──claim──> claimed ──commit──> scheduled, or dormant when it has finished
-                 ^                   │ ├──release, recall──> scheduled again, same fire time
+                 ^                   │ ├──release, undo───> scheduled again, same fire time
                  └────── lease over ─┘ └──quarantine──> dormant, listed as broken
 
 A claim is a lease: when nobody commits, the entry comes up again with the same fire time.
@@ -23,9 +23,9 @@ from typing import Any
 import redis
 
 from redisbeater.config.settings import Config
-from redisbeater.exceptions import LockNotOwnedError, StoreError
+from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
 from redisbeater.instant import from_unix
-from redisbeater.model.score import Score
+from redisbeater.store import data_format
 from redisbeater.store.broken import BrokenEntries, report_text
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
@@ -39,10 +39,10 @@ from redisbeater.store.snapshot import Snapshot, sha1
 
 __all__ = ("SAVE_PAGE", "RedisSchedule")
 
-#: The part of a lease in which runs are sent; the rest is for their commit, which must not come after its end.
+#: The part of a lease in which runs are sent; the rest is left for their commit, which must not come after its end.
 TRUSTED_SHARE = 0.5
 
-#: How many claims without a reply are remembered; more come only in an outage that outlasts their leases.
+#: How many claims without a reply are kept; more occur only in an outage that outlasts their leases.
 MOST_LOST_CLAIMS = 100
 
 #: How many entries one script reads.
@@ -50,9 +50,6 @@ LOAD_PAGE = 250
 
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
-
-#: What a script that loads answers for an entry that is not there.
-_ABSENT = ("", "", "", "", "", "", "", 0)
 
 
 class RedisSchedule:
@@ -73,85 +70,81 @@ class RedisSchedule:
     # What beat does with due entries
 
     def claim(self, *, token: str, limit: int) -> Claim:
-        """Take up to ``limit`` due entries, oldest first, for a lease; an entry is never taken by two.
+        """Take up to ``limit`` due entries, oldest first, for a lease; no two beats get the same entry.
 
         Arguments:
-            token: what the lock must hold; empty: no lock is asked for.
+            token: what the lock must hold; empty: there is no lock.
+            limit: number of entries.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
+            FormatTooNew: the data was written by a newer beat; nothing was taken.
         """
-        self._recall_lost()
+        self._undo_lost_claims()
         claim_id = uuid.uuid4().hex
         asked_at = time.monotonic()
         lease = self._config.lease_timeout
         try:
-            reply = self._connection.run(
+            outcome, text = self._connection.run(
                 "claim",
-                [self.keys.schedule, self.keys.lock, self.keys.id, self.keys.receipt(claim_id)],
-                [token, claim_id, str(lease), str(limit), self.keys.prefix, str(uuid.uuid4())],
-                undo=self._recall_of(claim_id),
+                [self.keys.schedule, self.keys.lock, self.keys.id, self.keys.receipt(claim_id), self.keys.format],
+                [token, claim_id, str(lease), str(limit), self.keys.prefix, str(uuid.uuid4()), str(data_format.FORMAT)],
+                undo=self._undo_of(claim_id),
             )
         except StoreError:
             self._lost_claims.append(claim_id)
             raise
-        if reply[0] == "FENCED":
+        if outcome == "FENCED":
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
-        _, now, schedule_id, next_look, missing, entries = reply
+        if outcome == "OUTDATED":
+            raise FormatTooNew(data_format.refusal(self.keys.format, text))
+        reply = json.loads(text)
+        next_look = reply.get("next_look")
         return Claim(
             id=claim_id,
-            schedule_id=schedule_id,
-            now=from_unix(now),
+            schedule_id=reply["schedule_id"],
+            now=from_unix(reply["now"]),
             asked_at=asked_at,
             trusted_until=asked_at + lease * TRUSTED_SHARE,
             next_look=from_unix(next_look) if next_look else None,
-            entries=tuple(self._claimed(*entry) for entry in json.loads(entries)),
-            removed=tuple(self._discarded(missing)),
+            entries=tuple(ClaimedEntry.from_reply(self.keys.name(entry["key"]), entry) for entry in reply["entries"]),
+            removed=tuple(self._removed(reply["missing"])),
         )
 
-    def _recall_lost(self) -> None:
-        """Give back what claims may have taken whose replies never came."""
+    def _undo_lost_claims(self) -> None:
+        """Give back the entries of claims whose replies were lost."""
         while self._lost_claims:
-            recall = self._recall_of(self._lost_claims[0])
-            self._connection.run(recall.script, recall.keys, recall.args)
+            undo = self._undo_of(self._lost_claims[0])
+            self._connection.run(undo.script, undo.keys, undo.args)
             self._lost_claims.popleft()
 
-    def _recall_of(self, claim_id: str) -> Undo:
-        return Undo(script="recall", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])
+    def _undo_of(self, claim_id: str) -> Undo:
+        return Undo(script="undo_claim", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])
 
-    def _discarded(self, members: Sequence[str]) -> Iterator[str]:
-        """Remove members that have no hash; those that may have one after all stay."""
+    def _removed(self, members: Sequence[str]) -> Iterator[str]:
+        """Remove members that have no hash, and return them; a member that has one by now stays."""
         with suppress(StoreError):  # the entries that were claimed with them must not wait for that
             for member in members:
                 keys = [self.keys.entry(member), *([member] if member.startswith(self.keys.prefix) else [])]
-                if self._connection.run("discard", [self.keys.schedule, *keys], [member]) == "DISCARDED":
+                if self._connection.run("remove_member", [self.keys.schedule, *keys], [member]) == "REMOVED":
                     yield member
 
-    def _claimed(self, key: str, definition: str, meta: str, fire_time: str, skipped: str) -> ClaimedEntry:
-        return ClaimedEntry(
-            key=key,
-            name=self.keys.name(key),
-            definition=definition,
-            meta=meta,
-            fire_time=from_unix(fire_time.rstrip("*")),
-            is_now=fire_time.endswith("*"),
-            skipped=skipped,
-        )
-
     def commit(self, claim: Claim, commitments: Sequence[Commitment]) -> CommitResult:
-        """Record what became of claimed entries; where the result names one, nothing was written of it."""
+        """Record the outcome of claimed entries. Nothing was written of the entries that the result names."""
         result = CommitResult(fenced=[], changed={})
         if not commitments:
             return result
         ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.receipt(claim.id)]
         keys = [*ours, *(item.entry.key for item in commitments)]
         refused = self._connection.run("commit", keys, [claim.id, as_json(commitments)])
-        for position, texts in json.loads(refused).items():
-            name = commitments[int(position)].entry.name
-            if texts:
-                result.changed[name] = (texts[0], texts[1])
-            else:
+        for place, stored in json.loads(refused).items():
+            name = commitments[int(place)].entry.name
+            if "fenced" in stored:
                 result.fenced.append(name)
+            else:
+                fields = ("definition", "meta", "recorded_run")
+                definition, meta, recorded_run = (stored.get(field, "") for field in fields)
+                result.changed[name] = definition, meta, recorded_run
         return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
@@ -164,7 +157,7 @@ class RedisSchedule:
             )
 
     def quarantine(self, claim: Claim, entry: ClaimedEntry, reason: str) -> bool:
-        """Set a claimed entry aside; False: it was edited meanwhile, or is no longer ours, and gets another try."""
+        """Quarantine a claimed entry; return False if it was edited since, or is not ours any more."""
         outcome = self._connection.run(
             "quarantine",
             [self.keys.schedule, self.keys.broken, entry.key],
@@ -184,16 +177,17 @@ class RedisSchedule:
 
     def _load(self, names: Sequence[str]) -> list[Snapshot]:
         keys = [self.keys.schedule, self.keys.broken, *(self.keys.entry(name) for name in names)]
-        now, *entries = json.loads(self._connection.run("load", keys, [self.keys.prefix]))
-        read_at = from_unix(now)
-        return [_snapshot(name, read_at, *(fields or _ABSENT)) for name, fields in zip(names, entries)]
+        reply = json.loads(self._connection.run("load", keys, [self.keys.prefix]))
+        now = from_unix(reply["now"])
+        return [Snapshot.from_reply(name, now, fields or {}) for name, fields in zip(names, reply["entries"])]
 
     def now(self) -> datetime:
-        """The server's clock."""
-        return from_unix(json.loads(self._connection.run("load", [self.keys.schedule, self.keys.broken], [""]))[0])
+        """Return the time of the server's clock."""
+        reply = json.loads(self._connection.run("load", [self.keys.schedule, self.keys.broken], [""]))
+        return from_unix(reply["now"])
 
     def save(self, changes: Sequence[Change]) -> dict[str, str]:
-        """Create or change entries that were read; in one step, so no more than ``SAVE_PAGE`` of them.
+        """Create or change entries that were read, in one step: at most ``SAVE_PAGE`` of them.
 
         Returns:
             The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read, or
@@ -207,11 +201,11 @@ class RedisSchedule:
         return {names[position - 1]: word for position, word in unwritten}
 
     def delete(self, name: str, *, origin: str = "") -> bool:
-        """Remove an entry, with ``origin`` only while it still has that one; False: nothing was removed."""
+        """Delete an entry, with ``origin`` only while it still has that one. Return False when nothing was deleted."""
         return bool(self.delete_many({name: origin}))
 
     def delete_many(self, origins: Mapping[str, str]) -> set[str]:
-        """Remove entries by name, each as :meth:`delete`, page by page; the names of those that were removed."""
+        """Delete entries by name, each as :meth:`delete`, page by page. Return the names of those that were deleted."""
         return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins)}
 
     def _delete(self, names: Sequence[str], origins: Mapping[str, str]) -> Iterator[str]:
@@ -226,24 +220,31 @@ class RedisSchedule:
         return [self.keys.schedule, self.keys.broken, self.keys.statics, *(self.keys.entry(name) for name in names)]
 
     def rank(self, name: str) -> int | None:
-        """How many entries come before this one; None when it is not in the schedule."""
+        """Return how many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
 
-    # Its server, its lock and its channel
+    # Its server, its format, its lock and its channel
+
+    def adopt_format(self) -> None:
+        """Record the version that this beat writes; never lower the one that is stored.
+
+        Raises:
+            FormatTooNew: the data was written by a newer beat; nothing was written.
+        """
+        outcome, found = self._connection.run("adopt_format", [self.keys.format], [str(data_format.FORMAT)])
+        if outcome == "OUTDATED":
+            raise FormatTooNew(data_format.refusal(self.keys.format, found))
 
     def eviction_policy(self) -> str | None:
-        """How the server drops keys when its memory is full, as ``maxmemory-policy`` has it.
-
-        None: it has no limit, or does not tell.
-        """
+        """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
         return self._connection.call(_eviction_policy)
 
     def lock(self) -> Lock:
-        """A lock for one beat."""
+        """Return a lock for one beat."""
         return Lock(self._connection, self.keys, self._config.lock_timeout)
 
     def notifier(self) -> Notifier:
-        """A listener for changes, for one beat."""
+        """Return a listener for changes, for one beat."""
         return Notifier(self._connection, self.keys.changes)
 
 
@@ -258,33 +259,6 @@ def _eviction_policy(client: Any) -> str | None:
             return None
         limit, policy = memory.get("maxmemory", 0), memory.get("maxmemory_policy")
     return policy if int(limit) else None
-
-
-def _snapshot(
-    name: str,
-    now: datetime,
-    definition: str,
-    meta: str,
-    score: str,
-    origin: str,
-    last_error: str,
-    skipped: str,
-    claim_id: str,
-    listed: int,
-) -> Snapshot:
-    return Snapshot(
-        name=name,
-        now=now,
-        definition=definition,
-        meta=meta,
-        score=Score.from_text(score) if score else None,
-        origin=origin,
-        last_error=last_error,
-        skipped=skipped,
-        planned=score,
-        claim_id=claim_id,
-        is_broken=bool(listed),
-    )
 
 
 def _message(names: Sequence[str]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from redisbeater.model.score import Score
 
@@ -12,13 +14,16 @@ __all__ = ("Snapshot", "digest", "sha1")
 
 
 def sha1(text: str) -> str:
-    """What our scripts compare texts by, the same as Lua's ``redis.sha1hex``."""
+    """Return the SHA-1 by which our scripts compare texts; it equals Lua's ``redis.sha1hex``."""
     return hashlib.sha1(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()
 
 
-def digest(definition: str, meta: str) -> str:
-    """What tells whether an entry was changed since it was read; empty when there was nothing."""
-    return sha1(f"{definition}\n{meta}") if definition or meta else ""
+def digest(definition: str, meta: str, recorded_run: str = "") -> str:
+    """Return the digest by which a script notices that an entry was changed; empty when neither text is stored.
+
+    ``prelude.lua`` has the same function.
+    """
+    return sha1(f"{definition}\n{meta}\n{recorded_run}") if definition or meta else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +38,33 @@ class Snapshot:
     origin: str = ""
     last_error: str = ""
     skipped: str = ""
-    #: The fire time as it was read, by which an edit tells whether it was set since; empty: there was none.
+    #: The fire time as it was read, by which an edit notices that it was set since; empty when there was none.
     planned: str = ""
     claim_id: str = ""
     is_broken: bool = False
+    #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
+    recorded_run: str = ""
+
+    @classmethod
+    def from_reply(cls, name: str, now: datetime, fields: Mapping[str, Any]) -> Snapshot:
+        """Read one entry of the load script's reply; ``fields`` is empty when the entry does not exist."""
+        score = fields.get("score", "")
+        return cls(
+            name=name,
+            now=now,
+            definition=fields.get("definition", ""),
+            meta=fields.get("meta", ""),
+            score=Score.from_text(score) if score else None,
+            origin=fields.get("origin", ""),
+            last_error=fields.get("last_error", ""),
+            skipped=fields.get("skipped", ""),
+            planned=score,
+            claim_id=fields.get("claim", ""),
+            is_broken=fields.get("is_broken", False),
+            recorded_run=fields.get("recorded_run", ""),
+        )
 
     @property
     def is_claimed(self) -> bool:
-        """Whether a beat has claimed it, and not settled what became of it."""
+        """Whether a beat has claimed it, and has not committed or released it."""
         return bool(self.claim_id)

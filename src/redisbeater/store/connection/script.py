@@ -1,4 +1,4 @@
-"""Lua scripts: package data, one file per transition."""
+"""Lua scripts: package data, one file for each transition, and a prelude that they share."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ __all__ = ("Script", "load_script")
 
 @dataclass(frozen=True)
 class Script:
-    """One script; the server keeps it after the first call, and loses it with a restart or a failover."""
+    """One script. The server keeps it after the first call, and loses it with a restart or a failover."""
 
     text: str
     sha: str
 
     def run(self, client: Any, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run it, sending its text only when the server does not know it."""
-        # Not in the handler: what goes wrong with the second is no consequence of the first.
+        # Outside the handler: an error of the second call is no consequence of the first.
         with suppress(NoScriptError):
             return client.evalsha(self.sha, len(keys), *keys, *args)
         return client.eval(self.text, len(keys), *keys, *args)
 
     def line_of(self, error: str) -> str:
-        """The line that an error names, which tells the command that was refused; empty when it names none."""
+        """Return the line that an error names, which has the refused command; empty when it names none."""
         match = re.search(r"user_script: ?(\d+)", error)
         return self.text.splitlines()[int(match[1]) - 1].strip() if match else ""
 
 
 @cache
 def load_script(name: str) -> Script:
-    """The script of ``lua/<name>.lua``."""
-    text = resources.files("redisbeater.store").joinpath("lua").joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    """Return the script of ``lua/<name>.lua``, behind the functions of ``lua/prelude.lua``."""
+    folder = resources.files("redisbeater.store").joinpath("lua")
+    text = "\n".join(folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", name))
     return Script(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -1,11 +1,11 @@
--- Remove entries and everything that is kept about them.
+-- Delete entries and everything that is kept about them.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
--- KEYS[2] broken     hash: entry name -> why it was set aside
+-- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
 -- KEYS[4..] entries  hashes: the entries
 -- ARGV[1] channel    text: where beats listen for changes
--- ARGV[2] message    text: what they are told, once for all
+-- ARGV[2] message    text: what is published there, once for all entries
 -- ARGV[3..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
 -- Returns for each entry 'DELETED', 'ABSENT': there was none, or 'KEPT': it has another origin by now
 local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]

@@ -1,31 +1,28 @@
 -- Read entries and the clock at one instant.
 --
--- The fire time of an entry that is claimed, or waits for another try or for its jitter, stands beside its score, which
--- then only says when beat looks again; the score returned is the fire time. A key of another type is no entry. The
--- reply is one text, because a client unpacks a thousand small ones slowly.
+-- The score of an entry that is claimed, or waits for another try or for its jitter, only says when beat looks again; the
+-- score returned is the fire time then. A key of another type is no entry. The reply is one text, because a client unpacks
+-- a thousand small ones slowly.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
--- KEYS[2] broken     hash: entry name -> why it was set aside
+-- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3..] entries  hashes: the entries
 -- ARGV[1] prefix     text: what every entry key begins with
--- Returns JSON: [now, ...] and for each entry false: there is none, or [definition, meta, score, origin, last error,
---      skipped, claim id, 1: it is listed as broken, 0: it is not]; each text '' when it is missing
+-- Returns JSON: {now, entries: for each entry false: there is none, or {definition, meta, recorded_run, score, origin,
+--      last_error, skipped, claim, is_broken: whether it is listed as such}}; what is not stored is left out
 local schedule, broken = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 
-local function words_of(text) return string.match(text or '', '^([^ *]+)(%*?) ([^ ]+) ?(.*)$') end
-
-local function load(entry)
-  if redis.call('TYPE', entry).ok ~= 'hash' then return false end
-  local score = redis.call('ZSCORE', schedule, entry)
-  local fields = redis.call('HMGET', entry, 'definition', 'meta', 'origin', 'last_error', 'skipped', 'fire_time')
-  local fire_time, _, look_at, claim_id = words_of(fields[6])
-  if score and tonumber(look_at) == tonumber(score) then score = fire_time end
-  local listed = redis.call('HEXISTS', broken, string.sub(entry, #prefix + 1))
-  return {fields[1] or '', fields[2] or '', score or '', fields[3] or '', fields[4] or '', fields[5] or '', claim_id or '', listed}
+local function load(key)
+  if redis.call('TYPE', key).ok ~= 'hash' then return false end
+  local entry = read(key, 'definition', 'meta', 'recorded_run', 'origin', 'last_error', 'skipped', 'claim', 'fire_time', 'look_at')
+  local score = redis.call('ZSCORE', schedule, key)
+  entry.score = is_later_look(score, entry) and entry.fire_time or score or nil
+  entry.fire_time, entry.look_at = nil, nil
+  entry.is_broken = redis.call('HEXISTS', broken, string.sub(key, #prefix + 1)) == 1
+  return entry
 end
 
-local time = redis.call('TIME')
-local reply = {string.format('%d.%06d', time[1], time[2])}
-for i = 3, #KEYS do reply[#reply + 1] = load(KEYS[i]) end
-return cjson.encode(reply)
+local entries = {}
+for i = 3, #KEYS do entries[#entries + 1] = load(KEYS[i]) end
+return cjson.encode({now = server_time(), entries = entries})

@@ -1,4 +1,4 @@
--- Tell where entries come from.
+-- Return where entries come from.
 --
 -- What a key of another type holds is somebody else's. The reply is one text, because a client unpacks a thousand small
 -- ones slowly.

@@ -9,21 +9,18 @@
 local schedule = KEYS[1]
 local claim_id, delay, reason = ARGV[1], ARGV[2], ARGV[3]
 
-local function words_of(text) return string.match(text or '', '^([^ *]+)(%*?) ([^ ]+) ?(.*)$') end
-
-local time = redis.call('TIME')
-local retry_at = string.format('%.6f', tonumber(string.format('%d.%06d', time[1], time[2])) + tonumber(delay))
+local retry_at = string.format('%.6f', tonumber(server_time()) + tonumber(delay))
 
 local function release(key)
-  local fire_time, star, look_at, claim = words_of(redis.pcall('HMGET', key, 'fire_time')[1])
-  if claim ~= claim_id then return 'FENCED' end
+  local stored = read(key, 'claim', 'fire_time', 'look_at')
+  if stored.claim ~= claim_id then return 'FENCED' end
   if reason ~= '' then redis.call('HSET', key, 'last_error', reason) end
-  local current = redis.call('ZSCORE', schedule, key)
-  if current and tonumber(current) == tonumber(look_at) then
-    redis.call('HSET', key, 'fire_time', fire_time .. star .. ' ' .. retry_at)
+  if is_later_look(redis.call('ZSCORE', schedule, key), stored) then
+    redis.call('HDEL', key, 'claim')
+    redis.call('HSET', key, 'look_at', retry_at)
     redis.call('ZADD', schedule, retry_at, key)
   else
-    redis.call('HDEL', key, 'fire_time')
+    clear_claim(key)
   end
   return 'RELEASED'
 end

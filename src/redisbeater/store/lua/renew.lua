@@ -1,4 +1,4 @@
--- Keep the lock for another while.
+-- Renew the lock for another timeout.
 --
 -- KEYS[1] lock      string: token of the leader, with TTL
 -- ARGV[1] token     text: ours

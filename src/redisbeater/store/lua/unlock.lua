@@ -1,4 +1,4 @@
--- Give the lock up and wake the standbys.
+-- Release the lock and wake the standbys.
 --
 -- KEYS[1] lock      string: token of the leader, with TTL
 -- ARGV[1] token     text: ours

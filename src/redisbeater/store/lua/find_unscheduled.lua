@@ -1,7 +1,7 @@
--- One page of a walk through all keys: the entries that stand in no schedule.
+-- Find entries that are missing from the schedule: one page of a walk through all keys.
 --
 -- Keys are walked, not asked for by name, because a writer that forgot the member left nothing else behind. A page is
--- bounded by its count; in a cluster the walk stays on the node of the schedule, where all its entries are.
+-- bounded by its count. On a cluster the walk stays on the node of the schedule, where all its entries are.
 --
 -- KEYS[1] schedule  sorted set: entry key -> UNIX seconds
 -- ARGV[1] cursor    text: where the last page ended; '0': from the beginning
@@ -23,8 +23,8 @@ local function is_entry(key)
 end
 
 local page = redis.call('SCAN', cursor, 'MATCH', pattern, 'COUNT', count, 'TYPE', 'hash')
-local strays = {}
+local unscheduled = {}
 for _, key in ipairs(page[2]) do
-  if not is_planned(key) and is_entry(key) then strays[#strays + 1] = key end
+  if not is_planned(key) and is_entry(key) then unscheduled[#unscheduled + 1] = key end
 end
-return {page[1], strays}
+return {page[1], unscheduled}

@@ -1,4 +1,4 @@
-"""The fire time that stands beside a score: who has claimed it, whether it was now, and when it counts no more."""
+"""The fire time that is stored with a score: who has claimed it, whether it was now, and when it counts no more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from claims import beside, is_claimed
+from claims import claim_fields, is_claimed
 from due import ago, now, save_due, stored
 from flight import Flight, take_off
 from outbox import names, run_due
@@ -41,15 +41,16 @@ def score_of(client: redis.Redis, entry: RedisScheduleEntry) -> float:
 # What is written
 
 
-def test_a_claim_writes_fire_time_end_of_lease_and_its_id_in_one_field(app: Celery, client: redis.Redis) -> None:
+def test_a_claim_writes_fire_time_end_of_lease_and_its_id(app: Celery, client: redis.Redis) -> None:
     entry = save_due(app, "report")
 
     flight = take_off(app)
 
-    fire_time, look_at, claim_id = beside(client, entry.key)
-    assert from_unix(fire_time) == entry.due_at
-    assert (float(look_at), claim_id) == (score_of(client, entry), flight.claim.id)
-    assert set(client.hkeys(entry.key)) == {"definition", "meta", "fire_time"}
+    fields = claim_fields(client, entry.key)
+    assert from_unix(fields["fire_time"]) == entry.due_at
+    assert (float(fields["look_at"]), fields["claim"]) == (score_of(client, entry), flight.claim.id)
+    own = {"definition", "meta", "recorded_run"}
+    assert set(client.hkeys(entry.key)) == {*own, "fire_time", "look_at", "claim"}
 
 
 def test_a_release_leaves_the_fire_time_and_when_it_is_tried_again(app: Celery, client: redis.Redis) -> None:
@@ -58,28 +59,76 @@ def test_a_release_leaves_the_fire_time_and_when_it_is_tried_again(app: Celery, 
 
     flight.context.redis.release(flight.claim, flight.claim.entries, delay=30)
 
-    fire_time, look_at = beside(client, entry.key)
-    assert from_unix(fire_time) == entry.due_at == stored(app, "report").due_at
-    assert float(look_at) == score_of(client, entry) == pytest.approx(now().timestamp() + 30, abs=10)
+    fields = claim_fields(client, entry.key)
+    assert set(fields) == {"fire_time", "look_at"}
+    assert from_unix(fields["fire_time"]) == entry.due_at == stored(app, "report").due_at
+    assert float(fields["look_at"]) == score_of(client, entry) == pytest.approx(now().timestamp() + 30, abs=10)
 
 
-def test_a_commit_leaves_nothing_beside_a_fire_time(app: Celery, client: redis.Redis) -> None:
+def test_a_commit_leaves_no_field_of_its_claim(app: Celery, client: redis.Redis) -> None:
     entry = save_due(app, "report")
 
     take_off(app).land()
 
-    assert set(client.hkeys(entry.key)) == {"definition", "meta"}
+    assert set(client.hkeys(entry.key)) == {"definition", "meta", "recorded_run"}
 
 
-@pytest.mark.parametrize("text", ["", "1", "junk", "1 2", "* * *", "1*", " ", "- - ", "9 junk claim"], ids=repr)
-def test_what_another_program_wrote_there_is_no_fire_time(
+JUNK = ["", "1", "junk", "0x10", "-1", "nan", "inf", "1e999", " 1 ", "\n", "1 2", "* * *"]
+
+
+@pytest.mark.parametrize("text", JUNK, ids=repr)
+@pytest.mark.parametrize("field", ["fire_time", "look_at", "claim", "is_due_now", "recorded_run"])
+def test_what_another_program_wrote_into_one_field_changes_no_fire_time(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, field: str, text: str
+) -> None:
+    entry = save_due(app, "report")
+    client.hset(entry.key, field, text)
+
+    assert stored(app, "report").due_at == entry.due_at
+    if field != "recorded_run":  # another one: then its last run counts as written by the application
+        assert [run.fire_time for run in run_due(make_scheduler(app))] == [entry.due_at]
+
+
+@pytest.mark.parametrize("text", [text for text in JUNK if text != "1"], ids=repr)
+def test_a_fire_time_that_is_no_instant_is_ignored(
     app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, text: str
 ) -> None:
     entry = save_due(app, "report")
-    client.hset(entry.key, "fire_time", text)
+    fields = {"fire_time": text, "look_at": score_of(client, entry), "is_due_now": "1"}
+    client.hset(entry.key, mapping=fields)
 
     assert stored(app, "report").due_at == entry.due_at
     assert [run.fire_time for run in run_due(make_scheduler(app))] == [entry.due_at]
+    assert claim_fields(client, entry.key) == {}
+
+
+@pytest.mark.parametrize("fire_time", ["junk", "", "-5", "0x10"], ids=repr)
+@pytest.mark.parametrize("look_at", ["as it was", "junk"])
+def test_a_claim_whose_fields_another_program_overwrites_ends_no_beat(
+    app: Celery, client: redis.Redis, fire_time: str, look_at: str
+) -> None:
+    entry = save_due(app, "report")
+    for give_back in (release, undo_claim, find_edited, Flight.land):
+        client.zadd(f"{entry.key.removesuffix('report')}:schedule", {entry.key: entry.due_at.timestamp()})
+        flight = take_off(app)
+        client.hset(entry.key, "fire_time", fire_time)
+        if look_at == "junk":
+            client.hset(entry.key, "look_at", look_at)
+
+        give_back(flight)
+
+    assert stored(app, "report").total_run_count == 1
+
+
+def test_an_old_now_is_not_that_of_another_score(app: Celery, client: redis.Redis) -> None:
+    """A score that another program sets has nothing of the score of 0 that was there before."""
+    entry = save_due(app, "report")
+    client.hset(entry.key, mapping={"fire_time": "5", "look_at": "6", "is_due_now": "1"})
+
+    flight = take_off(app)
+
+    assert not flight.job.claimed.is_now
+    assert "is_due_now" not in claim_fields(client, entry.key)
 
 
 # A score of zero: now, until it was run
@@ -98,8 +147,8 @@ def release(flight: Flight) -> None:
     flight.context.redis.release(flight.claim, flight.claim.entries)
 
 
-def recall(flight: Flight) -> None:
-    """The reply of the claim is taken to be lost: the next claim gives back what it took."""
+def undo_claim(flight: Flight) -> None:
+    """Pretend that the reply of the claim was lost: the next claim gives back what it took."""
     flight.context.redis._lost_claims.append(flight.claim.id)
 
 
@@ -110,7 +159,7 @@ def find_edited(flight: Flight) -> None:
     assert not flight.context.redis.quarantine(flight.claim, broken, "not JSON")
 
 
-@pytest.mark.parametrize("give_back", [release, recall, find_edited])
+@pytest.mark.parametrize("give_back", [release, undo_claim, find_edited])
 def test_an_entry_that_is_to_run_now_is_so_when_it_was_given_back(
     app: Celery,
     make_scheduler: MakeScheduler,
@@ -125,7 +174,7 @@ def test_an_entry_that_is_to_run_now_is_so_when_it_was_given_back(
     assert run.fire_time == flight.job.claimed.fire_time
 
 
-@pytest.mark.parametrize("give_back", [release, recall, find_edited])
+@pytest.mark.parametrize("give_back", [release, undo_claim, find_edited])
 def test_an_entry_that_is_given_back_twice_has_the_fire_time_that_it_had(
     app: Celery, client: redis.Redis, asked_for: RedisScheduleEntry, give_back: Callable[[Flight], None]
 ) -> None:
@@ -137,7 +186,7 @@ def test_an_entry_that_is_given_back_twice_has_the_fire_time_that_it_had(
     third = take_off(app)
 
     assert {flight.job.claimed.fire_time for flight in (first, second, third)} == {first.claim.now}
-    assert beside(client, asked_for.key)[0].endswith("*")
+    assert claim_fields(client, asked_for.key)["is_due_now"] == "1"
 
 
 def test_an_entry_that_is_to_run_now_is_so_when_its_jitter_is_over(
@@ -149,7 +198,7 @@ def test_an_entry_that_is_to_run_now_is_so_when_its_jitter_is_over(
     scheduler = make_scheduler(app)
 
     flight.land()
-    assert beside(client, asked_for.key)[0].endswith("*")
+    assert claim_fields(client, asked_for.key)["is_due_now"] == "1"
     [run] = wait_until(lambda: run_due(scheduler), "the run")
 
     assert run.fire_time == flight.job.claimed.fire_time
@@ -182,7 +231,7 @@ def given_a_score(app: Celery, score: datetime) -> None:
 
 def end_of_lease(client: redis.Redis, entry: RedisScheduleEntry) -> datetime:
     """A score that could be taken for that of the claim."""
-    return from_unix(beside(client, entry.key)[1])
+    return from_unix(claim_fields(client, entry.key)["look_at"])
 
 
 def another(client: redis.Redis, entry: RedisScheduleEntry) -> datetime:
@@ -205,11 +254,11 @@ def test_a_new_score_of_a_claimed_entry_stands_and_its_run_is_counted(
     flight.land()
 
     assert (stored(app, "report").due_at, stored(app, "report").total_run_count) == (score, 1)
-    assert beside(client, entry.key) == []
+    assert claim_fields(client, entry.key) == {}
 
 
 @new_scores
-@pytest.mark.parametrize("give_back", [release, recall, find_edited])
+@pytest.mark.parametrize("give_back", [release, undo_claim, find_edited])
 def test_a_new_score_of_a_claimed_entry_is_not_taken_back(
     app: Celery, client: redis.Redis, new_score: NewScore, give_back: Callable[[Flight], None]
 ) -> None:
@@ -227,13 +276,13 @@ def test_a_new_score_of_a_claimed_entry_is_not_taken_back(
 def test_a_release_takes_away_a_fire_time_that_counts_no_more(app: Celery, client: redis.Redis, prefix: str) -> None:
     entry = save_due(app, "report")
     flight = take_off(app)
-    lease_end = beside(client, entry.key)[1]
+    lease_end = claim_fields(client, entry.key)["look_at"]
     client.zadd(f"{prefix}:schedule", {entry.key: ago(hours=-1).timestamp()})
 
     release(flight)
     client.zadd(f"{prefix}:schedule", {entry.key: lease_end})
 
-    assert beside(client, entry.key) == []
+    assert claim_fields(client, entry.key) == {}
     assert stored(app, "report").due_at == from_unix(lease_end)
 
 
@@ -244,7 +293,7 @@ def test_a_claimed_entry_that_was_given_a_new_score_can_be_edited_again(
     entry = save_due(app, "report")
     flight = take_off(app)
     given_a_score(app, new_score(client, entry))
-    assert beside(client, entry.key) == ["-", "-", flight.claim.id]
+    assert claim_fields(client, entry.key) == {"claim": flight.claim.id}
 
     given_a_score(app, ago(minutes=-5))
     ScheduleStore(app).update("report", args=["new"])
@@ -255,7 +304,7 @@ def test_a_claimed_entry_that_was_given_a_new_score_can_be_edited_again(
 
 
 @new_scores
-def test_an_entry_that_was_given_a_new_score_and_cannot_be_planned_is_set_aside(
+def test_an_entry_that_was_given_a_new_score_and_cannot_be_planned_is_quarantined(
     app: Celery, client: redis.Redis, new_score: NewScore
 ) -> None:
     entry = save_due(app, "report")
@@ -265,7 +314,7 @@ def test_an_entry_that_was_given_a_new_score_and_cannot_be_planned_is_set_aside(
     assert flight.context.redis.quarantine(flight.claim, flight.job.claimed, "a reason")
 
     assert stored(app, "report").due_at is None
-    assert beside(client, entry.key) == []
+    assert claim_fields(client, entry.key) == {}
 
 
 # An edit over a last run that another program wrote
