@@ -157,7 +157,7 @@ class RedisSchedule:
             )
 
     def quarantine(self, claim: Claim, entry: ClaimedEntry, reason: str) -> bool:
-        """Quarantine a claimed entry. Return False when it was edited since, or is no longer ours: it gets another try."""
+        """Quarantine a claimed entry. Return False, and leave it to another try, when it was edited or is not ours."""
         outcome = self._connection.run(
             "quarantine",
             [self.keys.schedule, self.keys.broken, entry.key],
