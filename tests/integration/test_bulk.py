@@ -37,7 +37,8 @@ from redisbeater import (
 )
 from redisbeater.context import Context
 from redisbeater.management.bulk import Bulk
-from redisbeater.store import SAVE_PAGE, connection
+from redisbeater.store import SAVE_PAGE
+from redisbeater.store.connection import connection
 
 MINUTE = timedelta(minutes=1)
 

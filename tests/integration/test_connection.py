@@ -22,7 +22,7 @@ from waiting import PATIENCE, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context
-from redisbeater.store import connection
+from redisbeater.store.connection import connection
 
 MakeApp = Callable[..., Celery]
 

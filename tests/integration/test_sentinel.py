@@ -17,7 +17,7 @@ from topologies import SERVICE, Sentinels, app_with, running_watcher
 from waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
-from redisbeater.store import connection
+from redisbeater.store.connection import connection
 
 MakeScheduler = Callable[..., RedisScheduler]
 

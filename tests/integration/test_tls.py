@@ -18,7 +18,7 @@ from tls import Certificates, terminator
 from topologies import SERVICE, app_with, new_node, running_cluster, running_sentinels
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
-from redisbeater.store import connection
+from redisbeater.store.connection import connection
 
 
 @pytest.fixture(scope="session")
