@@ -30,7 +30,7 @@ class Guard(Enum):
     CLAIM_ASKS_FOR_THE_LOCK = "claim takes nothing unless the lock holds the caller's token"
     CLAIM_MOVES_THE_SCORE = "a claimed entry is out of everybody's reach while its lease lasts"
     CLAIM_COMES_UP_AGAIN = "a claimed entry stays in the schedule, at the end of its lease"
-    CLAIM_KEEPS_THE_FIRE_TIME = "the fire time stands beside a score that is the end of a lease"
+    CLAIM_KEEPS_THE_FIRE_TIME = "the fire time is stored with a score that is the end of a lease"
     CLAIM_COUNTS_NOTHING = "a run is counted when it was sent, not when it is claimed"
     LOOK_AT_THE_LEASE = "nothing is sent in the second half of a lease"
     LOOK_AT_THE_LOCK = "nothing is sent on a lock that was not renewed lately"
@@ -40,7 +40,7 @@ class Guard(Enum):
     COMMIT_KEEPS_AN_EDITED_SCORE = "commit sets no score that somebody else has set since the claim"
     COMMIT_SEES_A_CHANGE = "commit plans anew where definition or meta were changed since the claim"
     RELEASE_ASKS_FOR_THE_CLAIM = "release gives nothing back unless the entry holds the caller's claim"
-    RECALL_ASKS_FOR_THE_CLAIM = "recall gives nothing back unless the entry holds the claim whose reply was lost"
+    UNDO_ASKS_FOR_THE_CLAIM = "undoing a claim gives nothing back unless the entry holds the claim whose reply was lost"
     UNLOCK_ASKS_FOR_THE_TOKEN = "a beat that ends gives up no lock but its own"
     EDIT_LEAVES_A_CLAIM_ALONE = "an edit that keeps the fire time sets no score while that fire time is claimed"
 
@@ -231,7 +231,7 @@ class Model:
         if not is_leader and self._has(Guard.CLAIM_ASKS_FOR_THE_LOCK):
             yield "may not claim", world.with_beat(number, Beat(token=beat.token))
             return
-        entries, jobs = [self._recalled(entry, beat.claim) for entry in world.redis.entries], []
+        entries, jobs = [self._undone(entry, beat.claim) for entry in world.redis.entries], []
         claim = _new_claim(world)
         for index, entry in enumerate(entries):
             if entry is not None and self._is_due(entry, world.now):
@@ -246,10 +246,10 @@ class Model:
             world = world._replace(accidents=world.accidents - 1)
             yield "claims, the reply is lost", world.with_beat(number, beat._replace(claim=claim))
 
-    def _recalled(self, entry: Entry | None, lost: int) -> Entry | None:
+    def _undone(self, entry: Entry | None, lost: int) -> Entry | None:
         if entry is None or not lost or not entry.is_put_off:
             return entry
-        is_ours = entry.claim == lost or not self._has(Guard.RECALL_ASKS_FOR_THE_CLAIM)
+        is_ours = entry.claim == lost or not self._has(Guard.UNDO_ASKS_FOR_THE_CLAIM)
         return entry._replace(claim=0, score=entry.due) if is_ours else entry
 
     def _is_due(self, entry: Entry | None, now: int) -> bool:
