@@ -282,7 +282,7 @@ def _serve(sender: Service, **_: Any) -> None:
         scheduler.is_served = True
         scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
         if scheduler.tunes_process and not scheduler.is_embedded:
-            tune_process(sender.app)
+            tune_process()
 
 
 @beat_embedded_init.connect(weak=False)

@@ -212,12 +212,12 @@ def test_an_outage_is_logged_once_and_so_is_its_end(server: Server, caplog: pyte
     scheduler.tick()
     scheduler.tick()
     with caplog.at_level("INFO", "redisbeater"), running(first.program, first.port):
-        wait_until(lambda: scheduler.tick() and "answers again" in caplog.text, "the end of the outage")
+        wait_until(lambda: scheduler.tick() and "Redis available again" in caplog.text, "the end of the outage")
         scheduler.tick()
         scheduler.close()
 
-    assert caplog.text.count("does not answer") == 1
-    assert caplog.text.count("answers again") == 1
+    assert caplog.text.count("Redis unavailable") == 1
+    assert caplog.text.count("Redis available again") == 1
 
 
 def test_scripts_that_the_server_lost_are_sent_again(
