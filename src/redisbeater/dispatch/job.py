@@ -64,11 +64,7 @@ class Job:
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
     def runs(self, schedule_id: str, app: Celery) -> list[RedisScheduleEntry]:
-        """Return an entry for each run that is due.
-
-        Raises:
-            InvalidEntry: args, kwargs or options are nested too deeply to be sent.
-        """
+        """Return an entry for each run that is due."""
         return [
             make_run(
                 self.definition,
