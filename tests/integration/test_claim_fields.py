@@ -127,7 +127,7 @@ def test_an_old_now_is_not_that_of_another_score(app: Celery, client: redis.Redi
 
     flight = take_off(app)
 
-    assert not flight.job.claimed.is_now
+    assert not flight.job.claimed.is_due_now
     assert "is_due_now" not in claim_fields(client, entry.key)
 
 

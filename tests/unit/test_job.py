@@ -72,7 +72,7 @@ def test_the_next_score_does_not_count_from_a_last_run_that_others_set(job: Job)
 
 
 def test_the_score_of_an_edit_that_set_the_last_run_goes_on_counting_from_it(job: Job) -> None:
-    edited = Meta(last_run_at=SET, total_run_count=2).counted()
+    edited = Meta(last_run_at=SET, total_run_count=2).followed_by_score()
 
     assert committed(rebased(job, edited.to_text(), edited.recorded_run)) == replace(edited, total_run_count=3)
 
@@ -120,7 +120,7 @@ def claimed(
     *,
     fire_time: datetime = NOON,
     meta: Meta | None = None,
-    is_now: bool = False,
+    is_due_now: bool = False,
     skipped: str = "",
     **fields: Any,
 ) -> ClaimedEntry:
@@ -132,7 +132,7 @@ def claimed(
         meta=meta.to_text() if meta else "",
         recorded_run=meta.recorded_run if meta else "",
         fire_time=fire_time,
-        is_now=is_now,
+        is_due_now=is_due_now,
         skipped=skipped,
     )
 
@@ -280,7 +280,7 @@ def test_a_score_that_counts_from_the_last_run_is_not_moved(context: Context) ->
 
 
 def test_a_score_of_zero_runs_now_whatever_the_meta_says(context: Context) -> None:
-    job = planned(context, NOON + HOUR / 2, meta=Meta(last_run_at=RAN), is_now=True)
+    job = planned(context, NOON + HOUR / 2, meta=Meta(last_run_at=RAN), is_due_now=True)
 
     assert job.plan.runs == (NOON,)
 
@@ -325,18 +325,20 @@ def later_look(job: Job) -> dict[str, str]:
 
 def test_no_fire_time_is_stored_with_a_score_that_is_one(context: Context) -> None:
     assert later_look(planned(context, NOON)) == {}
-    assert later_look(planned(context, NOON, is_now=True)) == {}
+    assert later_look(planned(context, NOON, is_due_now=True)) == {}
 
 
-@pytest.mark.parametrize(("is_now", "flag"), [(False, {}), (True, {"is_due_now": "1"})], ids=["planned", "now"])
-def test_a_fire_time_that_was_now_is_so_until_it_is_run(context: Context, is_now: bool, flag: dict[str, str]) -> None:
-    deferred = planned(context, NOON, jitter=1800, is_now=is_now)
+@pytest.mark.parametrize(("is_due_now", "flag"), [(False, {}), (True, {"is_due_now": "1"})], ids=["planned", "now"])
+def test_a_fire_time_that_was_now_is_so_until_it_is_run(
+    context: Context, is_due_now: bool, flag: dict[str, str]
+) -> None:
+    deferred = planned(context, NOON, jitter=1800, is_due_now=is_due_now)
 
     assert later_look(deferred) == {"fire_time": to_unix(NOON), **flag}
 
 
 def test_a_fire_time_that_was_now_is_so_when_the_definition_was_changed_meanwhile(context: Context) -> None:
-    deferred = planned(context, NOON, jitter=1800, is_now=True)
+    deferred = planned(context, NOON, jitter=1800, is_due_now=True)
 
     rebased = rebased_on_changes(context, deferred, jitter=0)
 
@@ -344,7 +346,7 @@ def test_a_fire_time_that_was_now_is_so_when_the_definition_was_changed_meanwhil
 
 
 def test_a_fire_time_that_was_now_is_forgotten_when_the_entry_is_disabled(context: Context) -> None:
-    assert later_look(planned(context, NOON, enabled=False, is_now=True)) == {}
+    assert later_look(planned(context, NOON, enabled=False, is_due_now=True)) == {}
 
 
 def again(context: Context, job: Job, now: datetime) -> Job:

@@ -194,20 +194,20 @@ def test_the_next_score_follows_a_run() -> None:
 def test_a_meta_stored_with_a_score_that_follows_its_last_run_says_so() -> None:
     meta = Meta(last_run_at=LAST, total_run_count=7, extra={"owner": "data"})
 
-    counted = meta.counted()
+    followed = meta.followed_by_score()
 
-    assert counted == replace(meta, score_follows_last_run=True)
-    assert counted.counted() is counted
+    assert followed == replace(meta, score_follows_last_run=True)
+    assert followed.followed_by_score() is followed
 
 
 def test_a_meta_without_a_last_run_has_none_to_follow() -> None:
     meta = Meta(total_run_count=7)
 
-    assert meta.counted() is meta
+    assert meta.followed_by_score() is meta
 
 
 @given(last_run_at=st.datetimes(datetime(1970, 1, 2), datetime(9000, 1, 1), timezones=st.just(timezone.utc)))
 def test_a_last_run_that_the_score_followed_when_it_was_stored_is_followed(last_run_at: datetime) -> None:
-    meta = Meta(last_run_at=last_run_at).counted()
+    meta = Meta(last_run_at=last_run_at).followed_by_score()
 
     assert Meta.from_text(meta.to_text(), meta.recorded_run).executed_at is None

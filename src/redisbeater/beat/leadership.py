@@ -26,8 +26,8 @@ class Leadership:
         self._begin = begin
         self._leads = False
         self._logged_leader = ""
-        self._is_outdated = False
-        self._reported = ""
+        #: Why this beat must not lead, as it was logged; empty when it may.
+        self._refusal = ""
 
     @property
     def token(self) -> str:
@@ -37,7 +37,7 @@ class Leadership:
     @property
     def free_in(self) -> float:
         """Seconds until the lock is free unless its holder renews it; endless for a beat that must not take it."""
-        if self._is_outdated:
+        if self._refusal:
             return float("inf")
         return self._lock.free_in if self._lock else 0.0
 
@@ -55,19 +55,18 @@ class Leadership:
             LockNotOwnedError: another beat took the lock, and ``lock_lost`` is ``"exit"``.
         """
         led, self._leads = self._leads, False
-        self._is_outdated = False
         if self._lock is None or self._lock.acquire():
             self._begin()
             self._leads = True
-            self._logged_leader = self._reported = ""
+            self._logged_leader = self._refusal = ""
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
         elif led:
             self._report_loss(self._lock.holder, lock_lost)
         elif self._logged_leader != self._lock.holder:
             self._logged_leader = self._lock.holder
             logger.info("standing by; the leader is %s", self._lock.holder)
-        if self._lock is not None and self._lock.refusal:
-            self._report_refusal(self._lock.refusal)
+        if self._lock is not None:
+            self._record_refusal(self._lock.refusal)
         return self._leads
 
     def invalidate(self) -> None:
@@ -81,8 +80,7 @@ class Leadership:
 
     def refuse(self, reason: FormatTooNew) -> None:
         """Stop leading, and give the lock up: the data was written by a newer beat."""
-        self._is_outdated = True
-        self._report_refusal(str(reason))
+        self._record_refusal(str(reason))
         self.resign()
 
     def resign(self) -> None:
@@ -91,11 +89,11 @@ class Leadership:
         if self._lock is not None and self._lock.is_trusted:
             self._lock.release()
 
-    def _report_refusal(self, reason: str) -> None:
-        """Log why this beat cannot lead: each reason once, until it leads again."""
-        if self._reported != reason:
-            self._reported = reason
+    def _record_refusal(self, reason: str) -> None:
+        """Record why this beat must not lead, if there is a reason, and log it if it is a new one."""
+        if reason and reason != self._refusal:
             logger.error("refusing to lead: %s", reason)
+        self._refusal = reason
 
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         if lock_lost == "exit":

@@ -54,7 +54,7 @@ class Job:
                 claimed.fire_time,
                 now,
                 run_count=meta.total_run_count,
-                ran_at=None if claimed.is_now else meta.executed_at,
+                ran_at=None if claimed.is_due_now else meta.executed_at,
             )
         except InvalidEntry:
             raise
@@ -64,11 +64,7 @@ class Job:
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
     def runs(self, schedule_id: str, app: Celery) -> list[RedisScheduleEntry]:
-        """Return an entry for each run that is due.
-
-        Raises:
-            InvalidEntry: args, kwargs or options are nested too deeply to be sent.
-        """
+        """Return an entry for each run that is due."""
         return [
             make_run(
                 self.definition,
@@ -100,7 +96,7 @@ class Job:
     def _meta_after(self) -> Meta:
         """Return the meta to store; the stored one itself when nothing changes."""
         if not self.plan.runs:
-            return self.meta.counted() if self._counts_from_last_run else self.meta
+            return self.meta.followed_by_score() if self._score_follows_last_run else self.meta
         meta = self.meta
         for fire_time in self.plan.runs:
             meta = meta.after_run(fire_time)
@@ -109,7 +105,7 @@ class Job:
         return meta
 
     @property
-    def _counts_from_last_run(self) -> bool:
+    def _score_follows_last_run(self) -> bool:
         """Whether the next score of this interval follows from its last run, though nothing was sent."""
         is_moved = self.plan.handled is not None or self.plan.next.fire_time != self.claimed.fire_time
         return is_moved and self.definition.is_interval and not self.keeps_last_run

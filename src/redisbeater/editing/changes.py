@@ -18,6 +18,7 @@ from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.resolved_policy import Defaults
+from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import Snapshot
@@ -50,7 +51,7 @@ class Upsert:
         return self.definition.name
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
-        """Compute the entry that takes the place of the stored one.
+        """Return the edit that applies this change to what is stored.
 
         Raises:
             InvalidEntry: the entry never fires.
@@ -69,7 +70,7 @@ class Upsert:
             text=self.text,
             meta=self.initial_meta,
             score=score_of_new(self.definition, self.initial_meta, snapshot.now, defaults),
-            writes_meta=bool(snapshot.meta) or self.initial_meta != NEW,  # that of an entry that never ran is empty
+            writes_meta=bool(snapshot.meta) or self.initial_meta != NEW,  # an entry that never ran needs no meta
             origin=self.origin,
         )
 
@@ -104,7 +105,7 @@ class FieldChange:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
-        """Compute the entry that takes the place of the stored one.
+        """Return the edit that applies this change to what is stored.
 
         Raises:
             EntryNotFound: there is no entry of that name.
@@ -123,13 +124,16 @@ class FieldChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Reschedule:
-    """Let an entry count from a run at ``last_run_at``, now by default; its run count stays. Naive: in its zone."""
+    """Let an entry count from a run at ``last_run_at``, now by default; its run count stays.
+
+    A naive time is in the entry's zone.
+    """
 
     name: str
     last_run_at: datetime | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
-        """Compute the entry that takes the place of the stored one.
+        """Return the edit that applies this change to what is stored.
 
         Raises:
             EntryNotFound: there is no entry of that name.
@@ -138,28 +142,22 @@ class Reschedule:
         definition = stored_definition(snapshot, codec)
         ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
         meta = replace(Meta.from_text(snapshot.meta, snapshot.recorded_run), last_run_at=ran_at)
-        return Edit(
-            snapshot=snapshot,
-            definition=definition,
-            text=snapshot.definition,
-            meta=meta,
-            score=score_of_new(definition, meta, snapshot.now, defaults),
-            writes_meta=True,
-        )
+        return _edit_of_meta(snapshot, definition, meta, score_of_new(definition, meta, snapshot.now, defaults))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportExecution:
     """Record that the task of an entry was executed at ``executed_at``, now by default; an interval counts from there.
 
-    A time after now counts as now; one before the last run changes nothing. Naive: in the entry's zone.
+    A time after now counts as now; one before the last run changes nothing. A naive time is in the entry's
+    zone.
     """
 
     name: str
     executed_at: datetime | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
-        """Compute the entry that takes the place of the stored one.
+        """Return the edit that applies this change to what is stored.
 
         Raises:
             EntryNotFound: there is no entry of that name.
@@ -170,14 +168,7 @@ class ReportExecution:
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
         meta = replace(meta, last_run_at=ran_at)
-        return Edit(
-            snapshot=snapshot,
-            definition=definition,
-            text=snapshot.definition,
-            meta=meta,
-            score=score_of_executed(definition, meta, snapshot, defaults),
-            writes_meta=True,
-        )
+        return _edit_of_meta(snapshot, definition, meta, score_of_executed(definition, meta, snapshot, defaults))
 
 
 EntryChange = Upsert | FieldChange | Reschedule | ReportExecution
@@ -195,6 +186,18 @@ def _readable_meta(snapshot: Snapshot) -> Meta | None:
         return Meta.from_text(snapshot.meta, snapshot.recorded_run)
     except InvalidEntry:
         return None
+
+
+def _edit_of_meta(snapshot: Snapshot, definition: Definition, meta: Meta, score: Score | None) -> Edit:
+    """Return the edit that stores a new meta with its score, and leaves the definition as it is."""
+    return Edit(
+        snapshot=snapshot,
+        definition=definition,
+        text=snapshot.definition,
+        meta=meta,
+        score=score,
+        writes_meta=True,
+    )
 
 
 def _instant(moment: datetime | None, definition: Definition, snapshot: Snapshot, defaults: Defaults) -> datetime:

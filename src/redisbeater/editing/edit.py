@@ -43,8 +43,8 @@ class Edit:
 
     def to_change(self) -> Change:
         """Return the change for the store, which writes it only if the entry is still as it was read."""
-        meta = self.meta.counted()
-        writes_meta = self.writes_meta or (meta is not self.meta and self._counts_from_last_run)
+        meta = self.meta.followed_by_score()
+        writes_meta = self.writes_meta or (meta is not self.meta and self._score_follows_last_run)
         return Change.of(
             self.snapshot,
             self.text,
@@ -67,8 +67,8 @@ class Edit:
         )
 
     @property
-    def _counts_from_last_run(self) -> bool:
-        """Whether the new score is counted from a last run, which another program may have written."""
+    def _score_follows_last_run(self) -> bool:
+        """Whether the new score follows from the last run, which another program may have written."""
         if self.score is None or self.score.dormant or not self.definition.is_interval:
             return False
         return self.snapshot.score is None or self.score.fire_time != self.snapshot.score.fire_time

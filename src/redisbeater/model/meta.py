@@ -84,7 +84,7 @@ class Meta:
         count = self.total_run_count + 1
         return Meta(last_run_at=fire_time, total_run_count=count, score_follows_last_run=True, extra=self.extra)
 
-    def counted(self) -> Meta:
+    def followed_by_score(self) -> Meta:
         """Return the meta to store with a score that follows its last run; ``self`` when there is nothing to change."""
         is_done = self.score_follows_last_run or self.last_run_at is None
         return self if is_done else replace(self, score_follows_last_run=True)

@@ -58,10 +58,10 @@ def plan(
     """
     if not policy.enabled:
         return Plan(next=Score.planned(fire_time, enabled=False))
-    counted = _fire_time_after_report(ran_at, fire_time, policy)
-    if counted is None or counted > now:
-        return Plan(next=Score.planned(counted))
-    fire_time = counted
+    after_report = _fire_time_after_report(ran_at, fire_time, policy)
+    if after_report is None or after_report > now:
+        return Plan(next=Score.planned(after_report))
+    fire_time = after_report
     if not policy.timetable.includes(fire_time):
         out_of_bounds = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
         return Plan(next=policy.score_after(fire_time, run_count), skipped=(out_of_bounds,), handled=fire_time)

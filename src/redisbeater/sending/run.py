@@ -8,7 +8,6 @@ from datetime import datetime
 from celery import Celery
 
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 
@@ -31,18 +30,9 @@ def make_run(
         schedule_id: the id of the schedule, namespace of the task ids.
         run_count: how many runs the entry has had.
         app: the Celery app that sends it.
-
-    Raises:
-        InvalidEntry: args, kwargs or options are nested too deeply to be sent.
     """
-    try:
-        options = {
-            "retry": False,
-            **json_text.copied(definition.options),
-        }  # beat releases and retries a failed run itself
-        args, kwargs = json_text.copied(definition.args), json_text.copied(definition.kwargs)
-    except RecursionError as exc:
-        raise InvalidEntry("$", "args, kwargs or options are nested too deeply") from exc
+    # retry=False: beat itself releases a run that cannot be sent, and tries it again.
+    options = {"retry": False, **json_text.copied(definition.options)}
     headers = options["headers"] = options.get("headers") or {}
     headers["periodic_task_name"] = definition.name
     headers["scheduled_for"] = fire_time.isoformat()
@@ -51,8 +41,8 @@ def make_run(
         definition.name,
         definition.task,
         definition.schedule,
-        args=args,
-        kwargs=kwargs,
+        args=json_text.copied(definition.args),
+        kwargs=json_text.copied(definition.kwargs),
         options=options,
         app=app,
         timezone=definition.timezone,

@@ -21,7 +21,7 @@ class ClaimedEntry:
     meta: str
     fire_time: datetime
     #: Whether its score was 0, which means now, whatever the meta says.
-    is_now: bool = False
+    is_due_now: bool = False
     skipped: str = ""
     #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
     recorded_run: str = ""
@@ -35,7 +35,7 @@ class ClaimedEntry:
             definition=fields["definition"],
             meta=fields.get("meta", ""),
             fire_time=from_unix(fields["fire_time"]),
-            is_now="is_due_now" in fields,
+            is_due_now="is_due_now" in fields,
             skipped=fields.get("skipped", ""),
             recorded_run=fields.get("recorded_run", ""),
         )

@@ -68,6 +68,6 @@ def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:
     """Return the fields that are stored with a score that is not the fire time, or does not say that it is due now."""
     if score is None or score.fire_time is None or score.dormant:
         return {}
-    if entry.is_now and score.fire_time == entry.fire_time:
+    if entry.is_due_now and score.fire_time == entry.fire_time:
         return {"fire_time": to_unix(score.fire_time), "is_due_now": "1"}
     return {"fire_time": to_unix(score.fire_time)} if score.look_at else {}

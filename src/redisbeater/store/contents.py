@@ -45,8 +45,8 @@ class Contents:
             The cursor of the next page, ``"0"`` after the last one, and the names of the entries.
         """
         pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in self._keys.prefix) + "*"
-        terms = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE)]
-        cursor, keys = self._connection.run("find_unscheduled", [self._keys.schedule], terms)
+        args = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE)]
+        cursor, keys = self._connection.run("find_unscheduled", [self._keys.schedule], args)
         return cursor, [self._keys.name(key) for key in keys if not self._is_anothers(key)]
 
     def _is_anothers(self, key: str) -> bool:

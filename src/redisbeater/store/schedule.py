@@ -196,8 +196,8 @@ class RedisSchedule:
         if not changes:
             return {}
         names = [change.name for change in changes]
-        terms = [self.keys.changes, _message(names), changes_as_json(changes)]
-        unwritten = self._connection.run("save", self._keys_of_edit(names), terms)
+        args = [self.keys.changes, _message(names), changes_as_json(changes)]
+        unwritten = self._connection.run("save", self._keys_of_edit(names), args)
         return {names[position - 1]: word for position, word in unwritten}
 
     def delete(self, name: str, *, origin: str = "") -> bool:
