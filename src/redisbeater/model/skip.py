@@ -57,13 +57,8 @@ def read_skipped(text: str) -> dict[str, Skipped]:
             reason: Skipped(count=int(item["count"]), last=datetime.fromisoformat(item["last"]))
             for reason, item in record.items()
         }
-    except (
-        InvalidEntry,
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # only beat writes it, and it holds mere counts
+    # Only beat writes it, and it holds mere counts.
+    except (InvalidEntry, AttributeError, KeyError, TypeError, ValueError):
         return {}
 
 
