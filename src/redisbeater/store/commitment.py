@@ -44,7 +44,7 @@ class CommitResult:
 def as_json(commitments: Sequence[Commitment]) -> str:
     """Return the argument of the commit script: one text costs less than many small ones.
 
-    It is not ASCII, because JSON's own escapes have none for bytes that are no unicode.
+    Characters are not escaped: JSON has no escape for a byte that is not UTF-8.
     """
     return json.dumps([_outcome(item) for item in commitments], ensure_ascii=False)
 
