@@ -16,6 +16,6 @@ def wait_until(condition: Callable[[], T], what: str, patience: float = PATIENCE
     """Return the condition's value once it is true; fail after ``patience`` seconds, naming ``what`` did not happen."""
     deadline = time.monotonic() + patience
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited {patience:g} s in vain for {what}"
+        assert time.monotonic() < deadline, f"waited {patience:g} s without success for {what}"
         time.sleep(0.01)
     return value

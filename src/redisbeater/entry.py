@@ -135,7 +135,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def due_at(self) -> datetime | None:
-        """When it is next due, aware UTC, as of the last read or save: the next fire time, and its jitter.
+        """When it is next due, aware UTC, as of the last read or save: the next fire time plus its jitter.
 
         None: unsaved, disabled or finished.
         """
@@ -143,7 +143,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def score(self) -> float | None:
-        """:attr:`due_at` in UNIX seconds; None as for it."""
+        """:attr:`due_at` in UNIX seconds, or None."""
         return None if self._due_at is None else float(to_unix(self._due_at))
 
     @property
@@ -197,7 +197,7 @@ class RedisScheduleEntry(ScheduleEntry):
         """Record when its task was really executed, now by default; an interval counts from there.
 
         For an application that wants "every ten minutes after the last execution". A time after now counts as now; one
-        before the last run changes nothing. Naive: in the entry's zone.
+        before the last run changes nothing. A naive time is in the entry's zone.
 
         Raises:
             EntryNotFound: it is not stored.
@@ -226,7 +226,7 @@ class RedisScheduleEntry(ScheduleEntry):
         return self._write(FieldChange(name=check_name(self.name), fields={"enabled": True}))
 
     def disable(self) -> RedisScheduleEntry:
-        """Stop its runs until it is enabled again; it keeps its phase.
+        """Stop its runs until it is enabled again; an interval keeps its phase.
 
         Raises:
             EntryNotFound: it is not stored.

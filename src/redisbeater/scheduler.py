@@ -1,6 +1,6 @@
 """``RedisScheduler``: Celery's beat with a schedule in Redis.
 
-A tick is one pass: lead, claim, publish, commit, wait. A beat that does not hold the lock stands by instead.
+A tick is one pass: lead, claim, plan, dispatch, commit, wait. A beat that does not hold the lock stands by instead.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RedisScheduler(Scheduler):
         return delay
 
     def _pass(self) -> float:
-        self._finish_dispatch()  # of a tick that was interrupted
+        self._finish_dispatch()  # a tick that was interrupted may have left one
         if self.is_served:
             self._notifier.listen()
         try:
@@ -147,7 +147,7 @@ class RedisScheduler(Scheduler):
             }
             data.setdefault(CLEANUP, cleanup)
 
-    # Claim, publish, commit
+    # Claim, dispatch, commit
 
     def _run_due(self) -> None:
         if self._broker.is_unavailable and not self._broker.is_ready():

@@ -1,4 +1,4 @@
-"""Ready texts of a run's arguments: logs and events show the same as with Celery's own."""
+"""Prepared texts of a run's arguments: logs and events show the same as with Celery's own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shown_by_celery(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
 
 
 def options_of(app: Celery, *runs: tuple[Any, Any], **options: Any) -> dict[str, Any]:
-    """The options of the last of several runs, with the ready texts."""
+    """The options of the last of several runs, with the prepared texts."""
     representations = Representations(app)
     for args, kwargs in runs:
         run = RedisScheduleEntry("report", "proj.work", 60, args, kwargs, options=options, app=app)

@@ -1,1 +1,1 @@
-"""What a beat does beside dispatching: lead, survive outages, repair the schedule, store static entries."""
+"""What beat does besides dispatching: lead, survive outages, repair the schedule, store static entries."""

@@ -96,6 +96,7 @@ class Leadership:
         self._refusal = reason
 
     def _report_loss(self, holder: str, lock_lost: str) -> None:
+        """Log that another beat took the lock; raise instead if this one is to exit."""
         if lock_lost == "exit":
             raise LockNotOwnedError(
                 f"lost the lock to {holder}; set redisbeater_lock_lost = 'standby' to stand by instead of exiting"

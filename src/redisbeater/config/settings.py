@@ -208,7 +208,7 @@ def cron_starting_deadline(app: Celery) -> float | None:
     """Return Celery's own setting ``beat_cron_starting_deadline`` in seconds; None if it is not set.
 
     Raises:
-        ImproperlyConfigured: it is no number of seconds, or below 1: a short pause of beat would drop runs.
+        ImproperlyConfigured: it is not a number of seconds, or it is below 1: a short pause of beat would drop runs.
     """
     deadline = app.conf.beat_cron_starting_deadline
     if deadline is None or values.is_seconds(deadline, 1):

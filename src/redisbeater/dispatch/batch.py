@@ -44,8 +44,8 @@ class Batch:
     def pop_next(self) -> ClaimedEntry:
         """Take the oldest unsent entry out of the batch and return it.
 
-        If beat ends before the entry is in flight, it is not released: it may be what ended beat, so it comes up
-        again only when its lease ends.
+        If beat ends before the entry is in flight, the entry is not released, because it may have ended beat itself. It
+        comes up again when its lease ends.
         """
         return self.unsent.popleft()
 

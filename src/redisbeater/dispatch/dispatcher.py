@@ -34,14 +34,14 @@ FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.5, 30.0
 
 
 class Dispatcher:
-    """Create the dispatch of each claim, and keep what outlives it: failures by entry, slow tasks, ready texts.
+    """Creates the dispatch of each claim, and keeps what outlives it: failures by entry, slow tasks, prepared texts.
 
     Arguments:
         send: sends one run by Celery's own path; returns the error, or None.
         renew_lock: renews the lock when it is time, and returns whether this beat still holds it.
     """
 
-    #: Whether runs get ready texts of their arguments; see :mod:`redisbeater.sending.representation`.
+    #: Whether runs get prepared texts of their arguments; see :mod:`redisbeater.sending.representation`.
     prepares_representations = True
 
     def __init__(
@@ -81,6 +81,7 @@ class ClaimDispatch:
         self._broker = resources.broker
         self._batch = Batch(claim.entries)
         self._refusals = Refusals(claim, self._batch, resources)
+        #: How many slow tasks had been found when the entries were sorted last; -1: they never were.
         self._slow_tasks_found = -1
 
     # Publish, guarded by broker, lock and lease
@@ -92,6 +93,7 @@ class ClaimDispatch:
             self._defer_slow_tasks()
             with deferred_signals():
                 published = self._publish_next(1 if self._batch.sends_one_by_one else size)
+            # As many as the last publish batch took in its time, and a quarter more.
             size = min(published + published // 4 + 1, LARGEST_PUBLISH_BATCH)
 
     def _has_broker(self) -> bool:

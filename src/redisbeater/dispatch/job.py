@@ -134,7 +134,7 @@ class Job:
     def _replanned(self, definition: str) -> Job:
         """Return this job with the same runs, and with the next score by another definition.
 
-        A job that handled no fire time is looked at again at its fire time.
+        The score of a job that handled no fire time is its fire time, so that beat looks at it again.
         """
         fire_time = self.claimed.fire_time
         try:

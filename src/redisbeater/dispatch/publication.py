@@ -67,10 +67,10 @@ def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> Pl
 
 
 class Publication:
-    """Publish planned entries as one publish batch.
+    """The planned entries of one publish batch: publishes them, then confirms those that the broker has accepted.
 
     Arguments:
-        batch: the batch whose head the planned entries are.
+        batch: the batch, with the planned entries at its head.
         publish_batch: the broker's open publish batch.
         may_send: returns whether lock and lease still allow to send.
     """

@@ -28,7 +28,7 @@ class Refusal:
 
 
 class Refusals:
-    """Quarantine, release or retry what could not be sent of one claim."""
+    """The entries of one claim that could not be sent: they are quarantined, released or retried."""
 
     def __init__(self, claim: Claim, batch: Batch, resources: Resources) -> None:
         self._claim = claim

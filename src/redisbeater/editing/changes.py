@@ -13,7 +13,7 @@ from typing import Any
 
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
-from redisbeater.editing.stored_entry import stored_definition
+from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
@@ -112,7 +112,7 @@ class FieldChange:
             InvalidEntry: the stored entry is broken, a field cannot be stored, or the entry would never fire.
         """
         before = stored_definition(snapshot, codec)
-        after, meta = before.changed(**self.fields), Meta.from_text(snapshot.meta, snapshot.recorded_run)
+        after, meta = before.changed(**self.fields), stored_meta(snapshot)
         return Edit(
             snapshot=snapshot,
             definition=after,
@@ -141,7 +141,7 @@ class Reschedule:
         """
         definition = stored_definition(snapshot, codec)
         ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
-        meta = replace(Meta.from_text(snapshot.meta, snapshot.recorded_run), last_run_at=ran_at)
+        meta = replace(stored_meta(snapshot), last_run_at=ran_at)
         return _edit_of_meta(snapshot, definition, meta, score_of_new(definition, meta, snapshot.now, defaults))
 
 
@@ -163,7 +163,7 @@ class ReportExecution:
             EntryNotFound: there is no entry of that name.
             InvalidEntry: the stored entry is broken.
         """
-        definition, meta = stored_definition(snapshot, codec), Meta.from_text(snapshot.meta, snapshot.recorded_run)
+        definition, meta = stored_definition(snapshot, codec), stored_meta(snapshot)
         ran_at = min(_instant(self.executed_at, definition, snapshot, defaults), snapshot.now)
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
@@ -183,7 +183,7 @@ def _readable_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition
 
 def _readable_meta(snapshot: Snapshot) -> Meta | None:
     try:
-        return Meta.from_text(snapshot.meta, snapshot.recorded_run)
+        return stored_meta(snapshot)
     except InvalidEntry:
         return None
 

@@ -86,7 +86,7 @@ def _has_new_end(before: Definition, after: Definition) -> bool:
 
 
 def _resumed(score: Score, meta: Meta, now: datetime, policy: ResolvedPolicy) -> Score:
-    """Return the next score of an entry that was disabled, quarantined or finished: on its old grid, after now."""
+    """Return the next score of an entry that was disabled, quarantined or finished: in its old phase, after now."""
     if policy.is_spent(meta.total_run_count):
         return FINISHED
     if score.fire_time is not None and not score.dormant and score.fire_time > now:

@@ -16,7 +16,7 @@ from redisbeater.model.skip import Skipped, read_skipped
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 
-__all__ = ("StoredEntry", "load", "stored_definition")
+__all__ = ("StoredEntry", "load", "stored_definition", "stored_meta")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class StoredEntry:
         """
         return cls(
             definition=stored_definition(snapshot, codec),
-            meta=Meta.from_text(snapshot.meta, snapshot.recorded_run),
+            meta=stored_meta(snapshot),
             score=snapshot.score or FINISHED,
             skipped=read_skipped(snapshot.skipped),
             now=snapshot.now,
@@ -72,3 +72,12 @@ def stored_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition:
     if not snapshot.definition:
         raise EntryNotFound(snapshot.name)
     return Definition.from_text(snapshot.name, snapshot.definition, codec)
+
+
+def stored_meta(snapshot: Snapshot) -> Meta:
+    """Decode the meta of a snapshot.
+
+    Raises:
+        InvalidEntry: the meta cannot be read.
+    """
+    return Meta.from_text(snapshot.meta, snapshot.recorded_run)

@@ -28,7 +28,7 @@ class Bulk:
     """Many changes, sent to Redis a page at a time; from :meth:`redisbeater.ScheduleStore.bulk`, for one thread.
 
     Each method does what the method of :class:`redisbeater.ScheduleStore` by that name does. A page is sent when it is
-    full, at the latest at the end of the block. A block that ends by an error does not send its last page; the pages
+    full, at the latest at the end of the block. A block that ends with an error does not send its last page; the pages
     before it stay written.
 
     Attributes:
@@ -90,7 +90,7 @@ class Bulk:
         """Send the changes that wait; beat is notified once.
 
         Raises:
-            StoreUnavailable: Redis cannot be reached; the changes go on waiting, and are sent with the next page.
+            StoreUnavailable: Redis cannot be reached; the changes are kept, and are sent with the next page.
             InvalidEntry, EditConflict: an entry could not be written, the message names it; all others of the page
                 were.
         """
@@ -108,7 +108,7 @@ class Bulk:
         _raise_first(result.failures)
 
     def _create(self) -> None:
-        """Create the entries that are new, without reading them first; the others go on waiting."""
+        """Create the entries that are new, without reading them first; the others stay in the page."""
         now = self._now()
         changes = [
             Change(rendered.name, rendered.text, rendered.template.first_score(now).to_text())
@@ -135,7 +135,7 @@ class Bulk:
             preview(self._context, _upsert(rendered, meta))
 
     def _now(self) -> datetime:
-        """Return the time of the Redis server; it is asked once, then counted on by our own clock."""
+        """Return the time of the Redis server; it is asked once, and our own clock goes on from there."""
         if self._clock is None:
             self._clock = self._context.redis.now(), time.monotonic()
         now, asked_at = self._clock

@@ -1,11 +1,20 @@
 """The policies of an entry and of beat: one enum for each, with a sentence for each member."""
 
+from __future__ import annotations
+
 from enum import Enum
 
-__all__ = ("INHERIT", "Coalesce", "EvictionCheck", "Inherit", "OnFinish")
+__all__ = ("INHERIT", "Coalesce", "EvictionCheck", "Inherit", "OnFinish", "TextEnum")
 
 
-class Coalesce(str, Enum):
+class TextEnum(str, Enum):
+    """An enum whose members are texts, and are shown as such; Python has one from 3.11 on, ``StrEnum``."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Coalesce(TextEnum):
     """Which of several missed fire times run; the others are counted as skipped."""
 
     #: Only the newest runs.
@@ -15,11 +24,8 @@ class Coalesce(str, Enum):
     #: Each one runs, oldest first; of more than 100, the newest 100 run.
     ALL = "all"
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class OnFinish(str, Enum):
+class OnFinish(TextEnum):
     """What happens to an entry that has no fire time left."""
 
     #: It stays, marked as finished; it resumes when an edit gives it another fire time.
@@ -29,11 +35,8 @@ class OnFinish(str, Enum):
     #: It is deleted.
     DELETE = "delete"
 
-    def __str__(self) -> str:
-        return self.value
 
-
-class EvictionCheck(str, Enum):
+class EvictionCheck(TextEnum):
     """What beat does when the Redis server may evict the schedule."""
 
     #: Nothing; the server is not asked.
@@ -44,9 +47,6 @@ class EvictionCheck(str, Enum):
     ERROR = "error"
     #: Refuse to start.
     RAISE = "raise"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 class Inherit(Enum):

@@ -57,7 +57,7 @@ class ResolvedPolicy(NamedTuple):
         )
 
     def due_at(self, fire_time: datetime) -> datetime:
-        """Return when a fire time is due: it plus its jitter, which never reaches past the next fire time.
+        """Return when a fire time is due: its own instant plus the jitter, which never reaches past the next fire time.
 
         The jitter is deterministic per entry and fire time.
         """

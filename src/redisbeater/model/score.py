@@ -15,7 +15,7 @@ _FINISHED_TEXT = "-1"
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A fire time, or dormant: then the fire time, if any, only keeps the position of the entry's grid.
+    """A fire time, or dormant: then the fire time, if any, only keeps the phase of the entry.
 
     On the wire a dormant score is the negative of that fire time, which RedBeat ignores as we do. With ``look_at`` the
     score is that later instant, and the fire time is stored in the entry.

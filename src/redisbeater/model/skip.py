@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.model.policies import TextEnum
 
 __all__ = ("Reason", "Skip", "Skipped", "add_skips", "read_skipped")
 
 
-class Reason(str, Enum):
+class Reason(TextEnum):
     """Why a fire time is not run."""
 
     #: It was later than ``misfire_grace_time`` allows.
@@ -26,9 +26,6 @@ class Reason(str, Enum):
     MAX_RUNS = "max_runs"
     #: It is before ``start_at`` or after ``end_at``: another program wrote it.
     OUT_OF_BOUNDS = "out_of_bounds"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +54,8 @@ def read_skipped(text: str) -> dict[str, Skipped]:
             reason: Skipped(count=int(item["count"]), last=datetime.fromisoformat(item["last"]))
             for reason, item in record.items()
         }
-    except (
-        InvalidEntry,
-        AttributeError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # only beat writes it, and it holds mere counts
+    # Only beat writes it, and it holds mere counts.
+    except (InvalidEntry, AttributeError, KeyError, TypeError, ValueError):
         return {}
 
 

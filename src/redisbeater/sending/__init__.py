@@ -1,1 +1,1 @@
-"""Sending: a run built from an entry and given to Celery; shared by dispatch and trigger."""
+"""Sending: a run built from an entry, with its id, its headers and its options, as Celery gets it."""

@@ -1,4 +1,4 @@
-"""Ready texts of a run's arguments (``argsrepr``, ``kwargsrepr``), the same as Celery's but cheaper.
+"""Prepared texts of a run's arguments (``argsrepr``, ``kwargsrepr``), the same as Celery's but cheaper.
 
 Celery builds these texts for logs and events token by token, a tenth of what a message costs, unless it gets them as
 options. They are given only where Celery would build the same: not for tasks with their own ``apply_async``, which may
@@ -31,7 +31,7 @@ _FLAT = frozenset({str, int, bool, float, type(None)})
 
 
 class Representations:
-    """Ready texts for the runs of one app.
+    """Prepared texts of arguments, for the runs of one app.
 
     Arguments:
         is_enabled: False leaves all texts to Celery.

@@ -59,7 +59,7 @@ class Change(NamedTuple):
 def changes_as_json(changes: Sequence[Change]) -> str:
     """Return the argument of the save script: one text costs less than many small ones.
 
-    It is not ASCII, because JSON's own escapes have none for bytes that are no unicode.
+    Characters are not escaped: JSON has no escape for a byte that is not UTF-8.
     """
     return json.dumps([_fields(change) for change in changes], ensure_ascii=False)
 

@@ -44,7 +44,7 @@ class CommitResult:
 def as_json(commitments: Sequence[Commitment]) -> str:
     """Return the argument of the commit script: one text costs less than many small ones.
 
-    It is not ASCII, because JSON's own escapes have none for bytes that are no unicode.
+    Characters are not escaped: JSON has no escape for a byte that is not UTF-8.
     """
     return json.dumps([_outcome(item) for item in commitments], ensure_ascii=False)
 
@@ -65,7 +65,7 @@ def _outcome(item: Commitment) -> dict[str, str]:
 
 
 def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:
-    """Return the fields that are stored with a score that is not the fire time, or does not say that it is due now."""
+    """Return the fields for what the score itself does not say: the fire time of a later look, and that it is now."""
     if score is None or score.fire_time is None or score.dormant:
         return {}
     if entry.is_due_now and score.fire_time == entry.fire_time:

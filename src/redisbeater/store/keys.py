@@ -4,7 +4,7 @@
 key                type         members                                                               TTL
 =================  ===========  ====================================================================  ======
 ``P:schedule``     sorted set   entry key -> UNIX seconds, negative: dormant                          none
-``P<name>``        hash         ``definition``, ``meta``; ours: ``recorded_run``, ``skipped``,         none
+``P<name>``        hash         ``definition``, ``meta``; beat's own: ``recorded_run``, ``skipped``,  none
                                 ``last_error``, ``origin`` of a static entry; where the score is a
                                 later look ``fire_time``, ``look_at``, ``is_due_now``, and while a
                                 beat has claimed it ``claim``: ``docs/wire-format.rst``

@@ -112,7 +112,7 @@ class RedisSchedule:
         )
 
     def _undo_lost_claims(self) -> None:
-        """Give back the entries of claims whose replies were lost."""
+        """Release the entries of claims whose replies were lost."""
         while self._lost_claims:
             undo = self._undo_of(self._lost_claims[0])
             self._connection.run(undo.script, undo.keys, undo.args)
@@ -148,7 +148,7 @@ class RedisSchedule:
         return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
-        """Give claimed entries back unsent, to come up again after ``delay`` seconds with the same fire time."""
+        """Release claimed entries: they come up again after ``delay`` seconds with the same fire time."""
         if entries:
             self._connection.run(
                 "release",
@@ -165,7 +165,7 @@ class RedisSchedule:
         )
         return outcome == "QUARANTINED"
 
-    # What anybody does with one entry
+    # What any program does with entries
 
     def load(self, name: str) -> Snapshot:
         """Read an entry and the clock."""
@@ -201,7 +201,7 @@ class RedisSchedule:
         return {names[position - 1]: word for position, word in unwritten}
 
     def delete(self, name: str, *, origin: str = "") -> bool:
-        """Delete an entry, with ``origin`` only while it still has that one. Return False when nothing was deleted."""
+        """Delete an entry; with an ``origin``, only if it still has that one. Return whether it was deleted."""
         return bool(self.delete_many({name: origin}))
 
     def delete_many(self, origins: Mapping[str, str]) -> set[str]:
@@ -223,7 +223,7 @@ class RedisSchedule:
         """Return how many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
 
-    # Its server, its format, its lock and its channel
+    # The server, the format, the lock and the channel
 
     def adopt_format(self) -> None:
         """Record the version that this beat writes; never lower the one that is stored.

@@ -29,7 +29,7 @@ local function is_later_look(score, fields)
   return score and tonumber(score) == tonumber(fields.look_at) and instant(fields.fire_time) ~= nil
 end
 
--- Remove the claim and the fire time that it has stored.
+-- Remove the claim and the fire time that was stored with it.
 local function clear_claim(entry) redis.call('HDEL', entry, 'claim', 'fire_time', 'look_at', 'is_due_now') end
 
 -- Schedule a claimed entry for the fire time that it had.
@@ -41,7 +41,7 @@ local function restore(schedule, entry, fields)
   end
 end
 
--- Store meta, and with it the last run that beat recorded; '': none.
+-- Store a new meta, if there is one, with the last run that beat recorded; nil: none.
 local function write_meta(entry, meta, recorded_run)
   if not meta then return end
   redis.call('HSET', entry, 'meta', meta)

@@ -1,7 +1,7 @@
 -- Quarantine one claimed entry: make it dormant, and list it as broken with the reason.
 --
--- When its definition was replaced since, the new one deserves a try: the entry comes up again at once instead, or when
--- the score says that was set since.
+-- When its definition was replaced since, the new one is tried: the entry stays in the schedule, with the fire time that
+-- it had, or with the score that was set since.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined

@@ -1,8 +1,8 @@
--- Give claimed entries back unsent: they come up again with the same fire time, their meta untouched.
+-- Release claimed entries: they come up again with the same fire time, their meta untouched.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2..] entries  hashes: the claimed entries
--- ARGV[1] claim_id   text: the claim that is given back
+-- ARGV[1] claim_id   text: the claim that is released
 -- ARGV[2] delay      seconds until the next try; 0: at once
 -- ARGV[3] reason     text: what went wrong, kept as last_error; '' when nothing did
 -- Returns a word for each entry: 'RELEASED', or 'FENCED': the claim is not ours any more

@@ -12,8 +12,8 @@
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
---                     of a static entry (its application and what its code says); what is missing keeps what is stored.
---                     Then what was read, missing where there was none: seen (the digest of what is stored), planned (the
+--                     of a static entry (its application, and a digest of its declaration); what is missing keeps what is
+--                     stored. Then what was read, missing where there was none: seen (the digest of what is stored), planned (the
 --                     fire time), claim
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry

@@ -5,7 +5,7 @@
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] receipt    string: the end of the claim's lease; gone when it took nothing, or long ago
 -- ARGV[1] claim_id   text: the claim
--- Returns how many entries were given back
+-- Returns how many entries were released
 local schedule, receipt = KEYS[1], KEYS[2]
 local claim_id = ARGV[1]
 
