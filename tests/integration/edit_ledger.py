@@ -140,8 +140,8 @@ class Known:
         """Whether an edit that changes no schedule leaves its score alone."""
         if self.due is None or not self.fields.enabled:
             return self.due is None and not self.fields.enabled
-        is_looked_at_anew = was.jitter != self.fields.jitter and not self.claim and self.due != EPOCH
-        return was.enabled and not self.is_spent and not is_looked_at_anew
+        is_rechecked_for_jitter = was.jitter != self.fields.jitter and not self.claim and self.due != EPOCH
+        return was.enabled and not self.is_spent and not is_rechecked_for_jitter
 
     def is_counted_from_now(self, score: Score, now: datetime) -> None:
         """Record that the application has reported an execution now, which left it with this score."""

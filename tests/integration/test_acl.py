@@ -158,14 +158,14 @@ def test_the_right_to_select_is_needed_for_another_database(workout: Workout, se
         ScheduleStore(app_with(**settings)).count()
 
 
-def test_keys_beyond_the_prefix_are_refused_and_that_is_told(workout: Workout) -> None:
+def test_keys_beyond_the_prefix_are_refused_with_a_store_error(workout: Workout) -> None:
     settings = {**workout.app.conf.changes, "redisbeater_key_prefix": "others:"}
 
     with pytest.raises(StoreError, match="key"):
         save_due(app_with(**settings), "report")
 
 
-def test_the_channel_of_another_schedule_is_refused_and_that_is_told(workout: Workout, prefix: str) -> None:
+def test_the_channel_of_another_schedule_is_refused_with_a_store_error(workout: Workout, prefix: str) -> None:
     workout.admin.execute_command("ACL", "SETUSER", "beat", "resetchannels", "&others:changes")
 
     with pytest.raises(StoreError, match="channel"):

@@ -1,4 +1,4 @@
-"""An entry that cannot be read or planned: it alone is set aside, and says why."""
+"""An entry that cannot be read or planned: it alone is quarantined, with the reason."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def broken(app: Celery) -> dict[str, dict[str, str]]:
 
 
 @every_kind
-def test_a_broken_entry_alone_is_set_aside_with_the_reason(
+def test_a_broken_entry_alone_is_quarantined_with_the_reason(
     app: Celery, scheduler: RedisScheduler, write: Write, fields: dict[str, Any], reason: str
 ) -> None:
     write("bad", fields)
@@ -105,7 +105,7 @@ def test_a_broken_entry_alone_is_set_aside_with_the_reason(
 
 
 @every_kind
-def test_a_broken_entry_saved_anew_runs(
+def test_a_broken_entry_saved_again_runs(
     app: Celery, scheduler: RedisScheduler, write: Write, fields: dict[str, Any], reason: str
 ) -> None:
     write("bad", fields)
@@ -192,7 +192,7 @@ def test_an_entry_replaced_while_it_was_claimed_gets_another_try(
     assert names(run_due(make_scheduler(app))) == ["bad"]
 
 
-def test_a_name_that_is_not_utf8_is_set_aside(
+def test_a_name_that_is_not_utf8_is_quarantined(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     key = prefix.encode() + b"\xff"

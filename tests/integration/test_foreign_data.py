@@ -77,7 +77,7 @@ def test_a_member_of_the_schedule_whose_key_holds_a_text_does_not_stop_the_other
     assert names(run_due(scheduler)) == ["good"]
 
 
-def test_an_entry_whose_arguments_are_nested_too_deeply_is_set_aside(
+def test_an_entry_whose_arguments_are_nested_too_deeply_is_quarantined(
     app: Celery, make_scheduler: MakeScheduler, client: redis.Redis
 ) -> None:
     deep = save_due(app, "deep", late=2.0)
@@ -120,7 +120,7 @@ def test_a_claimed_entry_whose_key_was_overwritten_does_not_keep_the_others_from
     assert names(run_due(make_scheduler(shared_app))) == ["good"]
 
 
-def test_a_claimed_entry_whose_key_was_overwritten_is_not_set_aside(shared_app: Celery, spoil: Spoil) -> None:
+def test_a_claimed_entry_whose_key_was_overwritten_is_not_quarantined(shared_app: Celery, spoil: Spoil) -> None:
     save_due(shared_app, "odd")
     store = Context.of(shared_app).redis
     claim = store.claim(token="", limit=1)

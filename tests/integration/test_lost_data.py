@@ -31,7 +31,7 @@ def test_static_entries_come_back_by_themselves_after_a_flush(
     run_due(scheduler)
     client.flushdb()
 
-    for _ in range(3):  # one to notice, one to lead anew
+    for _ in range(3):  # one to notice, one to lead again
         scheduler.tick()
 
     assert stored(static_app, "nightly").due_at is not None
@@ -51,7 +51,7 @@ def test_what_was_saved_after_a_flush_runs(
     assert stored(static_app, "nightly").due_at is not None
 
 
-def test_a_flush_is_told(
+def test_a_flush_is_logged(
     make_app: MakeApp,
     make_scheduler: MakeScheduler,
     client: redis.Redis,
@@ -117,7 +117,7 @@ def keeping(client: redis.Redis) -> object:
 @pytest.mark.parametrize(
     ("check", "level"), [("warn", logging.WARNING), ("error", logging.ERROR)], ids=["warn", "error"]
 )
-def test_a_server_that_evicts_any_key_is_told_at_start(
+def test_a_server_that_evicts_any_key_is_logged_at_start(
     evicting: redis.Redis,
     make_app: MakeApp,
     make_scheduler: MakeScheduler,
@@ -148,7 +148,7 @@ def test_a_server_that_evicts_any_key_can_end_beat(
         pytest.param({}, "noeviction", id="never"),
     ],
 )
-def test_nothing_is_told_where_there_is_no_danger(
+def test_nothing_is_logged_where_there_is_no_danger(
     evicting: redis.Redis,
     make_app: MakeApp,
     make_scheduler: MakeScheduler,

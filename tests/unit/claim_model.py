@@ -24,7 +24,7 @@ DORMANT, FREE, ENOUGH_STEPS = -1, -1, 100
 
 
 class Guard(Enum):
-    """What the protocol takes care of. The model can do without any one, and must then come upon what goes wrong."""
+    """What the protocol takes care of. The model can do without any one, and must then find what goes wrong."""
 
     CLAIM_TAKES_WHAT_IS_DUE = "claim takes only entries whose time has come"
     CLAIM_ASKS_FOR_THE_LOCK = "claim takes nothing unless the lock holds the caller's token"
@@ -35,10 +35,10 @@ class Guard(Enum):
     LOOK_AT_THE_LEASE = "nothing is sent in the second half of a lease"
     LOOK_AT_THE_LOCK = "nothing is sent on a lock that was not renewed lately"
     SEND_UNDER_ONE_ID = "the id of a run follows from entry and fire time"
-    SEND_AGAIN_WHEN_IN_DOUBT = "what the broker did not confirm is released, not committed"
+    SEND_AGAIN_WHEN_UNCONFIRMED = "what the broker did not confirm is released, not committed"
     COMMIT_ASKS_FOR_THE_CLAIM = "commit writes nothing unless the entry holds the caller's claim"
     COMMIT_KEEPS_AN_EDITED_SCORE = "commit sets no score that somebody else has set since the claim"
-    COMMIT_SEES_A_CHANGE = "commit plans anew where definition or meta were changed since the claim"
+    COMMIT_SEES_A_CHANGE = "commit plans again where definition or meta were changed since the claim"
     RELEASE_ASKS_FOR_THE_CLAIM = "release gives nothing back unless the entry holds the caller's claim"
     UNDO_ASKS_FOR_THE_CLAIM = "undoing a claim gives nothing back unless the entry holds the claim whose reply was lost"
     UNLOCK_ASKS_FOR_THE_TOKEN = "a beat that ends gives up no lock but its own"
@@ -278,12 +278,12 @@ class Model:
             yield "may not send", world.with_beat(number, beat._replace(phase="settle"))
 
     def _send(self, world: World, number: int, beat: Beat) -> Steps:
-        """Send a volley of one run or more; the broker takes it, or does not, or it cannot be told."""
+        """Publish a batch of one run or more: the broker accepts it, refuses it, or its reply is lost."""
         beat = beat._replace(is_slow=False)
         for size in range(1, len(beat.unsent) + 1):
-            yield from self._send_volley(world, number, beat, beat.unsent[:size])
+            yield from self._send_batch(world, number, beat, beat.unsent[:size])
 
-    def _send_volley(self, world: World, number: int, beat: Beat, jobs: tuple[Job, ...]) -> Steps:
+    def _send_batch(self, world: World, number: int, beat: Beat, jobs: tuple[Job, ...]) -> Steps:
         sent, runs = world, {job.run for job in jobs}
         names = " ".join(str(job.run) for job in jobs)
         for job in jobs:
@@ -292,7 +292,7 @@ class Model:
         after = beat._replace(phase="look" if rest else "settle", unsent=rest, done=beat.done + jobs)
         yield f"sends {names}", sent.with_beat(number, after)
         if world.accidents:
-            after = beat._replace(phase="settle") if self._has(Guard.SEND_AGAIN_WHEN_IN_DOUBT) else after
+            after = beat._replace(phase="settle") if self._has(Guard.SEND_AGAIN_WHEN_UNCONFIRMED) else after
             fewer = world.accidents - 1
             yield f"is refused {names}", world._replace(accidents=fewer).with_beat(number, after)
             unsure = sent._replace(accidents=fewer, excused=sent.excused | runs)
@@ -328,7 +328,7 @@ class Model:
             yield "releases", self._settled(released, number, beat._replace(unsent=()))
 
     def _committed(self, redis: Redis, job: Job, claim: int) -> tuple[Redis, list[Job]]:
-        """What a commit makes of one entry; and the job, if the entry was changed and it must be committed anew."""
+        """Commit one entry. Return Redis afterwards, and the job again if the entry was changed since it was read."""
         entry = redis.entries[job.entry]
         if self._has(Guard.COMMIT_ASKS_FOR_THE_CLAIM) and (entry is None or entry.claim != claim):
             return redis, []
@@ -393,7 +393,7 @@ class Model:
 
     def _edited(self, entry: Entry | None, now: int) -> Iterator[tuple[str, Entry | None]]:
         if entry is None:
-            yield "created anew", Entry(fires=(now + 1,), score=now + 1, owed=frozenset({now + 1}))
+            yield "created again", Entry(fires=(now + 1,), score=now + 1, owed=frozenset({now + 1}))
             return
         later = max(now, *entry.fires, *entry.owed, 0) + 1
         moved = entry._replace(look_at=None)

@@ -48,7 +48,7 @@ MISSED = [
     (Guard.LOOK_AT_THE_LEASE, ONE, False, TWICE),
     (Guard.LOOK_AT_THE_LOCK, ONE, True, SENDS),
     (Guard.SEND_UNDER_ONE_ID, ONE, True, TWO_IDS),
-    (Guard.SEND_AGAIN_WHEN_IN_DOUBT, ONE, True, LOST),
+    (Guard.SEND_AGAIN_WHEN_UNCONFIRMED, ONE, True, LOST),
     (Guard.COMMIT_ASKS_FOR_THE_CLAIM, ONE, True, COUNTED),
     (Guard.COMMIT_ASKS_FOR_THE_CLAIM, AN_EDIT, True, BACK),
     (Guard.COMMIT_KEEPS_AN_EDITED_SCORE, AN_EDIT, True, LOST),
@@ -65,7 +65,7 @@ EVENTS = {
     *("beat 0 may send", "beat 0 sends (0, 0)", "beat 0 sends (0, 0), the reply is lost", "beat 0 is refused (0, 0)"),
     *("beat 0 may not send", "beat 0 commits", "beat 0 commits, the reply is lost", "beat 0 releases"),
     *("beat 0 crashes", "beat 0 is paused", "beat 0 goes on", "beat 0 is to end", "beat 0 ends"),
-    *("entry 0 is deleted", "entry 0 is created anew", "entry 0 is disabled", "entry 0 is rescheduled"),
+    *("entry 0 is deleted", "entry 0 is created again", "entry 0 is disabled", "entry 0 is rescheduled"),
     *("entry 0 is given one more fire time", "entry 0 is set to the fire time it has"),
     *("a failover loses the last write", "it is 1"),
 }
