@@ -46,12 +46,17 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="session", name="rabbitmq")
-def rabbitmq_node() -> Iterator[rabbitmq.RabbitMQ]:
-    """A real RabbitMQ node, started for the first test that asks for it."""
+@pytest.fixture(scope="session")
+def rabbitmq_program() -> None:
+    """RabbitMQ on this machine; where it is not required, the tests that need it are skipped without it."""
     if rabbitmq.program() is None:
         give_up = pytest.fail if rabbitmq.is_required() else pytest.skip
         give_up(rabbitmq.INSTALL)
+
+
+@pytest.fixture(scope="session", name="rabbitmq")
+def rabbitmq_node(rabbitmq_program: None) -> Iterator[rabbitmq.RabbitMQ]:
+    """A real RabbitMQ node, started for the first test that asks for it."""
     with rabbitmq.running() as node:
         yield node
 

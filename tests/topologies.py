@@ -26,10 +26,10 @@ from waiting import wait_until
 NODE_TIMEOUT_MS = 2_000
 
 #: Seconds that a failover may take on a busy machine.
-FAILOVER_PATIENCE = 90.0
+FAILOVER_SECONDS = 90.0
 
 #: Seconds that a topology may take to be whole again before it is replaced, which takes a few seconds.
-HEAL_PATIENCE = 45.0
+HEAL_SECONDS = 45.0
 
 #: Sentinel's periods in milliseconds. By default it does nothing for 30 s after a stall of two (tilt mode).
 SENTINEL_PERIODS = {"tilt-period": 1_000, "info-period": 1_000}
@@ -141,7 +141,7 @@ class Node:
 class Topology(Protocol):
     """Several servers that can be made whole again."""
 
-    def heal(self, patience: float) -> None:
+    def heal(self, seconds: float) -> None:
         """Start what was killed, and wait until the topology is whole; raise an error if that takes too long."""
 
     def empty(self) -> None:
@@ -159,11 +159,11 @@ class Keeper(Generic[T]):
         self._stack = ExitStack()
         self._current: T | None = None
 
-    def whole(self, patience: float = HEAL_PATIENCE) -> T:
+    def whole(self, seconds: float = HEAL_SECONDS) -> T:
         """Return a topology that is whole and empty: the one of the last test, or a new one."""
         if self._current is not None:
             try:
-                self._current.heal(patience)
+                self._current.heal(seconds)
                 self._current.empty()
             except Exception as error:  # whatever a test left behind, the next one must not suffer from it
                 warnings.warn(f"replacing a topology that cannot be healed: {error!r}", stacklevel=2)
@@ -217,21 +217,21 @@ class Sentinels:
         """Kill the master, and wait until the Sentinels name the other server."""
         old = self.master
         old.kill()
-        wait_until(lambda: self.master is not old, "the Sentinels to name another master", FAILOVER_PATIENCE)
+        wait_until(lambda: self.master is not old, "the Sentinels to name another master", FAILOVER_SECONDS)
 
-    def heal(self, patience: float = FAILOVER_PATIENCE) -> None:
+    def heal(self, seconds: float = FAILOVER_SECONDS) -> None:
         """Start what was killed; wait until the replica follows the master and every Sentinel sees both."""
         for watcher in self.watchers:
             if watcher.has_ended:
                 watcher.start()
         if all(server.has_ended for server in self.servers):
             self.master.start()
-        wait_until(lambda: not self.master.has_ended, "the Sentinels to name a master that is up", patience)
+        wait_until(lambda: not self.master.has_ended, "the Sentinels to name a master that is up", seconds)
         for server in self.servers:
             if server.has_ended:
                 # The Sentinels would make it a replica themselves, but later.
                 server.start("--replicaof", LOOPBACK, str(self.master.port))
-        wait_until(self._is_whole, "the replica to follow the master", patience)
+        wait_until(self._is_whole, "the replica to follow the master", seconds)
 
     def empty(self) -> None:
         """Delete all data."""
@@ -272,7 +272,7 @@ def running_sentinels(program: Program, tls: Certificates | None = None) -> Iter
         replica = new_node(stack, program, fast, tls).start("--replicaof", LOOPBACK, str(master.port))
         watchers = [stack.enter_context(running_watcher(master, tls=tls)) for _ in range(SENTINELS)]
         sentinels = Sentinels([master, replica], watchers)
-        wait_until(sentinels._is_whole, "the Sentinels to know each other", FAILOVER_PATIENCE)
+        wait_until(sentinels._is_whole, "the Sentinels to know each other", FAILOVER_SECONDS)
         yield sentinels
 
 
@@ -355,7 +355,7 @@ class Cluster:
 
     def owner(self, key: str) -> Node:
         """Return the master that reports to have the slot of a key; wait until there is one."""
-        return wait_until(lambda: self._owner(key_slot(key.encode())), f"a node that has {key}", FAILOVER_PATIENCE)
+        return wait_until(lambda: self._owner(key_slot(key.encode())), f"a node that has {key}", FAILOVER_SECONDS)
 
     def _owner(self, slot: int) -> Node | None:
         return next((node for node in self.living if _owner_by(node, slot) == node.port), None)
@@ -367,14 +367,14 @@ class Cluster:
         self.owner(key)
         return old
 
-    def heal(self, patience: float = FAILOVER_PATIENCE) -> None:
+    def heal(self, seconds: float = FAILOVER_SECONDS) -> None:
         """Start what was killed, end moves of slots, and wait until each master has a replica that follows it."""
         assert len(self.nodes) == 2 * MASTERS, f"a node stayed that had joined: {self.nodes}"
         for node in self.nodes:
             if node.has_ended:
                 node.start()
         self._close_slots()
-        wait_until(self._is_whole, "the cluster to be whole", patience)
+        wait_until(self._is_whole, "the cluster to be whole", seconds)
 
     def empty(self) -> None:
         """Delete all data."""
@@ -395,7 +395,7 @@ class Cluster:
         node.ask("CLUSTER", "MEET", LOOPBACK, self.nodes[0].port)
         self.nodes.append(node)
         wait_until(lambda: all(_knows(each) == len(self.nodes) for each in self.nodes), "all to know the new node")
-        wait_until(self._is_ok, "the new node to know the slots", FAILOVER_PATIENCE)
+        wait_until(self._is_ok, "the new node to know the slots", FAILOVER_SECONDS)
         yield node
         gone = node.id
         self.nodes.remove(node)
@@ -482,7 +482,7 @@ def _form(cluster: Cluster) -> None:
     wait_until(lambda: all(_knows(node) == len(cluster.nodes) for node in cluster.nodes), "the nodes to meet")
     for master, replica in zip(masters, replicas):
         replica.ask("CLUSTER", "REPLICATE", master.id)
-    wait_until(cluster._is_whole, "the cluster to be whole", FAILOVER_PATIENCE)
+    wait_until(cluster._is_whole, "the cluster to be whole", FAILOVER_SECONDS)
 
 
 def _move(source: Node, target: Node, keys: Sequence[str]) -> None:

@@ -9,13 +9,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 #: Seconds that a condition may take to come true on a slow, shared machine.
-PATIENCE = 60.0
+WAIT_SECONDS = 60.0
 
 
-def wait_until(condition: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
-    """Return the condition's value once it is true; fail after ``patience`` seconds, naming ``what`` did not happen."""
-    deadline = time.monotonic() + patience
+def wait_until(condition: Callable[[], T], what: str, seconds: float = WAIT_SECONDS) -> T:
+    """Return the condition's value once it is true; fail after ``seconds``, naming ``what`` did not happen."""
+    deadline = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited {patience:g} s without success for {what}"
+        assert time.monotonic() < deadline, f"waited {seconds:g} s without success for {what}"
         time.sleep(0.01)
     return value

@@ -10,7 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from servers import Program
-from topologies import FAILOVER_PATIENCE, Node, Sentinels, running_sentinels
+from topologies import FAILOVER_SECONDS, Node, Sentinels, running_sentinels
 from waiting import wait_until
 
 from chaos.server import TIMEOUT_SECONDS, version_of
@@ -51,7 +51,7 @@ class ReplicatedServer:
 
     def start(self) -> None:
         """Wait until the replica has taken over and the killed server follows it."""
-        wait_until(lambda: self._sentinels.master is not self._master, "the replica to take over", FAILOVER_PATIENCE)
+        wait_until(lambda: self._sentinels.master is not self._master, "the replica to take over", FAILOVER_SECONDS)
         self.wait_until_it_answers()
 
     def pause(self) -> None:

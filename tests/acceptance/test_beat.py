@@ -15,7 +15,7 @@ from celery.schedules import crontab
 from claims import is_claimed
 from project import Process, Project
 from servers import Server, running
-from waiting import PATIENCE, wait_until
+from waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry
 
@@ -231,14 +231,14 @@ def sends(beat: Process) -> int:
 
 
 def test_a_standby_takes_over_at_once_when_the_leader_ends(make_project: Callable[..., Project]) -> None:
-    project = make_project(redisbeater_lock_timeout=10 * PATIENCE)
+    project = make_project(redisbeater_lock_timeout=10 * WAIT_SECONDS)
     leader = leading(project.beat())
     standby = project.beat()
     standby.says("standing by; the leader is")
     started = time.monotonic()
     leader.end()
     standby.says("leading as")
-    assert time.monotonic() - started < PATIENCE, "the lock lasts far longer: the release was not heard"
+    assert time.monotonic() - started < WAIT_SECONDS, "the lock lasts far longer: the release was not heard"
 
 
 def test_a_standby_takes_over_within_the_locks_timeout_when_the_leader_is_killed(
@@ -268,7 +268,7 @@ def test_a_leader_that_was_paused_past_its_lock_sends_nothing_and_exits(make_pro
     sent_before = first.output().count("Sending due task")
     first.resume()
 
-    assert first.popen.wait(PATIENCE) != 0
+    assert first.popen.wait(WAIT_SECONDS) != 0
 
     assert "LockNotOwnedError" in first.output()
     assert first.output().count("Sending due task") - sent_before <= 1, "one may have been in flight"
@@ -320,7 +320,7 @@ def test_beat_starts_without_redis_and_waits_for_it(make_project: Callable[..., 
 
 def test_a_mistyped_setting_ends_beat_with_the_nearest_name(make_project: Callable[..., Project]) -> None:
     beat = make_project(redisbeater_lock_timout=3).beat()
-    assert beat.popen.wait(PATIENCE) != 0
+    assert beat.popen.wait(WAIT_SECONDS) != 0
     assert "did you mean redisbeater_lock_timeout?" in beat.output()
 
 

@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 from servers import Server
-from waiting import PATIENCE
+from waiting import WAIT_SECONDS
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "redisbeater.demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE + 60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS + 60, check=False)
 
 
 def executed(printed: str) -> int:

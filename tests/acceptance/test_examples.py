@@ -120,7 +120,6 @@ def test_the_script_saves_an_entry_that_runs_and_deletes_it(
 
 
 def test_a_view_of_django_saves_an_entry_that_runs(example: Callable[[str], Example]) -> None:
-    pytest.importorskip("django")
     django, port = example("django"), free_port()
     worker, beat = django.worker(), django.beat()
     site = django.start("manage.py", "runserver", f"127.0.0.1:{port}", "--noreload")
@@ -133,8 +132,6 @@ def test_a_view_of_django_saves_an_entry_that_runs(example: Callable[[str], Exam
 
 
 def test_fastapi_creates_updates_and_deletes_an_entry(example: Callable[[str], Example]) -> None:
-    pytest.importorskip("fastapi")
-    pytest.importorskip("httpx")
     fastapi = example("fastapi")
     worker, beat = fastapi.worker(), fastapi.beat("-S", "redisbeater")
     beat.says("leading as")

@@ -12,7 +12,7 @@ from typing import Any
 
 from project import Project
 from servers import Program, running
-from topologies import FAILOVER_PATIENCE, Cluster, Sentinels
+from topologies import FAILOVER_SECONDS, Cluster, Sentinels
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
@@ -21,7 +21,7 @@ from redisbeater import RedisScheduleEntry
 @contextmanager
 def running_project(program: Program, prefix: str, folder: Path, settings: dict[str, Any]) -> Iterator[Project]:
     """A project whose beat runs an entry each second and keeps its lock in a failover; the broker is another server."""
-    lasting = {"redisbeater_lock_timeout": 2 * FAILOVER_PATIENCE}
+    lasting = {"redisbeater_lock_timeout": 2 * FAILOVER_SECONDS}
     with running(program) as broker, Project(broker, prefix, folder, **lasting, **settings) as project:
         RedisScheduleEntry("hello", "proj.note", 1.0, coalesce="all", app=project.app()).save()
         beat = project.beat()
@@ -51,7 +51,7 @@ def assert_runs_continue_after(failover: Callable[[], object], project: Project)
     failover()
 
     before = len(runs(project))
-    wait_until(lambda: len(runs(project)) >= before + 3, "runs after the failover", FAILOVER_PATIENCE)
+    wait_until(lambda: len(runs(project)) >= before + 3, "runs after the failover", FAILOVER_SECONDS)
     sent = runs(project)
     assert {late - early for early, late in pairwise(sorted(sent))} == {timedelta(seconds=1)}
     assert {len(ids) for ids in sent.values()} == {1}, "a repeated run has another task id"

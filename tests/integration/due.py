@@ -21,10 +21,10 @@ def ago(**amount: float) -> datetime:
 
 
 def save_due(
-    app: Celery, name: str, task: str = "proj.work", *, late: float = 1.0, **fields: Any
+    app: Celery, name: str, task: str = "proj.work", *, late: float = 1.0, every: float = 60.0, **fields: Any
 ) -> RedisScheduleEntry:
-    """Store and return an entry that runs every minute and was due ``late`` seconds ago."""
-    return RedisScheduleEntry(name, task, 60.0, app=app, last_run_at=ago(seconds=60 + late), **fields).save()
+    """Store and return an entry that runs every ``every`` seconds and was due ``late`` seconds ago."""
+    return RedisScheduleEntry(name, task, every, app=app, last_run_at=ago(seconds=every + late), **fields).save()
 
 
 def stored(app: Celery, name: str) -> RedisScheduleEntry:

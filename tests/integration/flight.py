@@ -19,8 +19,8 @@ class Flight:
     claim: Claim
     job: Job
 
-    def land(self) -> None:
-        """Commit as beat does, on top of what other programs changed meanwhile."""
+    def confirm(self) -> None:
+        """Count the runs as sent: commit them as beat does, on top of what other programs changed meanwhile."""
         jobs = [self.job]
         while jobs:
             result = self.context.redis.commit(self.claim, [job.commitment() for job in jobs])
@@ -28,8 +28,8 @@ class Flight:
             jobs = [job.rebased_on(*result.changed[job.claimed.name]) for job in changed]
 
 
-def take_off(app: Celery) -> Flight:
-    """Claim and plan the one entry that is due; the app has no lock."""
+def mark_in_flight(app: Celery) -> Flight:
+    """Claim and plan the one entry that is due, and return it in flight; the app has no lock."""
     context = Context.of(app)
     claim = context.redis.claim(token="", limit=100)
     [claimed] = claim.entries

@@ -119,7 +119,7 @@ def test_what_is_too_late_when_it_is_back_is_missed_and_the_others_are_sent(
     site: Site, scheduler: RedisScheduler, fault: Callable[[Proxy], None]
 ) -> None:
     save_due(site.app, "urgent", late=1.0, misfire_grace_time=2)
-    save_due(site.app, "patient", late=1.0)
+    save_due(site.app, "long-lived", late=1.0)
     fault(site.proxy)
     scheduler.tick()
     started = now()
@@ -129,7 +129,7 @@ def test_what_is_too_late_when_it_is_back_is_missed_and_the_others_are_sent(
     sent = site.until_sent(scheduler, 1)
     wait_until(lambda: scheduler.tick(), "rest")
 
-    assert names(sent + site.take()) == ["patient"]
+    assert names(sent + site.take()) == ["long-lived"]
     assert stored(site.app, "urgent").skipped["missed"].count == 1
 
 

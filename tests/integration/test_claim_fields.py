@@ -12,7 +12,7 @@ from celery import Celery
 from celery.schedules import crontab
 from claims import claim_fields, is_claimed
 from due import ago, now, save_due, stored
-from flight import Flight, take_off
+from flight import Flight, mark_in_flight
 from outbox import names, run_due
 from waiting import wait_until
 
@@ -44,7 +44,7 @@ def score_of(client: redis.Redis, entry: RedisScheduleEntry) -> float:
 def test_a_claim_writes_fire_time_end_of_lease_and_its_id(app: Celery, client: redis.Redis) -> None:
     entry = save_due(app, "report")
 
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     fields = claim_fields(client, entry.key)
     assert from_unix(fields["fire_time"]) == entry.due_at
@@ -55,7 +55,7 @@ def test_a_claim_writes_fire_time_end_of_lease_and_its_id(app: Celery, client: r
 
 def test_a_release_leaves_the_fire_time_and_when_it_is_tried_again(app: Celery, client: redis.Redis) -> None:
     entry = save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     flight.context.redis.release(flight.claim, flight.claim.entries, delay=30)
 
@@ -68,7 +68,7 @@ def test_a_release_leaves_the_fire_time_and_when_it_is_tried_again(app: Celery, 
 def test_a_commit_leaves_no_field_of_its_claim(app: Celery, client: redis.Redis) -> None:
     entry = save_due(app, "report")
 
-    take_off(app).land()
+    mark_in_flight(app).confirm()
 
     assert set(client.hkeys(entry.key)) == {"definition", "meta", "recorded_run"}
 
@@ -108,9 +108,9 @@ def test_a_claim_whose_fields_another_program_overwrites_ends_no_beat(
     app: Celery, client: redis.Redis, fire_time: str, look_at: str
 ) -> None:
     entry = save_due(app, "report")
-    for give_back in (release, undo_claim, find_edited, Flight.land):
+    for give_back in (release, undo_claim, find_edited, Flight.confirm):
         client.zadd(f"{entry.key.removesuffix('report')}:schedule", {entry.key: entry.due_at.timestamp()})
-        flight = take_off(app)
+        flight = mark_in_flight(app)
         client.hset(entry.key, "fire_time", fire_time)
         if look_at == "junk":
             client.hset(entry.key, "look_at", look_at)
@@ -125,7 +125,7 @@ def test_an_old_now_is_not_that_of_another_score(app: Celery, client: redis.Redi
     entry = save_due(app, "report")
     client.hset(entry.key, mapping={"fire_time": "5", "look_at": "6", "is_due_now": "1"})
 
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     assert not flight.job.claimed.is_due_now
     assert "is_due_now" not in claim_fields(client, entry.key)
@@ -166,7 +166,7 @@ def test_an_entry_that_is_to_run_now_is_so_when_it_was_given_back(
     asked_for: RedisScheduleEntry,
     give_back: Callable[[Flight], None],
 ) -> None:
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     give_back(flight)
     [run] = run_due(make_scheduler(app))
@@ -178,12 +178,12 @@ def test_an_entry_that_is_to_run_now_is_so_when_it_was_given_back(
 def test_an_entry_that_is_given_back_twice_has_the_fire_time_that_it_had(
     app: Celery, client: redis.Redis, asked_for: RedisScheduleEntry, give_back: Callable[[Flight], None]
 ) -> None:
-    first = take_off(app)
+    first = mark_in_flight(app)
     give_back(first)
-    second = take_off(app)
+    second = mark_in_flight(app)
     give_back(second)
 
-    third = take_off(app)
+    third = mark_in_flight(app)
 
     assert {flight.job.claimed.fire_time for flight in (first, second, third)} == {first.claim.now}
     assert claim_fields(client, asked_for.key)["is_due_now"] == "1"
@@ -193,11 +193,11 @@ def test_an_entry_that_is_to_run_now_is_so_when_its_jitter_is_over(
     app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, asked_for: RedisScheduleEntry
 ) -> None:
     ScheduleStore(app).update("report", jitter=2)
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     assert flight.job.plan.runs == (), "by its jitter it is due a moment later"
     scheduler = make_scheduler(app)
 
-    flight.land()
+    flight.confirm()
     assert claim_fields(client, asked_for.key)["is_due_now"] == "1"
     [run] = wait_until(lambda: run_due(scheduler), "the run")
 
@@ -207,10 +207,10 @@ def test_an_entry_that_is_to_run_now_is_so_when_its_jitter_is_over(
 def test_an_execution_that_is_written_while_a_run_that_was_asked_for_is_sent_is_what_counts_next(
     app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, asked_for: RedisScheduleEntry
 ) -> None:
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     executed_at = now()
     client.hset(asked_for.key, "meta", Meta(last_run_at=executed_at).to_text())
-    flight.land()
+    flight.confirm()
 
     client.zadd(f"{prefix}:schedule", {asked_for.key: now().timestamp()})
 
@@ -247,11 +247,11 @@ def test_a_new_score_of_a_claimed_entry_stands_and_its_run_is_counted(
     app: Celery, client: redis.Redis, new_score: NewScore
 ) -> None:
     entry = save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     score = new_score(client, entry)
 
     given_a_score(app, score)
-    flight.land()
+    flight.confirm()
 
     assert (stored(app, "report").due_at, stored(app, "report").total_run_count) == (score, 1)
     assert claim_fields(client, entry.key) == {}
@@ -263,7 +263,7 @@ def test_a_new_score_of_a_claimed_entry_is_not_taken_back(
     app: Celery, client: redis.Redis, new_score: NewScore, give_back: Callable[[Flight], None]
 ) -> None:
     entry = save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     score = new_score(client, entry)
 
     given_a_score(app, score)
@@ -275,7 +275,7 @@ def test_a_new_score_of_a_claimed_entry_is_not_taken_back(
 
 def test_a_release_takes_away_a_fire_time_that_counts_no_more(app: Celery, client: redis.Redis, prefix: str) -> None:
     entry = save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     lease_end = claim_fields(client, entry.key)["look_at"]
     client.zadd(f"{prefix}:schedule", {entry.key: ago(hours=-1).timestamp()})
 
@@ -291,14 +291,14 @@ def test_a_claimed_entry_that_was_given_a_new_score_can_be_edited_again(
     app: Celery, client: redis.Redis, new_score: NewScore
 ) -> None:
     entry = save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     given_a_score(app, new_score(client, entry))
     assert claim_fields(client, entry.key) == {"claim": flight.claim.id}
 
     given_a_score(app, ago(minutes=-5))
     ScheduleStore(app).update("report", args=["new"])
     assert is_claimed(client, entry.key)
-    flight.land()
+    flight.confirm()
 
     assert (stored(app, "report").args, stored(app, "report").total_run_count) == (["new"], 1)
 
@@ -308,7 +308,7 @@ def test_an_entry_that_was_given_a_new_score_and_cannot_be_planned_is_quarantine
     app: Celery, client: redis.Redis, new_score: NewScore
 ) -> None:
     entry = save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     given_a_score(app, new_score(client, entry))
 
     assert flight.context.redis.quarantine(flight.claim, flight.job.claimed, "a reason")

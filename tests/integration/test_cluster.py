@@ -17,7 +17,7 @@ from outbox import Sent, names, run_due, take
 from redis.crc import key_slot
 from redis.credentials import UsernamePasswordCredentialProvider
 from servers import Server, free_port
-from topologies import FAILOVER_PATIENCE, Cluster, Node, app_with
+from topologies import FAILOVER_SECONDS, Cluster, Node, app_with
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
@@ -36,7 +36,7 @@ MakeScheduler = Callable[..., RedisScheduler]
 def app(cluster: Cluster) -> Celery:
     """An app that knows one node, which the tests kill, and whose lock outlasts a failover, however long that takes."""
     url = f"redis-cluster://{cluster.owner(SCHEDULE).address}"
-    return app_with(redisbeater_redis_url=url, redisbeater_lock_timeout=2 * FAILOVER_PATIENCE)
+    return app_with(redisbeater_redis_url=url, redisbeater_lock_timeout=2 * FAILOVER_SECONDS)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_failover_loses_neither_the_lock_nor_a_run(app: Celery, scheduler: Red
 
     cluster.fail_over(SCHEDULE)
 
-    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_PATIENCE)
+    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_SECONDS)
     assert cluster.owner(LOCK).ask("GET", LOCK) == token
     saving = threading.Timer(0.1, save_due, (app, "after"))  # to the former replica, which has no script yet
     saving.start()

@@ -18,7 +18,7 @@ from due import save_due, stored
 from outbox import names, run_due
 from proxy import LOOPBACK, Proxy
 from servers import Program, Server, free_port, running
-from waiting import PATIENCE, wait_until
+from waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context
@@ -35,13 +35,13 @@ SCHEDULE_DB = 0
 SECRET = "correct-horse-battery"
 
 #: Options of clients that must meet a time-out: short for a test, long for an answer of a busy machine.
-IMPATIENT = {"socket_timeout": 1.0}
+SHORT_TIMEOUT = {"socket_timeout": 1.0}
 
 
 @contextmanager
 def frozen(server: Server) -> Iterator[None]:
-    """Pause the server: it accepts requests, and answers them afterwards, or when patience is over."""
-    thaw = threading.Timer(PATIENCE, server.process.send_signal, (signal.SIGCONT,))
+    """Pause the server: it accepts requests, and answers them afterwards, or after WAIT_SECONDS."""
+    thaw = threading.Timer(WAIT_SECONDS, server.process.send_signal, (signal.SIGCONT,))
     server.process.send_signal(signal.SIGSTOP)
     thaw.start()
     try:
@@ -70,21 +70,21 @@ def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def long_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make calls that are retried last longer than any call on a slow machine, so that a test sees the difference."""
-    monkeypatch.setattr(connection, "RETRY_SECONDS", PATIENCE)
+    monkeypatch.setattr(connection, "RETRY_SECONDS", WAIT_SECONDS)
 
 
 @pytest.fixture
-def impatient(make_app: MakeApp) -> Celery:
+def timing_out(make_app: MakeApp) -> Celery:
     """An app that waits a second for an answer, and asks once."""
-    return make_app(redisbeater_lock_key=None, redisbeater_retry_period=0, redisbeater_redis_options=IMPATIENT)
+    return make_app(redisbeater_lock_key=None, redisbeater_retry_period=0, redisbeater_redis_options=SHORT_TIMEOUT)
 
 
 def test_a_claim_whose_answer_is_lost_costs_no_run(
     app: Celery, make_app: MakeApp, make_scheduler: Callable[..., RedisScheduler], server: Server, client: redis.Redis
 ) -> None:
     settings = {"redisbeater_lock_key": None, "redisbeater_lease_timeout": 1}
-    impatient = make_app(**settings, redisbeater_retry_period=0, redisbeater_redis_options=IMPATIENT)
-    schedule = Context.of(impatient).redis
+    timing_out = make_app(**settings, redisbeater_retry_period=0, redisbeater_redis_options=SHORT_TIMEOUT)
+    schedule = Context.of(timing_out).redis
     schedule.claim(token="", limit=1)  # from now on the server has the script
     entry = save_due(app, "report")
     with frozen(server), pytest.raises(StoreUnavailable):
@@ -113,7 +113,7 @@ def make_proxied(make_app: MakeApp, proxy: Proxy) -> MakeApp:
     url = f"redis://{LOOPBACK}:{proxy.port}/{SCHEDULE_DB}"
 
     def make(**settings: Any) -> Celery:
-        own = {"lock_key": None, "lease_timeout": 600, "redis_url": url, "redis_options": IMPATIENT, **settings}
+        own = {"lock_key": None, "lease_timeout": 600, "redis_url": url, "redis_options": SHORT_TIMEOUT, **settings}
         return make_app(**{f"redisbeater_{name}": value for name, value in own.items()})
 
     return make
@@ -177,22 +177,22 @@ def test_a_recall_does_not_return_entries_that_were_changed_since(make_proxied: 
     assert ScheduleStore(app).count() == 2
 
 
-def test_saving_again_after_a_lost_answer_is_harmless(impatient: Celery, server: Server) -> None:
-    entry = RedisScheduleEntry("report", "proj.report", 60.0, app=impatient).save()
+def test_saving_again_after_a_lost_answer_is_harmless(timing_out: Celery, server: Server) -> None:
+    entry = RedisScheduleEntry("report", "proj.report", 60.0, app=timing_out).save()
     entry.args = [1]
     with frozen(server), pytest.raises(StoreUnavailable):
         entry.save()
 
     entry.save()
 
-    assert (stored(impatient, "report").args, stored(impatient, "report").due_at) == ([1], entry.due_at)
+    assert (stored(timing_out, "report").args, stored(timing_out, "report").due_at) == ([1], entry.due_at)
 
 
 @pytest.mark.usefixtures("short_retries")
 def test_a_tick_survives_a_server_that_does_not_answer(
     app: Celery, make_app: MakeApp, make_scheduler: Callable[..., RedisScheduler], server: Server
 ) -> None:
-    scheduler = make_scheduler(make_app(redisbeater_retry_period=600, redisbeater_redis_options=IMPATIENT))
+    scheduler = make_scheduler(make_app(redisbeater_retry_period=600, redisbeater_redis_options=SHORT_TIMEOUT))
     scheduler.tick()
 
     with frozen(server):
@@ -266,7 +266,7 @@ def test_a_server_that_is_down_is_unavailable_at_once_when_calls_are_not_retried
     with pytest.raises(StoreUnavailable):
         RedisScheduleEntry("report", "proj.report", 60.0, app=unreachable).save()
 
-    assert time.monotonic() - begin < PATIENCE / 2
+    assert time.monotonic() - begin < WAIT_SECONDS / 2
 
 
 def test_an_unavailable_server_is_a_connection_error(unreachable: Celery) -> None:
@@ -299,7 +299,7 @@ def test_a_wrong_password_is_an_error_that_is_not_retried(locked_out: Celery) ->
         RedisScheduleEntry("report", "proj.report", 60.0, app=locked_out).save()
 
     assert not isinstance(raised.value, StoreUnavailable)
-    assert time.monotonic() - begin < PATIENCE / 2
+    assert time.monotonic() - begin < WAIT_SECONDS / 2
 
 
 def test_the_right_password_works(locked_out: Celery) -> None:

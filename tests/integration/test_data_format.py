@@ -9,7 +9,7 @@ import pytest
 import redis
 from celery import Celery
 from due import save_due, stored
-from flight import take_off
+from flight import mark_in_flight
 from outbox import names, run_due
 
 from redisbeater import RedisScheduler
@@ -189,10 +189,10 @@ def test_what_a_beat_has_claimed_is_committed_although_the_data_became_newer(
 ) -> None:
     app = make_app(redisbeater_lock_key=None, result_expires=None)
     save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
     client.set(key, "2")
 
-    flight.land()
+    flight.confirm()
 
     assert stored(app, "report").total_run_count == 1
 

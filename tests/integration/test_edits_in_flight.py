@@ -15,7 +15,7 @@ from celery.schedules import crontab
 from celery.signals import after_task_publish, before_task_publish
 from claims import is_claimed
 from due import ago, now, save_due, stored
-from flight import take_off
+from flight import mark_in_flight
 from outbox import names, run_due
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
@@ -73,9 +73,9 @@ class Moment:
     def edit(self, edit: Edit) -> None:
         store = ScheduleStore(self.app)
         if self.name == "between":
-            flight = take_off(self.app)
+            flight = mark_in_flight(self.app)
             edit(store)
-            flight.land()
+            flight.confirm()
             return
         signal = before_task_publish if self.name == "before_publish" else after_task_publish
         with meanwhile(signal, lambda: edit(store)) as made:
@@ -306,10 +306,10 @@ def test_a_schedule_without_a_next_fire_time_that_is_written_meanwhile_does_not_
 def test_an_edit_while_an_entry_is_moved_to_its_jitter_is_kept(app: Celery, store: ScheduleStore) -> None:
     fire_time = ago(seconds=1)
     RedisScheduleEntry("report", "proj.work", clocked(fire_time), app=app, jitter=1000).save()
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     store.update("report", args=["new"])
-    flight.land()
+    flight.confirm()
 
     entry = stored(app, "report")
     assert (entry.args, entry.total_run_count) == (["new"], 0)
@@ -320,10 +320,10 @@ def test_an_entry_that_is_disabled_while_it_is_moved_to_its_jitter_does_not_run(
     app: Celery, store: ScheduleStore
 ) -> None:
     RedisScheduleEntry("report", "proj.work", clocked(ago(seconds=1)), app=app, jitter=1000).save()
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     store.disable("report")
-    flight.land()
+    flight.confirm()
 
     assert stored(app, "report").due_at is None
 

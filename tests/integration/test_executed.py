@@ -13,7 +13,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab, schedule
 from due import UTC, ago, now, save_due, stored
-from flight import take_off
+from flight import mark_in_flight
 from outbox import Sent, names, run_due, take
 from redbeat import RedBeatSchedulerEntry
 from servers import Server
@@ -247,11 +247,11 @@ def test_an_execution_that_is_written_while_the_run_is_sent_is_what_counts_next(
     shared_app: Celery, write_meta: WriteMeta, make_scheduler: MakeScheduler
 ) -> None:
     entry = save_due(shared_app, "report", late=59.5)
-    flight = take_off(shared_app)
+    flight = mark_in_flight(shared_app)
     executed_at = now()
 
     write_meta(entry, executed_at, total_run_count=0)
-    flight.land()
+    flight.confirm()
     client_sees = stored(shared_app, "report")
     wait_until(lambda: now() > due(client_sees), "the next fire time")
 
@@ -314,7 +314,7 @@ def test_a_score_of_zero_runs_now_also_when_the_first_lease_ran_out(
     entry = save_due(app, "report")
     write_meta(entry, now())
     client.zadd(f"{prefix}:schedule", {entry.key: 0})
-    lost = take_off(app)
+    lost = mark_in_flight(app)
     scheduler = make_scheduler(app)
 
     def tick() -> list[Sent]:
@@ -381,11 +381,11 @@ def test_the_next_run_after_a_report_is_sent_when_the_interval_is_over(app: Cele
 
 def test_a_report_while_the_run_is_not_yet_committed_is_what_counts_next(shared_app: Celery) -> None:
     entry = save_due(shared_app, "report")
-    flight = take_off(shared_app)
+    flight = mark_in_flight(shared_app)
     at = now()
 
     entry.executed(at)
-    flight.land()
+    flight.confirm()
 
     after = stored(shared_app, "report")
     assert (after.last_run_at, after.due_at, after.total_run_count) == (at, at + MINUTE, 1)
@@ -396,7 +396,7 @@ def test_a_report_between_two_claims_of_one_fire_time_leaves_no_run_due(
 ) -> None:
     app = make_app(redisbeater_lock_key=None, result_expires=None)
     entry = save_due(app, "report")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     entry.executed()
     flight.context.redis.release(flight.claim, flight.claim.entries)

@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from due import save_due
 from outbox import names, take
-from waiting import PATIENCE, wait_until
+from waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, StoreError
 from redisbeater.context import Context
@@ -47,7 +47,7 @@ def entry(app: Celery, name: str = "report", **fields: Any) -> RedisScheduleEntr
 def test_saving_publishes_the_name(app: Celery, notifier: Notifier) -> None:
     entry(app).save()
 
-    assert notifier.wait(PATIENCE) == {"report"}
+    assert notifier.wait(WAIT_SECONDS) == {"report"}
 
 
 @pytest.mark.parametrize("verb", ["save", "enable", "disable", "reschedule", "delete"])
@@ -55,7 +55,7 @@ def test_each_change_is_published(app: Celery, client: redis.Redis, channel: str
     stored = entry(app).save()
     with client.pubsub(ignore_subscribe_messages=True) as listener:
         listener.subscribe(channel)
-        listener.get_message(timeout=PATIENCE)
+        listener.get_message(timeout=WAIT_SECONDS)
 
         getattr(stored, verb)()
 
@@ -78,8 +78,8 @@ def test_a_message_ends_the_wait_at_once(app: Celery, notifier: Notifier) -> Non
     begin = time.monotonic()
     saving.start()
 
-    assert notifier.wait(1.5 * PATIENCE) == {"report"}
-    assert time.monotonic() - begin < PATIENCE
+    assert notifier.wait(1.5 * WAIT_SECONDS) == {"report"}
+    assert time.monotonic() - begin < WAIT_SECONDS
     saving.join()
 
 
@@ -87,14 +87,14 @@ def test_without_a_message_the_wait_ends_after_the_timeout(notifier: Notifier) -
     begin = time.monotonic()
 
     assert notifier.wait(0.3) == set()
-    assert 0.3 <= time.monotonic() - begin < PATIENCE
+    assert 0.3 <= time.monotonic() - begin < WAIT_SECONDS
 
 
 def test_a_change_between_two_waits_is_heard(app: Celery, notifier: Notifier) -> None:
     notifier.wait(0)
     entry(app).save()
 
-    assert notifier.wait(PATIENCE) == {"report"}
+    assert notifier.wait(WAIT_SECONDS) == {"report"}
 
 
 def test_several_changes_are_heard_together(app: Celery, notifier: Notifier) -> None:
@@ -107,7 +107,7 @@ def test_several_changes_are_heard_together(app: Celery, notifier: Notifier) -> 
 def test_a_message_that_is_not_utf8_is_heard(notifier: Notifier, client: redis.Redis, channel: str) -> None:
     client.publish(channel, b"\xff")
 
-    assert len(notifier.wait(PATIENCE)) == 1
+    assert len(notifier.wait(WAIT_SECONDS)) == 1
 
 
 def test_a_closed_notifier_can_listen_again(app: Celery, notifier: Notifier) -> None:
@@ -116,7 +116,7 @@ def test_a_closed_notifier_can_listen_again(app: Celery, notifier: Notifier) -> 
     notifier.listen()
     entry(app).save()
 
-    assert notifier.wait(PATIENCE) == {"report"}
+    assert notifier.wait(WAIT_SECONDS) == {"report"}
 
 
 def test_a_notifier_whose_connection_was_killed_hears_again(
@@ -161,7 +161,7 @@ def test_a_served_beat_waits_inside_its_tick_but_not_for_long(served: RedisSched
     begin = time.monotonic()
 
     assert served.tick() == 0
-    assert 0.5 < time.monotonic() - begin < PATIENCE
+    assert 0.5 < time.monotonic() - begin < WAIT_SECONDS
 
 
 def test_a_save_wakes_a_beat_whose_connections_were_killed(served: RedisScheduler, client: redis.Redis) -> None:
@@ -178,7 +178,7 @@ def test_a_save_wakes_a_beat_whose_connections_were_killed(served: RedisSchedule
 def test_the_release_of_the_lock_wakes_a_waiting_standby(
     make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler]
 ) -> None:
-    app = make_app(redisbeater_lock_timeout=5 * PATIENCE, beat_max_loop_interval=5 * PATIENCE)
+    app = make_app(redisbeater_lock_timeout=5 * WAIT_SECONDS, beat_max_loop_interval=5 * WAIT_SECONDS)
     leader, standby = make_scheduler(app), make_scheduler(app)
     leader.tick()
     standby.is_served = True

@@ -18,7 +18,7 @@ from waiting import wait_until
 KEY = "{tag}:key"
 
 #: Seconds that a topology gets to be whole again, where the test knows that it cannot be.
-IMPATIENT = 1.0
+GIVE_UP_SECONDS = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_a_cluster_that_cannot_be_healed_is_replaced_with_a_warning(clusters: Ke
         broken.nodes.append(broken.another())
 
     with pytest.warns(UserWarning, match="replacing a topology that cannot be healed"):
-        replaced = clusters.whole(IMPATIENT)
+        replaced = clusters.whole(GIVE_UP_SECONDS)
 
     assert replaced is not broken
     assert all(node.has_ended for node in broken.nodes)
@@ -131,7 +131,7 @@ def test_sentinels_that_cannot_be_healed_are_replaced_with_a_warning(watched: Ke
             node.process.send_signal(signal.SIGSTOP)
 
     with pytest.warns(UserWarning, match="replacing a topology that cannot be healed"):
-        replaced = watched.whole(IMPATIENT)
+        replaced = watched.whole(GIVE_UP_SECONDS)
 
     assert replaced is not broken
     assert all(node.has_ended for node in [*broken.servers, *broken.watchers])
@@ -232,7 +232,7 @@ def _pongs(port: int) -> bool:
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.skipif(rabbitmq.program() is None, reason=rabbitmq.INSTALL)
+@pytest.mark.usefixtures("rabbitmq_program")
 def test_rabbitmq_passes_over_ports_that_another_program_has(taken: int) -> None:
     # A node chooses three ports: its own, the one of its distribution protocol, and the one of its name server.
     ports = [taken, free_port(), free_port(), free_port(), taken, free_port(), free_port(), free_port(), taken]

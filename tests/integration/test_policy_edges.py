@@ -13,7 +13,7 @@ import redis
 from celery import Celery
 from celery.schedules import BaseSchedule, crontab
 from due import ago, now, save_due, stored
-from flight import take_off
+from flight import mark_in_flight
 from outbox import names, run_due
 from test_edits_in_flight import Moment
 from test_executed import tagged
@@ -132,10 +132,10 @@ def test_an_edit_while_an_entry_is_moved_to_its_execution_does_not_run_it(
     entry = save_due(app, "report")
     executed_at = ago(seconds=10)
     write_meta(client, entry, executed_at)
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     store.update("report", args=["new"])
-    flight.land()
+    flight.confirm()
 
     assert run_due(scheduler) == []
     assert stored(app, "report").due_at == executed_at + MINUTE

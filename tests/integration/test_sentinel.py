@@ -15,7 +15,7 @@ from outbox import names, run_due, take
 from ports import LOOPBACK
 from redis.credentials import UsernamePasswordCredentialProvider
 from servers import Server, free_port
-from topologies import FAILOVER_PATIENCE, SERVICE, Sentinels, app_with, running_watcher
+from topologies import FAILOVER_SECONDS, SERVICE, Sentinels, app_with, running_watcher
 from waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
@@ -42,7 +42,7 @@ def make_scheduler() -> Iterator[MakeScheduler]:
 @pytest.fixture
 def app(sentinels: Sentinels) -> Celery:
     """An app whose lock outlasts a failover, however long that takes."""
-    return app_with(**sentinels.settings(), redisbeater_lock_timeout=2 * FAILOVER_PATIENCE)
+    return app_with(**sentinels.settings(), redisbeater_lock_timeout=2 * FAILOVER_SECONDS)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_failover_loses_neither_the_lock_nor_a_run(
 
     sentinels.fail_over()
 
-    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_PATIENCE)
+    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_SECONDS)
     assert sentinels.master.ask("GET", LOCK) == token
     saving = threading.Timer(0.1, save_due, (app, "after"))  # to the former replica, which has no script yet
     saving.start()

@@ -25,7 +25,7 @@ import redis
 from celery import Celery
 from due import save_due
 from edit_ledger import LEASE, Fields, Flight, Known, ServerClock, scripts_by_the_clock_at
-from flight import take_off
+from flight import mark_in_flight
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -551,10 +551,10 @@ def test_a_run_that_was_counted_is_not_sent_again_when_its_definition_was_broken
     app = make_app(redisbeater_lock_key=None, result_expires=None)
     entry = save_due(app, "report")
     definition = client.hget(entry.key, "definition")
-    flight = take_off(app)
+    flight = mark_in_flight(app)
 
     client.hset(entry.key, "definition", BROKEN)
-    flight.land()
+    flight.confirm()
     client.hset(entry.key, "definition", definition)
 
-    assert take_off(app).job.plan.runs == ()
+    assert mark_in_flight(app).job.plan.runs == ()
