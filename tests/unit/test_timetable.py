@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, sequence, utc
 
 from redisbeater.schedules import Timetable, clocked, next_fire_time, rrule
-from redisbeater.schedules.timetable import COUNT_LIMIT
+from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps
 
 UTC = timezone.utc
 NOW = utc("2026-06-10 12:00")
@@ -50,8 +50,14 @@ class Workdays(crontab):
 
 
 def timetable(schedule_: BaseSchedule, zone: tzinfo = UTC, start: str = "", end: str = "") -> Timetable:
+    """Return a timetable for many searches."""
     return Timetable(
-        schedule=schedule_, zone=zone, start_at=utc(start) if start else None, end_at=utc(end) if end else None
+        schedule=schedule_,
+        zone=zone,
+        start_at=utc(start) if start else None,
+        end_at=utc(end) if end else None,
+        searching=Steps(100 * SEARCHING_STEPS),
+        counting=Steps(1000 * COUNTING_STEPS),
     )
 
 
@@ -248,7 +254,7 @@ def test_the_count_equals_the_number_found_by_stepping(schedule_: BaseSchedule) 
     table, first = timetable(schedule_, NEW_YORK), utc("2026-10-20")
     coming = [first, *table.between(first, utc("2026-11-10"))]
 
-    assert [table.count(first, last) for last in coming] == list(range(1, len(coming) + 1))
+    assert [table.count(first, last) for last in coming] == [Count(number) for number in range(1, len(coming) + 1)]
 
 
 @pytest.mark.parametrize(
@@ -256,13 +262,19 @@ def test_the_count_equals_the_number_found_by_stepping(schedule_: BaseSchedule) 
     [
         pytest.param(schedule(1), "1996-01-01", "2026-01-01", 30 * 365 * 86400 + 8 * 86400 + 1, id="interval"),
         pytest.param(cron("* * * * *"), "1996-01-01", "2026-01-01", 30 * 365 * 1440 + 8 * 1440 + 1, id="crontab"),
-        pytest.param(rrule("SECONDLY", dtstart=utc("1996-01-01")), "1996-01-01", "2026-01-01", COUNT_LIMIT, id="rrule"),
+        pytest.param(
+            rrule("SECONDLY", dtstart=utc("1996-01-01")),
+            "1996-01-01",
+            "2026-01-01",
+            30 * 365 * 86400 + 8 * 86400 + 1,
+            id="rrule",
+        ),
         pytest.param(cron("0 * * * *"), "2026-06-10 09:34", "2026-06-10 11:00", 3, id="first-off-the-grid"),
         pytest.param(clocked(NOW), "2026-06-10 12:00", "2026-06-10 12:00", 1, id="one"),
     ],
 )
 def test_fire_times_are_counted_without_stepping(schedule_: BaseSchedule, first: str, last: str, expected: int) -> None:
-    assert timetable(schedule_).count(utc(first), utc(last)) == expected
+    assert timetable(schedule_).count(utc(first), utc(last)) == Count(expected)
 
 
 EXPRESSIONS = [
@@ -290,7 +302,7 @@ def test_newest_and_count_of_a_crontab_equal_those_found_by_stepping(
 
     table = timetable(cron(expression), zone)
 
-    assert (table.newest(start, now), table.count(start, coming[-1])) == (coming[-1], len(coming))
+    assert (table.newest(start, now), table.count(start, coming[-1])) == (coming[-1], Count(len(coming)))
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def _row_of(
         next=planned,
         last_run_at=stored.meta.last_run_at,
         runs=stored.meta.total_run_count,
-        skipped=", ".join(f"{skipped.count} {reason}" for reason, skipped in stored.skipped.items()),
+        skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
         schedule=describe(definition.schedule, definition.zone(context.zone)),
         description=definition.description,
         task=definition.task,

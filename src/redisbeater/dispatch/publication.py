@@ -189,6 +189,8 @@ class Publication:
 def _log_skip(name: str, skip: Skip) -> None:
     first, last = skip.first.isoformat(), skip.last.isoformat()
     if skip.reason is Reason.COALESCED:
-        logger.info("entry %r: one run replaces %d other fire times, %s to %s", name, skip.count, first, last)
+        logger.info("entry %r: one run replaces %s other fire times, %s to %s", name, skip.count_text, first, last)
     else:
-        logger.warning("entry %r: skipped %d fire times (%s), %s to %s", name, skip.count, skip.reason, first, last)
+        logger.warning(
+            "entry %r: skipped %s fire times (%s), %s to %s", name, skip.count_text, skip.reason, first, last
+        )

@@ -11,12 +11,16 @@ from itertools import islice
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
 from redisbeater.schedules.description.clock_change import clock_change_note
 
 __all__ = ("MOST_RUNS", "UpcomingRun", "upcoming_runs")
 
 #: More runs than a person reads.
 MOST_RUNS = 1000
+
+#: What finding them may take: about a second of processor time.
+_STEPS = 30 * SEARCHING_STEPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +50,17 @@ class UpcomingRun:
 
 
 def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[UpcomingRun]:
-    """Return the next ``n`` runs of an entry; fewer when it ends before, none when it is dormant.
+    """Return the next ``n`` runs of an entry; none when it is dormant.
+
+    There are fewer when it ends before, or when finding more would take about a second.
 
     Raises:
         ValueError: ``n`` is not from 1 to 1000.
+        InvalidEntry: finding the first one takes too many engine steps.
     """
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RUNS:
         raise ValueError(f"n: expected a whole number from 1 to {MOST_RUNS}, got {n!r}")
-    policy = ResolvedPolicy.of(stored.definition, defaults)
+    policy = ResolvedPolicy.of(stored.definition, defaults).afresh(_STEPS)
     if policy.max_runs is not None:
         n = min(n, policy.max_runs - stored.meta.total_run_count)
     fire_times = islice(_fire_times(stored, policy), max(n, 0))
@@ -67,7 +74,7 @@ def _fire_times(stored: StoredEntry, policy: ResolvedPolicy) -> Iterator[datetim
         planned = plan(policy, fire_time, stored.now, run_count=stored.meta.total_run_count)
         yield from planned.runs
         fire_time = planned.next.fire_time
-    with suppress(OverflowError):  # the end of the calendar
+    with suppress(OverflowError, StepsExhausted):  # the end of the calendar, or of the steps
         while fire_time is not None:
             yield fire_time
             fire_time = policy.timetable.next(fire_time)

@@ -55,7 +55,11 @@ def plan(
         now: the Redis server's time.
         run_count: how many runs the entry has had.
         ran_at: when the task was executed, if the application reported it; an interval then counts from there.
+
+    Raises:
+        InvalidEntry: finding its fire times takes too many engine steps.
     """
+    policy = policy.afresh()
     if not policy.enabled:
         return Plan(next=Score.planned(fire_time, enabled=False))
     after_report = _fire_time_after_report(ran_at, fire_time, policy)
@@ -151,4 +155,5 @@ def _skip_before(reason: Reason, first: datetime, end: datetime, policy: Resolve
 
 
 def _skip(reason: Reason, first: datetime, last: datetime, policy: ResolvedPolicy) -> Skip:
-    return Skip(reason=reason, count=policy.timetable.count(first, last), first=first, last=last)
+    counted = policy.timetable.count(first, last)
+    return Skip(reason=reason, count=counted.number, is_at_least=counted.is_at_least, first=first, last=last)

@@ -13,6 +13,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.policies import INHERIT, Coalesce
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import Timetable
+from redisbeater.schedules.budget import SEARCHING_STEPS
 
 __all__ = ("Defaults", "ResolvedPolicy")
 
@@ -55,6 +56,10 @@ class ResolvedPolicy(NamedTuple):
             coalesce=defaults.coalesce if definition.coalesce is INHERIT else definition.coalesce,
             jitter=timedelta(seconds=jitter),
         )
+
+    def afresh(self, limit: int = SEARCHING_STEPS) -> ResolvedPolicy:
+        """Return an equal policy whose searches for fire times may take that many engine steps."""
+        return self._replace(timetable=self.timetable.afresh(limit))
 
     def due_at(self, fire_time: datetime) -> datetime:
         """Return when a fire time is due: its own instant plus the jitter, which never reaches past the next fire time.

@@ -30,20 +30,38 @@ class Reason(TextEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
-    """Consecutive fire times that are not run; ``first`` and ``last`` are aware UTC, both included."""
+    """Consecutive fire times that are not run; ``first`` and ``last`` are aware UTC, both included.
+
+    ``is_at_least``: there were too many to count them all, so there may be more than ``count``.
+    """
 
     reason: Reason
     count: int
     first: datetime
     last: datetime
+    is_at_least: bool = False
+
+    @property
+    def count_text(self) -> str:
+        """The count for people: ``3``, or ``at least 10000``."""
+        return _count_text(self.count, self.is_at_least)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """How many fire times of an entry were not run for one reason, and the newest of them, aware UTC."""
+    """How many fire times of an entry were not run for one reason, and the newest of them, aware UTC.
+
+    ``is_at_least``: once there were too many to count them all, so there may have been more than ``count``.
+    """
 
     count: int
     last: datetime
+    is_at_least: bool = False
+
+    @property
+    def count_text(self) -> str:
+        """The count for people: ``3``, or ``at least 10000``."""
+        return _count_text(self.count, self.is_at_least)
 
 
 def read_skipped(text: str) -> dict[str, Skipped]:
@@ -51,7 +69,11 @@ def read_skipped(text: str) -> dict[str, Skipped]:
     try:
         record = json_text.from_text(text, "skipped") if text else {}
         return {
-            reason: Skipped(count=int(item["count"]), last=datetime.fromisoformat(item["last"]))
+            reason: Skipped(
+                count=int(item["count"]),
+                last=datetime.fromisoformat(item["last"]),
+                is_at_least=bool(item.get("is_at_least", False)),
+            )
             for reason, item in record.items()
         }
     # Only beat writes it, and it holds mere counts.
@@ -65,11 +87,19 @@ def add_skips(text: str, skips: Iterable[Skip]) -> str:
     for skip in skips:
         before = record.get(skip.reason)
         count = skip.count + (before.count if before else 0)
-        record[skip.reason.value] = Skipped(count=count, last=skip.last)
+        is_at_least = skip.is_at_least or (before is not None and before.is_at_least)
+        record[skip.reason.value] = Skipped(count=count, last=skip.last, is_at_least=is_at_least)
     return _to_text(record)
 
 
 def _to_text(record: Mapping[str, Skipped]) -> str:
-    return json_text.to_text(
-        {reason: {"count": item.count, "last": item.last.isoformat()} for reason, item in record.items()}
-    )
+    return json_text.to_text({reason: _stored(item) for reason, item in record.items()})
+
+
+def _stored(item: Skipped) -> dict[str, object]:
+    stored = {"count": item.count, "last": item.last.isoformat()}
+    return {**stored, "is_at_least": True} if item.is_at_least else stored
+
+
+def _count_text(count: int, is_at_least: bool) -> str:
+    return f"at least {count}" if is_at_least else str(count)

@@ -9,49 +9,59 @@ from __future__ import annotations
 import copy
 from datetime import datetime, timedelta, timezone, tzinfo
 
-from celery.schedules import BaseSchedule, crontab
+from celery.schedules import BaseSchedule, crontab, solar
 from celery.schedules import schedule as interval
 
 from redisbeater.schedules import interval as interval_engine
+from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("next_fire_time",)
 
+#: What a call of a custom schedule takes that does simple arithmetic, a call of Celery's solar, and each day that solar
+#: looks at in vain, near a pole.
+_CUSTOM_STEPS, _SOLAR_STEPS, _SOLAR_DAY_STEPS = 20, 500, 150
 
-def next_fire_time(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> datetime | None:
+
+def next_fire_time(
+    schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps | None = None
+) -> datetime | None:
     """Return the first fire time after an instant.
 
     Arguments:
         schedule: Celery's crontab, schedule (interval) or solar, redisbeater's rrule or clocked, or a custom one.
         zone: the zone of local times; an rrule has its own.
         after: an aware datetime, from which an interval counts.
+        steps: the engine steps that finding it may take, if several searches share a budget.
 
     Returns:
         Aware UTC, later than ``after``; None when the schedule never fires again.
 
     Raises:
         ValueError: ``after`` is naive.
+        InvalidEntry: finding it takes too many steps.
 
     Example::
 
         next_fire_time(crontab(hour=9, minute=0), ZoneInfo("Europe/Vienna"), datetime.now(timezone.utc))
     """
+    steps = steps or Steps()
     if after.tzinfo is not timezone.utc:
         after = _in_utc(after)
     if hasattr(schedule, "to_redisbeater"):
-        return _by_celery(schedule, zone, after)
+        return _by_celery(schedule, zone, after, steps)
     if isinstance(schedule, interval):
         return interval_engine.next_fire_time(schedule, zone, after)
     if isinstance(schedule, crontab):
         return crontab_engine.next_fire_time(schedule, zone, after)
     if isinstance(schedule, rrule):
-        return schedule.next_fire_time(after)
+        return schedule.next_fire_time(after, steps)
     if isinstance(schedule, clocked):
         at = schedule.fire_time(zone)
         return at if at > after else None
-    return _by_celery(schedule, zone, after)
+    return _by_celery(schedule, zone, after, steps)
 
 
 def _in_utc(after: datetime) -> datetime:
@@ -60,13 +70,16 @@ def _in_utc(after: datetime) -> datetime:
     return after.astimezone(timezone.utc)
 
 
-def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime) -> datetime | None:
+def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
     """Return the next fire time by Celery's contract: ask a schedule whose clock shows ``after`` how long to wait.
 
     A schedule that does not wait would not advance either, so it has finished.
     """
+    steps.take(_SOLAR_STEPS if isinstance(schedule, solar) else _CUSTOM_STEPS)
     local = after.astimezone(zone)
     frozen = copy.copy(schedule)
     frozen.nowfun = lambda: local
     remaining = frozen.remaining_estimate(local)
+    if isinstance(schedule, solar) and remaining is not None:
+        steps.take(remaining.days * _SOLAR_DAY_STEPS)
     return after + remaining if remaining is not None and remaining > timedelta() else None

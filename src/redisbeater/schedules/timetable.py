@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
+from itertools import islice
 
-from celery.schedules import BaseSchedule, crontab
+from celery.schedules import BaseSchedule, crontab, solar
 
 from redisbeater.schedules import interval
+from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps, StepsExhausted
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.fire_time import next_fire_time
 from redisbeater.schedules.rrule.rrule import rrule
 
-__all__ = ("COUNT_LIMIT", "Timetable")
+__all__ = ("Timetable",)
 
 #: The first window of the search for the newest missed fire times, which doubles until it has found them.
 _FIRST_WINDOW = timedelta(minutes=1)
 
-#: Fire times of rrules, solar and custom schedules are counted one by one, up to this number.
-COUNT_LIMIT = 10_000
+#: A window that holds this many times as many fire times as are wanted is too long.
+_MOST_IN_WINDOW = 4
+
+#: What it takes to find any next fire time, besides the steps of a rule or of a schedule of Celery's.
+_FIRE_TIME_STEPS = 10
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -32,12 +38,23 @@ class Timetable:
 
     An interval counts from one fire time to the next, so the methods take a fire time; with ``start_at``, its first
     fire time is ``start_at``.
+
+    All its searches share the steps of ``searching``, and all its counts those of ``counting``. A search beyond them
+    raises StepsExhausted, an InvalidEntry; a count beyond them says "at least".
     """
 
     schedule: BaseSchedule
     zone: tzinfo
     start_at: datetime | None = None
     end_at: datetime | None = None
+    searching: Steps = field(default_factory=Steps, compare=False, repr=False)
+    counting: Steps = field(default_factory=lambda: Steps(COUNTING_STEPS), compare=False, repr=False)
+    #: The fire times that were found so far, by the instants that they follow.
+    known: dict[datetime, datetime | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def afresh(self, limit: int = SEARCHING_STEPS) -> Timetable:
+        """Return an equal timetable whose searches may take that many steps."""
+        return replace(self, searching=Steps(limit), counting=Steps(COUNTING_STEPS), known={})
 
     @property
     def local_zone(self) -> tzinfo:
@@ -97,29 +114,36 @@ class Timetable:
         return self.newest_of(1, fire_time, until)[-1]
 
     def newest_of(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
-        """Return the newest fire times from ``fire_time`` up to an instant, at most ``limit``, oldest first."""
+        """Return the newest fire times from ``fire_time`` up to an instant, at most ``limit``, oldest first.
+
+        If a schedule of the application has had so many that finding them takes too long, older ones are returned.
+        """
         if self._counts_from_last():
             every = interval.every(self.schedule)
             newest = self.newest(fire_time, until)
             count = min(limit, (newest - fire_time) // every + 1)
             return [newest - every * back for back in reversed(range(count))]
+        if isinstance(self.schedule, rrule):
+            return self._newest_of_rule(self.schedule, limit, fire_time, until)
         return self._newest_stepped(limit, fire_time, until) or self._newest_searched(limit, fire_time, until)
 
-    def count(self, first: datetime, last: datetime) -> int:
+    def count(self, first: datetime, last: datetime) -> Count:
         """Count the fire times from ``first`` to ``last``, both included; at least 1.
 
-        The count is exact for intervals and crontabs; for other schedules it stops at ``COUNT_LIMIT``.
+        Those of intervals, crontabs and rrules are counted by arithmetic, all others one by one. What takes too many
+        steps is not counted to its end.
         """
         if self._counts_from_last():
-            return interval.count(self.schedule, first, last)
+            return Count(interval.count(self.schedule, first, last))
         if type(self.schedule) is crontab:
-            return 1 + crontab_engine.count(self.schedule, self.zone, first + _MICROSECOND, last)
+            return Count(1 + crontab_engine.count(self.schedule, self.zone, first + _MICROSECOND, last))
         counted = 1
-        for _ in self.between(first, last):
-            counted += 1
-            if counted == COUNT_LIMIT:
-                break
-        return counted
+        try:
+            for number in self._counted(first, last):
+                counted += number
+        except StepsExhausted:
+            return Count(max(counted, 1), is_at_least=True)
+        return Count(counted)
 
     def between(self, after: datetime, until: datetime) -> Iterator[datetime]:
         """Yield the fire times after one instant and up to another, in order."""
@@ -128,43 +152,86 @@ class Timetable:
             yield following
             following = self.next(following)
 
-    def _newest_stepped(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
-        """Find them by stepping, if each depends on the one before; return [] when that takes too many steps."""
-        if type(self.schedule) in (crontab, rrule):
-            return []
-        newest = deque([fire_time], maxlen=limit)
-        for steps, following in enumerate(self.between(fire_time, until)):
-            newest.append(following)
-            if steps == COUNT_LIMIT:
-                return []
-        return list(newest)
+    def _counted(self, first: datetime, last: datetime) -> Iterator[int]:
+        """Yield numbers whose sum is that of the fire times after ``first`` and up to ``last``."""
+        if isinstance(self.schedule, rrule):
+            yield from self.schedule.count_between(first + _MICROSECOND, last, self.counting)
+            return
+        yield from (1 for _ in replace(self, searching=self.counting).between(first, last))
 
-    def _newest_searched(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
-        window = _FIRST_WINDOW
+    def _newest_of_rule(self, rule: rrule, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
+        """Find them from an instant on that is found backwards; near a shift, it may be too late."""
+        reach = limit
         while True:
-            since = max(fire_time, until - window)
-            newest = deque(self.between(since, until), maxlen=limit)
-            if since == fire_time:
-                newest = deque([fire_time, *newest], maxlen=limit)
+            since = rule.reach_back(reach, until, fire_time, self.searching)
+            newest = deque([fire_time] if since == fire_time else [], maxlen=limit)
+            newest.extend(self.between(since if since == fire_time else since - _MICROSECOND, until))
             if since == fire_time or len(newest) == limit:
                 return list(newest)
-            window *= 2
+            reach *= 2
+
+    def _newest_stepped(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
+        """Find them by stepping, if each may depend on the one before; return [] when that takes too many steps."""
+        if type(self.schedule) in (crontab, solar):
+            return []
+        newest = deque([fire_time], maxlen=limit)
+        with self._partly() as part, suppress(StepsExhausted):
+            newest.extend(part.between(fire_time, until))
+            return list(newest)
+        return []
+
+    def _newest_searched(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
+        """Find them in a window that ends at ``until``: it grows until it holds enough, and shrinks from too many."""
+        newest, most = [fire_time], _MOST_IN_WINDOW * limit
+        window, shortest, longest = _FIRST_WINDOW, timedelta(), None
+        with self._partly() as part, suppress(StepsExhausted):
+            while True:
+                part.searching.take(_FIRE_TIME_STEPS)
+                since = max(fire_time, until - window)
+                found = [fire_time] if since == fire_time else []
+                found.extend(islice(part.between(since, until), most))
+                newest = found[-limit:] or newest
+                if len(found) >= most:
+                    longest = window
+                elif since == fire_time or len(found) >= limit:
+                    return newest
+                else:
+                    shortest = window
+                window = window * 2 if longest is None else shortest + (longest - shortest) / 2
+        return newest
+
+    @contextmanager
+    def _partly(self) -> Iterator[Timetable]:
+        """Give a search most of the steps that are left, so that some are left for the next fire time."""
+        part = replace(self, searching=Steps(self.searching.left * 3 // 4))
+        try:
+            yield part
+        finally:
+            self.searching.take(min(part.searching.taken, part.searching.limit))
 
     def _counts_from_last(self) -> bool:
         return interval.counts_from_last(self.schedule)
 
     def _next(self, after: datetime) -> datetime | None:
+        if after in self.known:
+            self.searching.take()
+        else:
+            self.searching.take(_FIRE_TIME_STEPS)
+            self.known[after] = self._found(after)
+        return self.known[after]
+
+    def _found(self, after: datetime) -> datetime | None:
         if self.start_at is None or after >= self.start_at:
-            return next_fire_time(self.schedule, self.zone, after)
+            return next_fire_time(self.schedule, self.zone, after, self.searching)
         if self._counts_from_last():
             return self.start_at
-        return next_fire_time(self.schedule, self.zone, self.start_at - _MICROSECOND)
+        return next_fire_time(self.schedule, self.zone, self.start_at - _MICROSECOND, self.searching)
 
     def _given_start(self) -> datetime | None:
         if isinstance(self.schedule, clocked):
             return self.schedule.fire_time(self.zone)
         if isinstance(self.schedule, rrule):
-            return self.schedule.first_occurrence()
+            return self.schedule.first_occurrence(self.searching)
         return self.start_at if self._counts_from_last() else None
 
     def _bounded(self, until: datetime) -> datetime:

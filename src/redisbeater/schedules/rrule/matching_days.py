@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from calendar import isleap
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, datetime
+from datetime import MAXYEAR, date, datetime
 from functools import lru_cache
 from typing import Any
 
-from dateutil.rrule import MONTHLY, weekday
+from dateutil.rrule import MONTHLY, YEARLY, weekday
 from dateutil.rrule import rrule as dateutil_rrule
 
+from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.rrule.rule import Numbers, RecurrenceRule
 
 __all__ = ("DayFilter", "matching_days")
+
+#: What it takes dateutil to find the days of a month and of a year.
+_MONTH_STEPS, _YEAR_STEPS = 110, 350
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +58,51 @@ def _uniform_weekdays(rule: RecurrenceRule) -> tuple[weekday, ...] | None:
     return tuple(numbered for day in days for numbered in ([day] if day.n else map(day, numbers)))
 
 
-@lru_cache(maxsize=1024)
-def matching_days(parts: DayFilter, year: int, month: int = 1) -> tuple[int, ...]:
+def matching_days(parts: DayFilter, year: int, month: int, steps: Steps) -> Sequence[int]:
     """Return the ordinals of the days that match in a month, or in a year if the filter is for years.
 
-    The result is cached, because many rules ask for the days of this month and of the next.
+    Years with the same weekdays and leap days match alike, and so do months: few are computed, and these remembered.
     """
     if parts.freq == MONTHLY and parts.bymonth and month not in parts.bymonth:
         return ()
+    model = year if parts.byeaster else _MODELS[_pattern(parts, year, month)]
+    steps.take_once((parts, model, month), _MONTH_STEPS if parts.freq == MONTHLY else _YEAR_STEPS)
+    days = _computed_days(parts, model, month)
+    if model == year:
+        return days
+    moved = date(year, month, 1).toordinal() - date(model, month, 1).toordinal()
+    return [day + moved for day in days]
+
+
+def _pattern(parts: DayFilter, year: int, month: int) -> Hashable:
+    """Return what decides which days match; the weeks of a year's first days depend on the year before."""
+    if parts.byweekno:
+        return _year_pattern(year)
+    return _year_pattern(year)[:2] if parts.freq == YEARLY or parts.byyearday else _month_pattern(year, month)
+
+
+def _year_pattern(year: int) -> tuple[int, bool, bool]:
+    return date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
+
+
+def _month_pattern(year: int, month: int) -> tuple[str, int, int, bool]:
+    return "month", month, date(year, month, 1).weekday(), month == 2 and isleap(year)
+
+
+#: A year for each pattern: after 28 years, all are repeated.
+_MODELS: dict[Hashable, int] = {
+    pattern: year
+    for year in range(2000, 2028)
+    for pattern in (
+        _year_pattern(year),
+        _year_pattern(year)[:2],
+        *(_month_pattern(year, month) for month in range(1, 13)),
+    )
+}
+
+
+@lru_cache(maxsize=1024)
+def _computed_days(parts: DayFilter, year: int, month: int) -> tuple[int, ...]:
     frequency: Any = parts.freq  # an int here, one of seven literals to dateutil
     given = {name: value for name, value in vars(parts).items() if name != "freq" and value is not None}
     given.setdefault("byweekday", range(7))  # otherwise dateutil uses the weekday of dtstart

@@ -1,26 +1,24 @@
-"""The occurrences of a recurrence rule after a local time, found without stepping through all since its start.
+"""The occurrences of a recurrence rule from any local time, found without stepping through all since its start.
 
 dateutil steps through all occurrences since the start and, if there are no more, through all periods until the year
-9999. So it only finds the days of one year or one month at a time, and arithmetic selects the periods.
+9999. So it only finds the days of one year or one month at a time, and arithmetic selects the periods. Local times
+are numbered seconds here.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from datetime import MAXYEAR, date, datetime, timedelta
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
-from dateutil.rrule import MONTHLY, WEEKLY, YEARLY
+from dateutil.rrule import WEEKLY
 
-from redisbeater.schedules.rrule.matching_days import DayFilter, matching_days
-from redisbeater.schedules.rrule.period import DaysAtTimes, Period
+from redisbeater.schedules.budget import Steps, StepsExhausted
+from redisbeater.schedules.rrule.periods import END_OF_CALENDAR, periods_of
 from redisbeater.schedules.rrule.rule import RecurrenceRule
-from redisbeater.schedules.rrule.steps import by_steps
-from redisbeater.schedules.rrule.time_of_day import CLOCK_SECONDS, clock_numbers, seconds_of, unit_seconds
+from redisbeater.schedules.rrule.time_of_day import second_of, unit_seconds
 
-__all__ = ("occurrences_after",)
+__all__ = ("count_between", "occurrences_before", "occurrences_from", "without_occurrence")
 
 #: Two leap days of one weekday are at most 40 years apart; a rule without an occurrence for longer has ended.
 _MAX_IDLE_YEARS = 41
@@ -28,115 +26,108 @@ _MAX_IDLE_YEARS = 41
 #: How far occurrences are counted; a rule that has some left after that counts as endless.
 _MAX_COUNTED_YEARS = 400
 
+#: What it takes to test one second.
+_TEST_STEPS = 40
 
-def occurrences_after(rule: RecurrenceRule, local: datetime) -> Iterator[datetime]:
-    """Yield the occurrences of a rule that are later than a local time, in order."""
-    end = _end(rule)
-    if end is not None and local >= end:
+#: What counting the occurrences of a rule up to its COUNT may cost: it is remembered, but only while beat runs.
+_LAST_STEPS = 40_000
+
+
+def occurrences_from(rule: RecurrenceRule, second: int, steps: Steps) -> Iterator[int]:
+    """Yield the occurrences of a rule that are not before a second, in order."""
+    begin, end = max(second, second_of(rule.start)), _end(rule, steps)
+    if begin > end:
         return
-    for occurrence in _occurrences_from(rule, max(local, rule.start)):
-        if end is not None and occurrence > end:
+    periods, idle = periods_of(rule.pinned, steps), 0
+    for period in periods.forwards(begin, end):
+        idle += 1
+        for occurrence in period.since(begin):
+            if occurrence > end:
+                return
+            idle = 0
+            yield occurrence
+        if idle > _MAX_IDLE_YEARS * periods.per_year:
             return
-        if occurrence > local:
+
+
+def occurrences_before(rule: RecurrenceRule, second: int, earliest: int, steps: Steps) -> Iterator[int]:
+    """Yield the occurrences of a rule before a second and back to the earliest, the newest first."""
+    start, limit = max(second_of(rule.start), earliest), min(second, _end(rule, steps) + 1)
+    if limit <= start:
+        return
+    for period in periods_of(rule.pinned, steps).backwards(limit - 1, start):
+        for occurrence in period.before(limit):
+            if occurrence < start:
+                return
             yield occurrence
 
 
-def _end(rule: RecurrenceRule) -> datetime | None:
-    last = None if rule.count is None else _last_counted(rule)
-    return min((end for end in (last, rule.until) if end is not None), default=None)
+def without_occurrence(rule: RecurrenceRule, seconds: Iterable[int], steps: Steps) -> Iterator[int]:
+    """Yield those of the seconds at which a rule has no occurrence."""
+    periods, start, end = periods_of(rule.pinned, steps), second_of(rule.start), _end(rule, steps)
+    for second in seconds:
+        steps.take(_TEST_STEPS)
+        found = (period.since(second) for period in periods.forwards(second, second) if start <= second <= end)
+        if next(chain.from_iterable(found), None) != second:
+            yield second
+
+
+def count_between(rule: RecurrenceRule, first: int, limit: int, steps: Steps) -> Iterator[int]:
+    """Yield the numbers of occurrences of a rule from a second on and before another one, by periods."""
+    start = second_of(rule.start)
+    first, limit = max(first, start), min(limit, _end(rule, steps) + 1)
+    if limit <= first:
+        return
+    if rule.is_fixed:
+        length = _length(rule)
+        yield -(-(limit - start) // length) - -(-(first - start) // length)
+        return
+    for number, period in enumerate(periods_of(rule.pinned, steps).forwards(first, limit)):
+        yield period.rank(limit) - (period.rank(first) if number == 0 else 0)
+
+
+def _end(rule: RecurrenceRule, steps: Steps) -> int:
+    """Return the second of the last occurrence that COUNT and UNTIL allow."""
+    end = END_OF_CALENDAR - 1 if rule.until is None else second_of(rule.until)
+    if rule.count is None:
+        return end
+    last, cost = _last_counted(rule)
+    steps.take_once(rule, cost)
+    return end if last is None else min(end, last)
 
 
 @lru_cache(maxsize=16_384)
-def _last_counted(rule: RecurrenceRule) -> datetime | None:
-    """Return the last occurrence of a rule with a count, None if it has fewer; cached, because this can be slow."""
-    count = rule.count or 0
-    if not rule.is_fixed:
-        return _nth_occurrence(rule, count)
-    days = 7 if rule.freq == WEEKLY else 1
+def _last_counted(rule: RecurrenceRule) -> tuple[int | None, int]:
+    """Return the last occurrence of a rule with a count, None if it has fewer, and the steps that this takes.
+
+    It is remembered, because it can be slow; so are the steps, so that they do not depend on what is remembered.
+    """
+    count, start, steps = rule.count or 0, second_of(rule.start), Steps(_LAST_STEPS)
+    if rule.is_fixed:
+        return start + _length(rule) * (count - 1), 1
+    if count > rule.pinned.most_per_day * 366 * _MAX_COUNTED_YEARS:
+        return None, 1
     try:
-        return rule.start + timedelta(seconds=days * unit_seconds(rule)) * rule.interval * (count - 1)
-    except OverflowError:
-        return None
+        return _nth_occurrence(rule, start, count, steps), steps.taken
+    except StepsExhausted:
+        return None, steps.taken * 1000
 
 
-def _nth_occurrence(rule: RecurrenceRule, count: int) -> datetime | None:
-    periods, per_year = _periods(rule)
-    idle = 0
-    for number, period in enumerate(islice(periods(rule.pinned, rule.start), _MAX_COUNTED_YEARS * per_year)):
-        count += bisect_left(period, rule.start) if number == 0 else 0
-        if count <= len(period):
+def _nth_occurrence(rule: RecurrenceRule, start: int, count: int, steps: Steps) -> int | None:
+    periods, idle = periods_of(rule.pinned, steps), 0
+    forwards = periods.forwards(start, END_OF_CALENDAR - 1)
+    for number, period in enumerate(islice(forwards, _MAX_COUNTED_YEARS * periods.per_year)):
+        count += period.rank(start) if number == 0 else 0
+        length = len(period)
+        if count <= length:
             return period[count - 1]
-        count -= len(period)
-        idle = 0 if len(period) else idle + 1
-        if idle > _MAX_IDLE_YEARS * per_year:
+        count -= length
+        idle = 0 if length else idle + 1
+        if idle > _MAX_IDLE_YEARS * periods.per_year:
             return None
     return None
 
 
-def _occurrences_from(rule: RecurrenceRule, begin: datetime) -> Iterator[datetime]:
-    """Yield the occurrences from a local time on, ignoring ``count``, until there is none for too many years."""
-    periods, per_year = _periods(rule)
-    idle = 0
-    for period in periods(rule.pinned, begin):
-        idle += 1
-        for occurrence in period.since(begin):
-            idle = 0
-            yield occurrence
-        if idle > _MAX_IDLE_YEARS * per_year:
-            return
-
-
-def _periods(rule: RecurrenceRule) -> tuple[Callable[[RecurrenceRule, datetime], Iterator[Period]], int]:
-    """Return a function that yields the periods from a local time on, and how many of them a year has at most."""
-    if rule.freq == YEARLY:
-        return _by_year, 1
-    if rule.freq == MONTHLY:
-        return _by_month, 12
-    if rule.freq == WEEKLY:
-        return _by_week, 53
-    return by_steps, 12
-
-
-def _by_year(rule: RecurrenceRule, begin: datetime) -> Iterator[Period]:
-    days, times = DayFilter.of(rule), _times(rule)
-    for year in range(_in_phase(rule, rule.start.year, begin.year), MAXYEAR, rule.interval):
-        yield DaysAtTimes(matching_days(days, year), times, rule.bysetpos)
-
-
-def _by_month(rule: RecurrenceRule, begin: datetime) -> Iterator[Period]:
-    days, times = DayFilter.of(rule), _times(rule)
-    first = _in_phase(rule, _month_number(rule.start), _month_number(begin))
-    for number in range(first, MAXYEAR * 12, rule.interval):
-        yield DaysAtTimes(matching_days(days, number // 12, number % 12 + 1), times, rule.bysetpos)
-
-
-def _by_week(rule: RecurrenceRule, begin: datetime) -> Iterator[Period]:
-    days, times = DayFilter.of(rule), _times(rule)
-    first = _in_phase(rule, _week_number(rule, rule.start), _week_number(rule, begin))
-    for number in range(first, date(MAXYEAR, 1, 1).toordinal() // 7, rule.interval):
-        first_day = number * 7 + 1 + rule.wkst
-        # Like in dateutil, positions in the first week count from the start of the rule.
-        week = range(max(first_day, rule.start.toordinal()), first_day + 7)
-        yield DaysAtTimes(_matching_days_of_week(week, days), times, rule.bysetpos)
-
-
-def _times(rule: RecurrenceRule) -> list[int]:
-    return seconds_of(clock_numbers(rule), CLOCK_SECONDS)
-
-
-def _month_number(local: datetime) -> int:
-    return local.year * 12 + local.month - 1
-
-
-def _week_number(rule: RecurrenceRule, local: datetime) -> int:
-    return (local.toordinal() - 1 - rule.wkst) // 7
-
-
-def _in_phase(rule: RecurrenceRule, start: int, number: int) -> int:
-    """Return the number of the rule's last period that is not after the given number."""
-    return start + (number - start) // rule.interval * rule.interval
-
-
-def _matching_days_of_week(week: range, days: DayFilter) -> list[int]:
-    months = sorted({(day.year, day.month) for day in map(date.fromordinal, (week[0], week[-1]))})
-    return [day for month in months for day in matching_days(days, *month) if day in week]
+def _length(rule: RecurrenceRule) -> int:
+    """Return the seconds from one occurrence of a fixed rule to the next."""
+    return (7 if rule.freq == WEEKLY else 1) * unit_seconds(rule) * rule.interval

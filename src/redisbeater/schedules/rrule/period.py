@@ -1,14 +1,14 @@
-"""A period of a recurrence rule (a year, a month or a week) and its occurrences."""
+"""A period of a recurrence rule (a year, a month or a week) and its occurrences, as numbered seconds."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from functools import cached_property
 from typing import Protocol
 
-from redisbeater.schedules.rrule.time_of_day import at_second
+from redisbeater.schedules.rrule.time_of_day import DAY_SECONDS
 
 __all__ = ("DaysAtTimes", "Period", "indices_at")
 
@@ -18,10 +18,16 @@ class Period(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int) -> datetime: ...
+    def __getitem__(self, index: int) -> int: ...
 
-    def since(self, local: datetime) -> Iterator[datetime]:
-        """Yield the occurrences that are not before a local time."""
+    def rank(self, second: int) -> int:
+        """Return how many occurrences are before a second."""
+
+    def since(self, second: int) -> Iterator[int]:
+        """Yield the occurrences that are not before a second."""
+
+    def before(self, second: int) -> Iterator[int]:
+        """Yield the occurrences before a second, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +41,25 @@ class DaysAtTimes:
     def __len__(self) -> int:
         return len(self._indices)
 
-    def __getitem__(self, index: int) -> datetime:
+    def __getitem__(self, index: int) -> int:
         day, time = divmod(self._indices[index], len(self.times))
-        return at_second(self.days[day], self.times[time])
+        return self.days[day] * DAY_SECONDS + self.times[time]
 
-    @property
+    @cached_property
     def _indices(self) -> Sequence[int]:
         return indices_at(self.positions, len(self.days) * len(self.times))
 
-    def since(self, local: datetime) -> Iterator[datetime]:
-        """Yield the occurrences that are not before a local time."""
-        return (self[index] for index in range(bisect_left(self, local), len(self)))
+    def rank(self, second: int) -> int:
+        """Return how many occurrences are before a second."""
+        return bisect_left(self, second)
+
+    def since(self, second: int) -> Iterator[int]:
+        """Yield the occurrences that are not before a second."""
+        return (self[index] for index in range(self.rank(second), len(self)))
+
+    def before(self, second: int) -> Iterator[int]:
+        """Yield the occurrences before a second, the newest first."""
+        return (self[index] for index in reversed(range(self.rank(second))))
 
 
 def indices_at(positions: Sequence[int] | None, count: int) -> Sequence[int]:

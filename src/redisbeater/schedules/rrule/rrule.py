@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import MAXYEAR, datetime, timedelta, timezone, tzinfo
 from itertools import islice
@@ -9,8 +10,10 @@ from typing import Any, NamedTuple
 
 from celery.schedules import BaseSchedule, schedstate
 
+from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.datetime_codec import read_zone, zone_name
 from redisbeater.schedules.local_time import in_zone, instant_of, to_utc
+from redisbeater.schedules.rrule.counting import count_of_rules
 from redisbeater.schedules.rrule.recurrence import Recurrence
 from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, make_rule
 from redisbeater.schedules.rrule.rule_text import rfc_name
@@ -20,6 +23,12 @@ __all__ = ("rrule",)
 
 #: No zone has put its clock forward by more than this within one date.
 _MAX_SHIFT = timedelta(hours=3)
+
+#: Further from a shift than this, local times follow each other like their instants.
+_NEAR = timedelta(days=2)
+
+#: What it takes to convert an additional date to an instant.
+_DATE_STEPS = 4
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -151,14 +160,18 @@ class rrule(BaseSchedule):
     def _start(self) -> datetime:
         return self.dtstart.replace(tzinfo=None, fold=0)
 
-    def first_occurrence(self) -> datetime | None:
+    def first_occurrence(self, steps: Steps | None = None) -> datetime | None:
         """Return the first fire time as an instant; None when the rule has none."""
-        begins = (self._start, *self.recurrence.rdates)
-        return self.next_fire_time(min(to_utc(local, self.zone) for local in begins) - _MAX_SHIFT)
+        begins = (self._start, *self.recurrence.rdates[:1])
+        return self.next_fire_time(min(to_utc(local, self.zone) for local in begins) - _MAX_SHIFT, steps)
 
-    def next_fire_time(self, after: datetime) -> datetime | None:
-        """Return the first occurrence after an instant; None when the rule has ended, or has none within 41 years."""
-        following = self._next(after)
+    def next_fire_time(self, after: datetime, steps: Steps | None = None) -> datetime | None:
+        """Return the first occurrence after an instant; None when the rule has ended, or has none within 41 years.
+
+        Raises:
+            StepsExhausted: finding it takes more steps than there are left; an InvalidEntry.
+        """
+        following = self._next(after, steps or Steps())
         return None if following is None else following.instant
 
     def nominal_time(self, fire_time: datetime) -> datetime | None:
@@ -166,26 +179,76 @@ class rrule(BaseSchedule):
 
         It differs from what the clock shows only when that local time does not exist, because the clock skips it.
         """
-        occurrence = self._next(fire_time - _MICROSECOND)
+        occurrence = self._next(fire_time - _MICROSECOND, Steps())
         return occurrence.local if occurrence is not None and occurrence.instant == fire_time else None
 
-    def _next(self, after: datetime) -> _Occurrence | None:
+    def reach_back(self, number: int, until: datetime, since: datetime, steps: Steps) -> datetime:
+        """Return an instant, not before ``since``, from which on about so many occurrences lead up to another one."""
+        local, earliest = (moment.astimezone(self.zone).replace(tzinfo=None) for moment in (until, since))
+        before = islice(self.recurrence.before(local, earliest, steps), number - 1, None)
+        dates = self.recurrence.dates
+        index = bisect_right(dates, local) - number
+        found = [*islice(before, 1), *([dates[index]] if index >= 0 else [])]
+        return max([since, *(to_utc(local, self.zone) for local in found)])
+
+    def count_between(self, first: datetime, last: datetime, steps: Steps) -> Iterator[int]:
+        """Yield numbers whose sum is that of the occurrences between two instants, both included.
+
+        When the steps are exhausted before the end, the sum is too small, never too large.
+        """
+        if self.recurrence.rules:
+            yield from count_of_rules(self.recurrence, self.zone, first, last, steps)
+        counted = set()
+        for date in self._dates_between(first, last, steps):
+            if date not in counted and not self._rules_fire_at(date, steps):
+                yield 1
+            counted.add(date)
+
+    def _next(self, after: datetime, steps: Steps) -> _Occurrence | None:
         """Return the next occurrence; if two local times are the same instant, the one that exists."""
-        local = after.astimezone(self.zone).replace(tzinfo=None)
-        found = [*self._next_dates(after), *self._next_of_rules(local, after)]
-        earlier = local - self._recent_shift(after)
-        if not instant_of(earlier, self.zone):  # times in a gap fire later than some local times that follow them
-            found += islice(self._next_of_rules(earlier, after), 1)
+        found = [*self._dates_after(after, steps), *self._of_rules(after, steps)]
         return min(found, key=lambda occurrence: (occurrence.instant, datetime.max - occurrence.local), default=None)
 
-    def _next_dates(self, after: datetime) -> Iterator[_Occurrence]:
-        for local in self.recurrence.dates():
-            if (instant := to_utc(local, self.zone)) > after:
-                yield _Occurrence(instant, local.replace(fold=0))
+    def _dates_after(self, after: datetime, steps: Steps) -> Iterator[_Occurrence]:
+        """Yield candidates for the next additional date: only near a shift, more than one."""
+        dates, local = self.recurrence.dates, after.astimezone(self.zone).replace(tzinfo=None)
+        index = bisect_right(dates, local) if self._is_steady(after) else bisect_left(dates, local - _NEAR)
+        for date in islice(dates, index, None):
+            steps.take(_DATE_STEPS)
+            if (instant := to_utc(date, self.zone)) > after:
+                yield _Occurrence(instant, date.replace(fold=0))
+                if self._is_steady(instant):
+                    return
 
-    def _next_of_rules(self, local: datetime, after: datetime) -> Iterator[_Occurrence]:
+    def _dates_between(self, first: datetime, last: datetime, steps: Steps) -> Iterator[datetime]:
+        """Yield the additional dates between two instants, both included, as instants."""
+        dates = self.recurrence.dates
+        begin, end = (moment.astimezone(self.zone).replace(tzinfo=None) for moment in (first, last))
+        for date in islice(dates, bisect_left(dates, begin - _NEAR), bisect_right(dates, end + _NEAR)):
+            steps.take(_DATE_STEPS)
+            if first <= (instant := to_utc(date, self.zone)) <= last:
+                yield instant
+
+    def _is_steady(self, instant: datetime) -> bool:
+        """Tell whether the offset does not change near an instant, so that local times follow each other as usual."""
+        before, after = ((instant + near).astimezone(self.zone).utcoffset() for near in (-_NEAR, _NEAR))
+        return before == after
+
+    def _rules_fire_at(self, instant: datetime, steps: Steps) -> bool:
+        return any(found.instant == instant for found in self._of_rules(instant - _MICROSECOND, steps))
+
+    def _of_rules(self, after: datetime, steps: Steps) -> list[_Occurrence]:
+        """Return candidates for the next occurrence of the rules."""
+        local = after.astimezone(self.zone).replace(tzinfo=None)
+        found = list(self._next_of_rules(local, after, steps))
+        earlier = local - self._recent_shift(after)
+        if not instant_of(earlier, self.zone):  # times in a gap fire later than some local times that follow them
+            found += islice(self._next_of_rules(earlier, after, steps), 1)
+        return found
+
+    def _next_of_rules(self, local: datetime, after: datetime, steps: Steps) -> Iterator[_Occurrence]:
         """Yield candidates for the next occurrence, up to the first one whose local time exists."""
-        for occurrence in self.recurrence.after(local):
+        for occurrence in self.recurrence.after(local, steps):
             if (instant := to_utc(occurrence, self.zone)) > after:
                 yield _Occurrence(instant, occurrence)
                 if instant_of(occurrence, self.zone):

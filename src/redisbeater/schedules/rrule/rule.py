@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from dateutil.rrule import DAILY, HOURLY, MINUTELY, MONTHLY, SECONDLY, WEEKLY, YEARLY, weekday
@@ -86,6 +87,12 @@ class RecurrenceRule:
     def max_weekday_number(self) -> int:
         """The highest number that a weekday can have: 53 if it counts in the year, 5 in the month."""
         return 53 if self.freq == YEARLY and self.bymonth is None else 5
+
+    @property
+    def most_per_day(self) -> int:
+        """At most how many occurrences a pinned rule has on one day."""
+        parts = ((self.byhour, 24), (self.byminute, 60), (self.bysecond, 60))
+        return prod(every if part is None else len(part) for part, every in parts)
 
     @cached_property
     def pinned(self) -> RecurrenceRule:

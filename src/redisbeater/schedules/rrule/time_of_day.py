@@ -1,4 +1,4 @@
-"""The hours, minutes and seconds of a recurrence rule."""
+"""The hours, minutes and seconds of a recurrence rule; local times as numbers, with which the engine computes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dateutil.rrule import DAILY
 
 from redisbeater.schedules.rrule.rule import RecurrenceRule
 
-__all__ = ("CLOCK_SECONDS", "DAY_SECONDS", "at_second", "clock_numbers", "seconds_of", "unit_seconds")
+__all__ = ("CLOCK_SECONDS", "DAY_SECONDS", "clock_numbers", "local_at", "second_of", "seconds_of", "unit_seconds")
 
 DAY_SECONDS = 86_400
 
@@ -39,6 +39,12 @@ def seconds_of(numbers: Iterable[Sequence[int]], sizes: Iterable[int]) -> list[i
     return seconds
 
 
-def at_second(day: int, second: int) -> datetime:
-    """Return the local time at a second of the day with that ordinal."""
-    return datetime.fromordinal(day) + timedelta(seconds=second)
+def second_of(local: datetime) -> int:
+    """Return the number of the second in which a local time lies, counted in days of 86,400 from ordinal 0."""
+    return local.toordinal() * DAY_SECONDS + local.hour * 3600 + local.minute * 60 + local.second
+
+
+def local_at(second: int) -> datetime:
+    """Return the local time of a numbered second."""
+    day, within = divmod(second, DAY_SECONDS)
+    return datetime.fromordinal(day) + timedelta(seconds=within)
