@@ -5,7 +5,6 @@ A tick is one pass: lead, claim, publish, commit, wait. A beat that does not hol
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -29,11 +28,12 @@ from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
+from redisbeater.log_lines import get_logger
 from redisbeater.store import Claim
 
 __all__ = ("RedisScheduler",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two claims on an idle schedule, to find what programs wrote that announce no changes.
 DEFAULT_MAX_INTERVAL = 5
