@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import reprlib
+from collections.abc import Mapping
 from typing import Any
 
-__all__ = ("MOST_CHARACTERS", "quoted", "shown", "unsafe_character")
+__all__ = ("MOST_CHARACTERS", "MOST_QUOTED", "printable_json", "quoted", "shown", "unsafe_character")
 
 #: Characters of a reason, an error or a log line at most.
 MOST_CHARACTERS = 500
 
 #: Characters of one value that a message quotes.
 MOST_QUOTED = 200
+
+#: Lists and objects inside one another that JSON shows; a stored definition may have a hundred, below two of ours.
+MOST_LEVELS = 110
 
 #: What must not be in a name: control characters (C0, DEL, C1), separators of lines and paragraphs, and the marks that
 #: change the direction of text. They forge log lines, drive terminals and make one name look like another.
@@ -40,6 +46,29 @@ def quoted(value: Any, limit: int = MOST_QUOTED) -> str:
     if isinstance(value, str) and len(shortened) > limit:
         return _shortened_text(value, limit)
     return shown(shortened, limit)
+
+
+def printable_json(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON that every parser takes, whatever other programs have stored.
+
+    Numbers that are none (``NaN``, ``Infinity``), what is nested too deeply, and what JSON does not know become texts;
+    of a text that is no unicode the odd bytes are escaped.
+    """
+    return json.dumps(_plain(value, MOST_LEVELS), indent=indent, allow_nan=False)
+
+
+def _plain(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if levels and isinstance(value, Mapping):
+        return {_plain(str(key), levels): _plain(item, levels - 1) for key, item in value.items()}
+    if levels and isinstance(value, (list, tuple)):
+        return [_plain(item, levels - 1) for item in value]
+    return quoted(value) if isinstance(value, (Mapping, list, tuple)) else _plain(str(value), levels)
 
 
 def _shortened_text(text: str, limit: int) -> str:

@@ -5,6 +5,7 @@ A tick is one pass: lead, claim, publish, commit, wait. A beat that does not hol
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import escape_lines, get_logger
 from redisbeater.store import Claim
 
 __all__ = ("RedisScheduler",)
@@ -57,6 +58,7 @@ class RedisScheduler(Scheduler):
     def __init__(self, app: Celery, lazy: bool = False, **kwargs: Any) -> None:
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
+        escape_lines(logging.getLogger("celery.beat"))  # its lines name entries and tasks as they are stored
         self._context = Context.of(app)
         self._redis = self._context.redis
         config = self._context.config

@@ -101,7 +101,8 @@ class Leadership:
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         if lock_lost == "exit":
             raise LockNotOwnedError(
-                f"lost the lock to {shown(holder)}; set redisbeater_lock_lost = 'standby' to stand by instead of exiting"
+                f"lost the lock to {shown(holder)}; "
+                "set redisbeater_lock_lost = 'standby' to stand by instead of exiting"
             )
         self._logged_leader = holder
         logger.warning("lost the lock to %s, standing by", holder)

@@ -76,8 +76,12 @@ class Filter:
         prefix = self.prefix or ""
         return bisect_left(names, prefix), bisect_right(names, prefix, key=lambda name: name[: len(prefix)])
 
+    def lets_name_through(self, name: str) -> bool:
+        """Return whether an entry is selected by its name."""
+        return name.startswith(self.prefix or "")
+
     def lets_through(self, entry: RedisScheduleEntry | Definition) -> bool:
-        """Return whether an entry is selected by its fields; its name is checked by :meth:`part_of`."""
+        """Return whether an entry is selected by its fields; its name is checked by the other methods."""
         return self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
 
     @property
