@@ -16,6 +16,7 @@ from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
 from redisbeater.schedules import describe
 from redisbeater.store import Snapshot, pages
 
@@ -130,13 +131,7 @@ class _Reader:
         report = self._reports.get(snapshot.name, {})
         return Row(
             name=snapshot.name,
-            state="broken"
-            if report
-            else "disabled"
-            if not definition.enabled
-            else "enabled"
-            if planned
-            else "finished",
+            state="broken" if report else _state(definition, planned),
             next=planned,
             last_run_at=stored.meta.last_run_at,
             runs=stored.meta.total_run_count,
@@ -148,6 +143,12 @@ class _Reader:
             last_error=report.get("reason", snapshot.last_error),
             definition=snapshot.definition,
         )
+
+
+def _state(definition: Definition, planned: datetime | None) -> str:
+    if not definition.enabled:
+        return "disabled"
+    return "enabled" if planned else "finished"
 
 
 def table(found: Sequence[Row]) -> list[str]:
