@@ -1,4 +1,4 @@
-"""What Celery shows of an application's settings: ``celery report``, ``celery inspect conf`` and ``app.bugreport()``."""
+"""What Celery shows of the settings: ``celery report``, ``celery inspect conf`` and ``app.bugreport()``."""
 
 from __future__ import annotations
 
