@@ -39,8 +39,9 @@ class RedisScheduleEntry(ScheduleEntry):
     """An entry: what runs and when. Creating the object writes nothing; :meth:`save` does.
 
     Arguments:
-        name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes.
-        task: the name of the task.
+        name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes, without control
+            characters and marks of direction.
+        task: the name of the task; without such characters.
         schedule: seconds, a timedelta, or a schedule: ``crontab``, ``rrule``, ``solar``, ``clocked``, a registered
             class.
         args, kwargs: the arguments of the task; JSON values.
