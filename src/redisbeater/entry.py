@@ -16,9 +16,10 @@ from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecutio
 from redisbeater.editing.compare_and_set import preview, write
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
+from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
-from redisbeater.model.definition import Definition, as_schedule, check_name
+from redisbeater.model.definition import Definition, as_schedule
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.policies import INHERIT, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS
@@ -38,8 +39,9 @@ class RedisScheduleEntry(ScheduleEntry):
     """An entry: what runs and when. Creating the object writes nothing; :meth:`save` does.
 
     Arguments:
-        name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes.
-        task: the name of the task.
+        name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes, without control
+            characters and marks of direction.
+        task: the name of the task; without such characters.
         schedule: seconds, a timedelta, or a schedule: ``crontab``, ``rrule``, ``solar``, ``clocked``, a registered
             class.
         args, kwargs: the arguments of the task; JSON values.
@@ -93,9 +95,9 @@ class RedisScheduleEntry(ScheduleEntry):
         self.name = name
         self.task = task
         self.schedule = _schedule(schedule, relative, self.app)
-        self.args = args or []
-        self.kwargs = kwargs or {}
-        self.options = options or {}
+        self.args = [] if args is None else args
+        self.kwargs = {} if kwargs is None else kwargs
+        self.options = {} if options is None else options
         self.enabled = enabled
         self.timezone = timezone
         self.last_run_at = last_run_at
@@ -239,7 +241,7 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             InvalidEntry: the message names the first field that cannot be stored.
         """
-        return Definition.checked(
+        definition = Definition.checked(
             name=self.name,
             task=self.task,
             schedule=self.schedule,
@@ -250,6 +252,8 @@ class RedisScheduleEntry(ScheduleEntry):
             timezone=self.timezone,
             **{name: getattr(self, name) for name in POLICY_FIELDS},
         )
+        definition.check_texts()
+        return definition
 
     @property
     def _context(self) -> Context:

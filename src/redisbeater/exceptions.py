@@ -16,6 +16,8 @@
 
 from celery import exceptions as celery_exceptions
 
+from redisbeater.display import MOST_CHARACTERS, quoted, shown
+
 __all__ = (
     "EditConflict",
     "EntryExists",
@@ -30,6 +32,10 @@ __all__ = (
 )
 
 
+#: A field may be named by a key that another program wrote; the rest of a message is for the problem.
+MOST_PATH_CHARACTERS = 150
+
+
 class RedisBeaterError(Exception):
     """The root of all errors that redisbeater raises."""
 
@@ -39,12 +45,15 @@ class ImproperlyConfigured(RedisBeaterError, celery_exceptions.ImproperlyConfigu
 
 
 class InvalidEntry(RedisBeaterError, ValueError):
-    """An entry cannot be stored or read; the message starts with the field, ``$.schedule.minute: ...``."""
+    """An entry cannot be stored or read; the message starts with the field, ``$.schedule.minute: ...``.
+
+    The message has at most 500 characters, and escapes for those that cannot be printed: it may quote stored data.
+    """
 
     def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+        self.path = shown(path, MOST_PATH_CHARACTERS)
+        self.problem = shown(problem, MOST_CHARACTERS - len(self.path) - len(": "))
+        super().__init__(f"{self.path}: {self.problem}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.path, self.problem)
@@ -54,14 +63,14 @@ class EntryNotFound(RedisBeaterError, KeyError):
     """There is no entry of that name in the schedule."""
 
     def __str__(self) -> str:  # KeyError would show the repr
-        return f"no entry named {self.args[0]!r} in the schedule"
+        return f"no entry named {quoted(self.args[0])} in the schedule"
 
 
 class EntryExists(RedisBeaterError, ValueError):
     """An entry of that name exists already, and the call may only create one; nothing was written."""
 
     def __str__(self) -> str:
-        return f"an entry named {self.args[0]!r} exists in the schedule"
+        return f"an entry named {quoted(self.args[0])} exists in the schedule"
 
 
 class EditConflict(RedisBeaterError):

@@ -29,11 +29,12 @@ from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
+from redisbeater.log_lines import escape_lines, get_logger
 from redisbeater.store import Claim
 
 __all__ = ("RedisScheduler",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Seconds between two claims on an idle schedule, to find what programs wrote that announce no changes.
 DEFAULT_MAX_INTERVAL = 5
@@ -57,6 +58,7 @@ class RedisScheduler(Scheduler):
     def __init__(self, app: Celery, lazy: bool = False, **kwargs: Any) -> None:
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
+        escape_lines(logging.getLogger("celery.beat"))  # its lines name entries and tasks as they are stored
         self._context = Context.of(app)
         self._redis = self._context.redis
         config = self._context.config

@@ -14,6 +14,7 @@ from celery.schedules import BaseSchedule, crontab
 from due import UTC, ago, now, save_due, stored
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, rrule
+from redisbeater.beat import statics
 from redisbeater.context import Context
 from redisbeater.store import SAVE_PAGE
 
@@ -478,3 +479,31 @@ def test_beat_is_notified_of_new_static_entries_once_for_a_page_and_never_of_kno
     heard = [message["data"] for message in iter(lambda: listener.get_message(timeout=0.2), None)]
     assert [text for text in heard if text != ":lock"] == [":several"]
     listener.close()
+
+
+def test_a_dynamic_entry_that_took_the_name_of_a_removed_one_stays(
+    start: Start, client: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    app = start(beat_schedule={"a": REPORT})
+    RedisScheduleEntry("a", app=app).delete()
+    client.sadd(f"{prefix}:statics", "a")
+    context = Context.of(app)
+    RedisScheduleEntry("a", "proj.mine", 60, app=app).save()
+
+    statics._prune(context, app, "a", None)  # as it was read before the dynamic entry was created
+
+    assert stored(app, "a").task == "proj.mine"
+    assert "static entry 'a' is no longer declared; deleted" not in caplog.messages
+
+
+def test_the_name_of_a_removed_entry_that_is_gone_is_forgotten_without_a_word(
+    start: Start, client: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    client.sadd(f"{prefix}:statics", "gone")
+
+    start(beat_schedule={})
+
+    assert client.smembers(f"{prefix}:statics") == set()
+    assert "static entry 'gone' is no longer declared; deleted" not in caplog.messages

@@ -136,14 +136,17 @@ def test_none_is_accepted_where_it_means_off(name: str, value: Any, expected: An
         *(pytest.param("lock_key", value, id=f"lock-{value!r}") for value in ("", 0, False, [])),
         *(
             pytest.param("lock_timeout", value, id=f"timeout-{value!r}")
-            for value in (None, 0, 0.9, -1, True, "15", float("nan"), float("inf"))
+            for value in (None, 0, 0.9, -1, True, "15", float("nan"), float("inf"), 3601, 10**30)
         ),
         *(pytest.param("lock_lost", value, id=f"lost-{value!r}") for value in ("", 0, False, "stop", [])),
         *(
             pytest.param("lease_timeout", value, id=f"lease-{value!r}")
-            for value in (None, 0, -1, True, "30", float("nan"))
+            for value in (None, 0, -1, True, "30", float("nan"), 3601, 10**30)
         ),
-        *(pytest.param("batch_size", value, id=f"batch-{value!r}") for value in (None, 0, -1, 1.5, True, "10")),
+        *(
+            pytest.param("batch_size", value, id=f"batch-{value!r}")
+            for value in (None, 0, -1, 1.5, True, "10", 10_001, 10**30)
+        ),
         *(
             pytest.param("retry_period", value, id=f"retry-{value!r}")
             for value in (None, -2, -0.5, True, "10", float("inf"))
@@ -158,7 +161,7 @@ def test_none_is_accepted_where_it_means_off(name: str, value: Any, expected: An
         ),
         *(
             pytest.param("jitter", value, id=f"jitter-{value!r}")
-            for value in (None, -0.1, True, "60", float("nan"), float("inf"))
+            for value in (None, -0.1, True, "60", float("nan"), float("inf"), 367 * 86400)
         ),
         *(pytest.param("schedule_classes", value, id=f"classes-{value!r}") for value in (None, "a.B", 0, b"a")),
     ],

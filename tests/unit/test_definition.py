@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from moments import utc
 from redbeat.decoder import RedBeatJSONDecoder
 
+from redisbeater.entry_name import MAX_NAME_BYTES, check_name
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.definition import MAX_NAME_BYTES, Definition, check_name, checked_args, checked_kwargs
+from redisbeater.model.definition import Definition, checked_args, checked_kwargs
 from redisbeater.model.json_text import MAX_DEPTH
 from redisbeater.schedules import ScheduleCodec
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.log_lines import get_logger
 from redisbeater.model.policies import EvictionCheck
 from redisbeater.store import RedisSchedule
 
 __all__ = ("check_eviction",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def check_eviction(schedule: RedisSchedule, check: EvictionCheck) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
+from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError
+from redisbeater.log_lines import get_logger
 from redisbeater.store import Lock
 
 __all__ = ("Leadership",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Leadership:
@@ -99,7 +100,8 @@ class Leadership:
         """Log that another beat took the lock; raise instead if this one is to exit."""
         if lock_lost == "exit":
             raise LockNotOwnedError(
-                f"lost the lock to {holder}; set redisbeater_lock_lost = 'standby' to stand by instead of exiting"
+                f"lost the lock to {shown(holder)}; "
+                "set redisbeater_lock_lost = 'standby' to stand by instead of exiting"
             )
         self._logged_leader = holder
         logger.warning("lost the lock to %s, standing by", holder)

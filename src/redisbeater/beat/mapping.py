@@ -7,7 +7,9 @@ from collections.abc import Iterator, MutableMapping
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import EntryNotFound
 
 __all__ = ("ScheduleMapping",)
@@ -20,16 +22,21 @@ class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
         self._app = app
 
     def __getitem__(self, name: str) -> RedisScheduleEntry:
+        if not is_unreserved(name):
+            raise EntryNotFound(name)
         return RedisScheduleEntry.from_key(RedisScheduleEntry.generate_key(self._app, name), app=self._app)
 
     def __setitem__(self, name: str, entry: RedisScheduleEntry) -> None:
         if name != entry.name:
-            raise ValueError(f"an entry named {entry.name!r} cannot be stored as {name!r}")
+            raise ValueError(f"an entry named {quoted(entry.name)} cannot be stored as {quoted(name)}")
         entry.save()
 
     def __delitem__(self, name: str) -> None:
         if not Context.of(self._app).redis.delete(name):
             raise EntryNotFound(name)
+
+    def __contains__(self, name: object) -> bool:
+        return is_unreserved(name) and bool(Context.of(self._app).redis.load(str(name)).definition)
 
     def __iter__(self) -> Iterator[str]:
         return iter(Context.of(self._app).redis.contents.names())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 from redisbeater.backoff import Backoff
 from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.log_lines import get_logger
 
 __all__ = ("Outage",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Delay after the first failure.
 FIRST_RETRY_SECONDS = 0.2

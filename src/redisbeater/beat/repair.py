@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 from redisbeater.context import Context
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
 from redisbeater.exceptions import EditConflict, EntryNotFound, InvalidEntry
+from redisbeater.log_lines import get_logger
 
 __all__ = ("Repair",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How long after the start of one walk the next one starts: an entry is missing for little more than that.
 PERIOD_SECONDS = 60.0

@@ -7,7 +7,6 @@ other applications, and dynamic ones, are not touched.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -17,7 +16,9 @@ from redisbeater.context import Context
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.log_lines import get_logger
 from redisbeater.schedules import rrule
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
@@ -27,7 +28,7 @@ __all__ = ("CLEANUP", "application_of", "reconcile")
 #: The entry that Celery itself declares: it deletes expired results.
 CLEANUP = "celery.backend_cleanup"
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
@@ -37,7 +38,7 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
     """
     context = Context.of(app)
     statics = context.redis.contents.statics()
-    origins = context.redis.contents.origins([*{*statics, *map(str, declared)}])
+    origins = context.redis.contents.origins(list(filter(is_unreserved, {*statics, *map(str, declared)})))
     changes, failures = _changes(context, app, declared, origins, statics)
     failures.update(_store(context, changes))
     for name, failure in failures.items():
@@ -61,7 +62,7 @@ def _changes(
     for name, fields in declared.items():
         stored_name = str(name)
         try:
-            upsert = _upsert(context, app, _entry(app, name, fields), origins[stored_name], stored_name in statics)
+            upsert = _upsert(context, app, _entry(app, name, fields), origins.get(stored_name), stored_name in statics)
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
             failures[stored_name] = exc
         else:
@@ -111,8 +112,11 @@ def _report(context: Context, app: Celery, name: str, failure: Exception) -> Non
 
 
 def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None:
-    if origin is None or _is_ours(app, origin):
-        context.redis.delete(name, origin=origin or "")
+    """Delete an entry that is not declared any more, unless it has become another one since its origin was read."""
+    if origin is not None and not _is_ours(app, origin):
+        return
+    # Where there was no entry, no origin matches one that was created since; only what is left of the old one goes.
+    if context.redis.delete(name, origin=origin or f"{_application(app)} -"):
         logger.info("static entry %r is no longer declared; deleted", name)
 
 

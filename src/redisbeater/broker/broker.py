@@ -6,7 +6,6 @@ Nothing is retried here: entries that were not sent are released, and come up ag
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +17,11 @@ from redisbeater.broker.connection import check_rabbitmq, connection_of, host_co
 from redisbeater.broker.declarations import with_declaration_cache
 from redisbeater.broker.publish_batch import PublishBatch, publish_batch_of
 from redisbeater.broker.publisher_confirms import ConfirmingChannel, PublisherConfirms
+from redisbeater.log_lines import get_logger
 
 __all__ = ("Broker",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: A connection is replaced after this long without a send: brokers, firewalls and load balancers drop idle ones, most
 #: after a minute or more, and some without a word to either side.

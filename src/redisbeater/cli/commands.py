@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 from celery import Celery
 from celery.bin.base import handle_preload_options
 
-from redisbeater.cli.listing import Row, rows, table
+from redisbeater.cli.listing import Row, row_of, rows, table
 from redisbeater.context import Context
+from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
 from redisbeater.management.listing import Filter
 
 __all__ = ("redisbeater",)
+
+#: Characters of an error: one about a setting may list them all.
+MOST_ERROR = 2000
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
@@ -34,7 +37,7 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
             function(ctx.obj.app, *args, **kwargs)
         except RedisBeaterError as exc:
             kind = click.ClickException if isinstance(exc, StoreError) else _BadInput
-            raise kind(str(exc)) from exc
+            raise kind(shown(exc, MOST_ERROR)) from exc
 
     return run
 
@@ -66,11 +69,8 @@ def list_(app: Celery, prefix: str, task: str | None, enabled: bool | None, limi
       celery -A proj redisbeater list --task proj.tasks.report --disabled
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
-    context = Context.of(app)
-    names = [name for name in context.redis.contents.names() if name.startswith(prefix)]
-    found = rows(context, names, Filter(task=task, enabled=enabled))[:limit]
-    for line in [json.dumps(row.as_dict()) for row in found] if as_json else table(found):
-        click.echo(line)
+    found = rows(Context.of(app), Filter(prefix=prefix, task=task, enabled=enabled), limit)
+    _print([printable_json(row.as_dict()) for row in found] if as_json else table(found))
 
 
 @redisbeater.command()
@@ -83,10 +83,8 @@ def show(app: Celery, name: str, as_json: bool) -> None:
     Example: celery -A proj redisbeater show report --json
     """
     context = Context.of(app)
-    (row,) = rows(context, [name])
-    if row.state == "missing":
-        raise EntryNotFound(name)
-    _print(row.details(), as_json, lambda: _lines(row))
+    row = row_of(context, name)
+    _print([printable_json(row.details(), indent=2)] if as_json else _lines(row))
 
 
 @redisbeater.command()
@@ -100,7 +98,7 @@ def upcoming(app: Celery, name: str, count: int, as_json: bool) -> None:
     Example: celery -A proj redisbeater upcoming report -n 20
     """
     runs = RedisScheduleEntry(name, app=app).upcoming(count)
-    _print([run.as_dict() for run in runs], as_json, lambda: _run_lines(runs))
+    _print([printable_json([run.as_dict() for run in runs], indent=2)] if as_json else _run_lines(runs))
 
 
 @redisbeater.command()
@@ -113,9 +111,8 @@ def enable(app: Celery, names: Sequence[str]) -> None:
     """
     for name in names:
         entry = RedisScheduleEntry(name, app=app).enable()
-        click.echo(
-            f"{name}: enabled, next at {entry.due_at.isoformat() if entry.due_at else 'never: the entry has finished'}"
-        )
+        due = entry.due_at.isoformat() if entry.due_at else "never: the entry has finished"
+        click.echo(f"{shown(name)}: enabled, next at {due}")
 
 
 @redisbeater.command()
@@ -128,7 +125,7 @@ def disable(app: Celery, names: Sequence[str]) -> None:
     """
     for name in names:
         RedisScheduleEntry(name, app=app).disable()
-        click.echo(f"{name}: disabled")
+        click.echo(f"{shown(name)}: disabled")
 
 
 @redisbeater.command()
@@ -142,7 +139,7 @@ def delete(app: Celery, names: Sequence[str]) -> None:
     for name in names:
         if not Context.of(app).redis.delete(name):
             raise EntryNotFound(name)
-        click.echo(f"{name}: deleted")
+        click.echo(f"{shown(name)}: deleted")
 
 
 @redisbeater.command()
@@ -154,25 +151,26 @@ def broken(app: Celery, as_json: bool) -> None:
     Example: celery -A proj redisbeater broken --json
     """
     reports = Context.of(app).redis.broken.reports()
-    _print(
-        reports,
-        as_json,
-        lambda: [f"{name}: {report['reason']} (since {report['since']})" for name, report in sorted(reports.items())],
-    )
+    _print([printable_json(reports, indent=2)] if as_json else _report_lines(reports))
 
 
 def _run_lines(runs: Sequence[UpcomingRun]) -> list[str]:
-    lines = [" | ".join(str(value) for value in run.as_dict().values() if value) for run in runs]
+    lines = [" | ".join(shown(value) for value in run.as_dict().values() if value) for run in runs]
     return lines or ["none: the entry is disabled or has finished"]
 
 
 def _lines(row: Row) -> list[str]:
-    return [f"{field:<12} {value}" for field, value in row.details().items() if value not in (None, "")]
+    details = row.details().items()
+    return [f"{field:<12} {shown(value, limit=None)}" for field, value in details if value not in (None, "")]
 
 
-def _print(value: Any, as_json: bool, lines: Callable[[], Sequence[str]]) -> None:
-    if as_json:
-        click.echo(json.dumps(value, indent=2, default=str))
-    else:
-        for line in lines():
-            click.echo(line)
+def _report_lines(reports: Mapping[str, Mapping[str, str]]) -> list[str]:
+    return [
+        f"{shown(name)}: {shown(report['reason'])} (since {shown(report['since'])})"
+        for name, report in sorted(reports.items())
+    ]
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from redisbeater.beat.statics import application_of
 from redisbeater.context import Context
+from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.listing import EVERY, PIECE, Filter
+from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
 from redisbeater.schedules import describe
 from redisbeater.store import Snapshot, pages
 
-__all__ = ("Row", "rows", "table")
+__all__ = ("Row", "row_of", "rows", "table")
 
 _COLUMNS = ("name", "state", "next", "last_run_at", "runs", "schedule", "task")
+
+#: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
+MOST_CELL = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,51 +56,99 @@ class Row:
 
     @property
     def _definition(self) -> Any:
-        """The parsed definition; its text if it is no JSON."""
+        """The parsed definition; its text if it is no JSON, or nested too deeply for one."""
         try:
-            return json.loads(self.definition)
-        except ValueError:
+            return json_text.from_text(self.definition, "$")
+        except InvalidEntry:
             return self.definition
 
 
-def rows(context: Context, names: Sequence[str], wanted: Filter = EVERY) -> list[Row]:
-    """Return a row for each wanted entry, ordered by next run, with those that will not run at the end."""
-    broken = context.redis.broken.reports()
-    read = (snapshot for piece in pages(names, PIECE) for snapshot in context.redis.load_many(piece))
-    found = (_row(context, snapshot, broken.get(snapshot.name, {}), wanted) for snapshot in read)
-    return sorted(filter(None, found), key=lambda row: (row.next or FAR_FUTURE, row.name))
+def rows(context: Context, wanted: Filter, limit: int | None = None) -> list[Row]:
+    """Return a row for each wanted entry, ordered by next run, with those that will not run at the end.
+
+    Arguments:
+        context: the app whose schedule it is.
+        wanted: selects entries.
+        limit: number of rows; those that run next, as far as the schedule knows. Only what they take is read.
+    """
+    reader = _Reader(context, wanted)
+    found: list[Row] = []
+    others: list[Row] = []
+    for row in reader.read(context.redis.contents.names_by_score()):
+        (others if row.next is None else found).append(row)
+        if len(found) == limit:
+            break
+    found.sort(key=lambda row: (row.next or FAR_FUTURE, row.name))
+    return [*found, *sorted(others, key=lambda row: row.name)][:limit]
 
 
-def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str], wanted: Filter) -> Row | None:
-    if not snapshot.definition:
-        return Row(name=snapshot.name, state="missing") if wanted.is_by_name else None
-    try:
-        stored = StoredEntry.from_snapshot(snapshot, context.codec)
-        planned = stored.due_at(context.defaults)
-    except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
-        unread = Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
-        return unread if wanted.is_by_name else None
-    return _row_of(context, snapshot, report, stored, planned) if wanted.lets_through(stored.definition) else None
+def row_of(context: Context, name: str) -> Row:
+    """Return the row of one entry.
+
+    Raises:
+        EntryNotFound: there is none of that name.
+    """
+    (row,) = _Reader(context, EVERY).read([[name]])
+    if row.state == "missing":
+        raise EntryNotFound(name)
+    return row
 
 
-def _row_of(
-    context: Context, snapshot: Snapshot, report: Mapping[str, str], stored: StoredEntry, planned: datetime | None
-) -> Row:
-    definition = stored.definition
-    return Row(
-        name=snapshot.name,
-        state="broken" if report else "disabled" if not definition.enabled else "enabled" if planned else "finished",
-        next=planned,
-        last_run_at=stored.meta.last_run_at,
-        runs=stored.meta.total_run_count,
-        skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
-        schedule=describe(definition.schedule, definition.zone(context.zone)),
-        description=definition.description,
-        task=definition.task,
-        origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",
-        last_error=report.get("reason", snapshot.last_error),
-        definition=snapshot.definition,
-    )
+class _Reader:
+    """Reads entries as rows, a page at a time."""
+
+    def __init__(self, context: Context, wanted: Filter) -> None:
+        self._context = context
+        self._wanted = wanted
+        self._seen: set[str] = set()
+
+    def read(self, pages_of_names: Iterable[Sequence[str]]) -> Iterator[Row]:
+        """Yield a row for each wanted entry, once, in the order of the names."""
+        for names in pages_of_names:
+            new = [name for name in names if name not in self._seen and self._wanted.lets_name_through(name)]
+            self._seen.update(new)
+            for piece in pages(new, PIECE):
+                yield from filter(None, map(self._row, self._context.redis.load_many(piece)))
+
+    @cached_property
+    def _reports(self) -> Mapping[str, Mapping[str, str]]:
+        """The reports on broken entries; a schedule may have many of them."""
+        return self._context.redis.broken.reports()
+
+    def _row(self, snapshot: Snapshot) -> Row | None:
+        if not snapshot.definition:
+            return Row(name=snapshot.name, state="missing") if self._wanted.is_by_name else None
+        try:
+            stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
+            wanted = self._wanted.lets_through(stored.definition)
+            return self._row_of(snapshot, stored) if wanted else None
+        except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
+            unread = Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
+            return unread if self._wanted.is_by_name else None
+
+    def _row_of(self, snapshot: Snapshot, stored: StoredEntry) -> Row:
+        definition, planned = stored.definition, stored.due_at(self._context.defaults)
+        report = self._reports.get(snapshot.name, {})
+        return Row(
+            name=snapshot.name,
+            state="broken" if report else _state(definition, planned),
+            next=planned,
+            last_run_at=stored.meta.last_run_at,
+            runs=stored.meta.total_run_count,
+            skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
+            schedule=describe(definition.schedule, definition.zone(self._context.zone)),
+            description=definition.description,
+            task=definition.task,
+            origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",
+            last_error=report.get("reason", snapshot.last_error),
+            definition=snapshot.definition,
+        )
+
+
+def _state(definition: Definition, planned: datetime | None) -> str:
+    if not definition.enabled:
+        return "disabled"
+    return "enabled" if planned else "finished"
 
 
 def table(found: Sequence[Row]) -> list[str]:
@@ -108,4 +163,4 @@ def _iso(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    return "-" if value is None or value == "" else str(value)
+    return "-" if value is None or value == "" else shown(value, MOST_CELL)

@@ -12,6 +12,7 @@ from celery.app import app_or_default
 
 from redisbeater.config import values
 from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
+from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck
 
@@ -19,6 +20,17 @@ __all__ = ("PREFIX", "Config", "cron_starting_deadline")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
+
+#: Entries of one claim: the server is busy for its whole length, and its reply is one text.
+MOST_CLAIMED = 10_000
+
+#: Seconds of a lock, a lease or a wait for the broker: after a crash nothing runs for so long.
+MOST_OUTAGE_SECONDS = 3600.0
+
+#: Seconds of the jitter of all entries: a leap year.
+MOST_JITTER_SECONDS = 366 * 86400.0
+
+hide_in_reports(f"{PREFIX}redis_url")
 
 
 def _setting(default: Any, reader: values.Reader, accepts: str, doc: str, *, secret: bool = False) -> Any:
@@ -82,8 +94,8 @@ class Config:
     )
     lock_timeout: float = _setting(
         15.0,
-        values.seconds(1),
-        "seconds, at least 1",
+        values.seconds(1, MOST_OUTAGE_SECONDS),
+        "seconds, from 1 to 3600",
         "Seconds until a lock that is not renewed expires. After a crash, another beat takes over within this time.",
     )
     lock_lost: str | None = _setting(
@@ -95,14 +107,14 @@ class Config:
     )
     lease_timeout: float = _setting(
         30.0,
-        values.seconds(1),
-        "seconds, at least 1",
+        values.seconds(1, MOST_OUTAGE_SECONDS),
+        "seconds, from 1 to 3600",
         "Seconds until claimed entries that were not committed become due again.",
     )
     batch_size: int = _setting(
         500,
-        values.read_count,
-        "a whole number, at least 1",
+        values.count(MOST_CLAIMED),
+        "a whole number, from 1 to 10,000",
         "The largest number of due entries in one claim.",
     )
     retry_period: float = _setting(
@@ -114,8 +126,8 @@ class Config:
     )
     publish_timeout: float = _setting(
         5.0,
-        values.seconds(0.1),
-        "seconds, at least 0.1",
+        values.seconds(0.1, MOST_OUTAGE_SECONDS),
+        "seconds, from 0.1 to 3600",
         "Seconds to wait for an answer of the broker. After that the send has failed, and the run is sent later. Must "
         "be less than half of ``lock_timeout`` and of ``lease_timeout``; the default is at most a third of each.",
     )
@@ -135,8 +147,8 @@ class Config:
     )
     jitter: float = _setting(
         0.0,
-        values.seconds(0),
-        "seconds",
+        values.seconds(0, MOST_JITTER_SECONDS),
+        "seconds, at most 31,622,400 (a year)",
         "The longest delay of a run, in seconds. The delay of each run depends only on the entry's name and the fire "
         "time. An entry may override it.",
     )

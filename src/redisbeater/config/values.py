@@ -16,12 +16,12 @@ __all__ = (
     "RESERVED_OPTIONS",
     "Reader",
     "UnacceptableValue",
+    "count",
     "is_seconds",
     "member_of",
     "one_of",
     "optional",
     "read_classes",
-    "read_count",
     "read_options",
     "read_retry_period",
     "read_ssl",
@@ -107,20 +107,20 @@ def member_of(policies: type[Enum]) -> Reader:
     return read
 
 
-def seconds(least: float) -> Reader:
-    """Return a reader that accepts a number of seconds, at least ``least``."""
+def seconds(least: float, most: float = MAX_SECONDS) -> Reader:
+    """Return a reader that accepts a number of seconds from ``least`` to ``most``."""
 
     def read(name: str, value: Any) -> float:
-        if is_seconds(value, least):
+        if is_seconds(value, least, most):
             return float(value)
         raise UnacceptableValue
 
     return read
 
 
-def is_seconds(value: Any, least: float) -> bool:
-    """Return whether a value is a number of seconds, at least ``least`` and short enough for a calendar."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= MAX_SECONDS
+def is_seconds(value: Any, least: float, most: float = MAX_SECONDS) -> bool:
+    """Return whether a value is a number of seconds from ``least`` to ``most``, by default what fits a calendar."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
 
 
 def read_retry_period(name: str, value: Any) -> float:
@@ -128,11 +128,15 @@ def read_retry_period(name: str, value: Any) -> float:
     return -1.0 if value == -1 else seconds(0)(name, value)
 
 
-def read_count(name: str, value: Any) -> int:
-    """Accept a whole number, at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UnacceptableValue
-    return value
+def count(most: int) -> Reader:
+    """Return a reader that accepts a whole number from 1 to ``most``."""
+
+    def read(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise UnacceptableValue
+        return value
+
+    return read
 
 
 def read_classes(name: str, value: Any) -> Mapping[str, type]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
@@ -19,12 +18,13 @@ from redisbeater.dispatch.refusals import Refusals
 from redisbeater.dispatch.resources import Resources
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.log_lines import get_logger
 from redisbeater.sending.representation import Representations
 from redisbeater.store import Claim, ClaimedEntry
 
 __all__ = ("ClaimDispatch", "Dispatcher")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Entries in the first publish batch of a claim, so that the first run leaves at once, and the most in any later one.
 FIRST_PUBLISH_BATCH, LARGEST_PUBLISH_BATCH = 8, 64

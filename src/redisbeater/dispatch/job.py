@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,6 +10,7 @@ from celery import Celery
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.log_lines import get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.plan import Plan, plan
@@ -23,7 +23,7 @@ from redisbeater.store.commitment import Commitment
 
 __all__ = ("Job",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

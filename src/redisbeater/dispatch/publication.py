@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,12 +14,13 @@ from redisbeater.dispatch.refusals import Refusal, Refusals
 from redisbeater.dispatch.resources import Resources
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.log_lines import get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.store import Claim, ClaimedEntry
 
 __all__ = ("PlannedEntry", "Publication", "plan_entries")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
 GATHER_SECONDS = 0.01

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from redisbeater.dispatch.batch import Batch
 from redisbeater.dispatch.resources import Resources
+from redisbeater.log_lines import get_logger
 from redisbeater.store import Claim, ClaimedEntry
 
 __all__ = ("Refusal", "Refusals")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

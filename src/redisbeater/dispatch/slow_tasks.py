@@ -5,11 +5,11 @@ Entries of such tasks are sent last, so that a task that waits for a database do
 
 from __future__ import annotations
 
-import logging
+from redisbeater.log_lines import get_logger
 
 __all__ = ("SlowTasks",)
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: Sending one run takes this long or longer: the task is slow. A hundred times what a broker nearby takes.
 SLOW_SECONDS = 0.1

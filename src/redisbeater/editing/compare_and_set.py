@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from redisbeater.backoff import Backoff
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.editing.changes import EntryChange
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import StoredEntry
@@ -135,10 +136,10 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
             result.written[name] = edit
             del result.pending[name]
         elif refused[name] == "FOREIGN":
-            result.fail(name, StoreError(f"WRONGTYPE: the key of {name!r} holds something other than an entry"))
+            result.fail(name, StoreError(f"WRONGTYPE: the key of {quoted(name)} holds something other than an entry"))
 
 
 def _conflict(name: str) -> EditConflict:
     return EditConflict(
-        f"other programs changed {name!r} {ATTEMPTS} times while this change was applied; it was not written"
+        f"other programs changed {quoted(name)} {ATTEMPTS} times while this change was applied; it was not written"
     )

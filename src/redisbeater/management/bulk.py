@@ -8,20 +8,24 @@ from datetime import datetime, timedelta
 from types import TracebackType
 
 from redisbeater.context import Context
+from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import WriteResult, preview, write_page
 from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.management.template import EntryTemplates, RenderedEntry
-from redisbeater.model.definition import check_name
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.store import SAVE_PAGE, Change
 
 __all__ = ("Bulk",)
 
 #: Characters of definitions in one page: a longer page would keep the server busy for more than a few milliseconds.
-MOST_CHARACTERS = 500_000
+MOST_PAGE_CHARACTERS = 500_000
+
+#: Characters of a problem whose entry is named behind it.
+MOST_PROBLEM = MOST_CHARACTERS - MOST_QUOTED - 100
 
 
 class Bulk:
@@ -149,7 +153,7 @@ class Bulk:
             self.flush()
 
     def _flush_if_full(self) -> None:
-        if len(self._upserts) + len(self._deletions) >= SAVE_PAGE or self._characters >= MOST_CHARACTERS:
+        if len(self._upserts) + len(self._deletions) >= SAVE_PAGE or self._characters >= MOST_PAGE_CHARACTERS:
             self.flush()
 
 
@@ -160,8 +164,9 @@ def _upsert(rendered: RenderedEntry, meta: Meta) -> Upsert:
 def _raise_first(failures: Mapping[str, Exception]) -> None:
     for name, failure in failures.items():
         if isinstance(failure, InvalidEntry):
-            raise InvalidEntry(failure.path, f"{failure.problem}; the entry is {name!r}") from failure
+            problem = f"{shown(failure.problem, MOST_PROBLEM)}; the entry is {quoted(name)}"
+            raise InvalidEntry(failure.path, problem) from failure
         if isinstance(failure, RedisBeaterError):
             raise failure
-        problem = f"{type(failure).__name__}: {failure}; the entry is {name!r}"
+        problem = f"{shown(f'{type(failure).__name__}: {failure}', MOST_PROBLEM)}; the entry is {quoted(name)}"
         raise InvalidEntry("$.schedule", problem) from failure

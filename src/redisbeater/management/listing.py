@@ -11,6 +11,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model.definition import Definition
@@ -68,15 +69,19 @@ class Filter:
         for name, kind, word in (("prefix", str, "a text"), ("task", str, "a text"), ("enabled", bool, "a bool")):
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
-                raise ValueError(f"{name}: expected {word}, or None for all, got {value!r}")
+                raise ValueError(f"{name}: expected {word}, or None for all, got {quoted(value)}")
 
     def part_of(self, names: Sequence[str]) -> tuple[int, int]:
         """Return where the selected names begin and end in a sorted sequence."""
         prefix = self.prefix or ""
         return bisect_left(names, prefix), bisect_right(names, prefix, key=lambda name: name[: len(prefix)])
 
+    def lets_name_through(self, name: str) -> bool:
+        """Return whether an entry is selected by its name."""
+        return name.startswith(self.prefix or "")
+
     def lets_through(self, entry: RedisScheduleEntry | Definition) -> bool:
-        """Return whether an entry is selected by its fields; its name is checked by :meth:`part_of`."""
+        """Return whether an entry is selected by its fields; its name is checked by the other methods."""
         return self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
 
     @property
@@ -172,6 +177,6 @@ class _Found:
 
 def _check(limit: Any, cursor: Any) -> None:
     if type(limit) is not int or not 1 <= limit <= MOST_ENTRIES:
-        raise ValueError(f"limit: expected a whole number from 1 to {MOST_ENTRIES}, got {limit!r}")
+        raise ValueError(f"limit: expected a whole number from 1 to {MOST_ENTRIES}, got {quoted(limit)}")
     if cursor is not None and not (isinstance(cursor, str) and cursor):
-        raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {cursor!r}")
+        raise ValueError(f"cursor: expected the cursor of a page, or None for the first one, got {quoted(cursor)}")

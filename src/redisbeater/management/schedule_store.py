@@ -16,10 +16,10 @@ from redisbeater.editing.compare_and_set import write
 from redisbeater.editing.stored_entry import load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
-from redisbeater.model.definition import check_name
 
 __all__ = ("ScheduleStore",)
 
@@ -51,7 +51,7 @@ class ScheduleStore:
         """
         return RedisScheduleEntry(name, task, schedule, app=self._app, **fields).create()
 
-    def update(self, name: str, **changes: Any) -> RedisScheduleEntry:
+    def update(self, name: str, /, **changes: Any) -> RedisScheduleEntry:
         """Change the named fields of an entry; the others stay as they are at that moment.
 
         Raises:

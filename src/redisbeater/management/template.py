@@ -12,8 +12,9 @@ from celery.schedules import crontab, schedule
 from redisbeater.context import Context
 from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import check_new_name
 from redisbeater.model import json_text
-from redisbeater.model.definition import Definition, check_name, checked_args, checked_kwargs
+from redisbeater.model.definition import Definition, checked_args, checked_kwargs
 from redisbeater.model.meta import NEW
 from redisbeater.model.policy_fields import given_policies
 from redisbeater.model.score import FINISHED, Score
@@ -43,12 +44,12 @@ class EntryTemplate:
     """Renders entries that differ from a definition only in name, args and kwargs."""
 
     def __init__(self, definition: Definition, context: Context) -> None:
-        # A copy, because the caller may go on changing its options.
-        self.definition = (
-            definition._replace(options=deepcopy(definition.options)) if definition.options else definition
-        )
+        self.definition = definition
         self._context = context
-        self._data = self.definition.to_data(context.codec)
+        self._data = definition.to_data(context.codec)
+        if definition.options:  # a copy of what was found to be storable: the caller may go on changing its options
+            self.definition = definition._replace(options=deepcopy(definition.options))
+            self._data = self.definition.to_data(context.codec)
         self._first = FINISHED
         self._planned_at: datetime | None = None
 
@@ -58,7 +59,7 @@ class EntryTemplate:
         Raises:
             InvalidEntry: its name or its arguments cannot be stored.
         """
-        name, args, kwargs = check_name(entry.name), checked_args(entry.args), checked_kwargs(entry.kwargs)
+        name, args, kwargs = check_new_name(entry.name), checked_args(entry.args), checked_kwargs(entry.kwargs)
         return RenderedEntry(
             self, name, args, kwargs, json_text.to_text({**self._data, "name": name, "args": args, "kwargs": kwargs})
         )

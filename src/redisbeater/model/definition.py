@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 from celery.schedules import BaseSchedule, crontab, schedule
 
+from redisbeater.display import quoted
+from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
@@ -17,10 +19,7 @@ from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime, read_zone
 from redisbeater.schedules.local_time import in_zone
 
-__all__ = ("Definition", "as_schedule", "check_name", "checked_args", "checked_kwargs")
-
-#: Redis would accept longer names, but people and logs could not read them.
-MAX_NAME_BYTES = 512
+__all__ = ("Definition", "as_schedule", "checked_args", "checked_kwargs")
 
 #: Task options whose value may be a datetime; it is stored in RedBeat's form.
 _DATETIME_OPTIONS = ("eta", "expires")
@@ -49,22 +48,6 @@ _TYPES = (
 )
 
 
-def check_name(name: Any) -> str:
-    """Return the name of an entry, if it can be one.
-
-    Raises:
-        InvalidEntry: it is empty, too long, not text, or starts with ``:`` like the keys of redisbeater.
-    """
-    if not isinstance(name, str) or not name:
-        raise InvalidEntry("$.name", f"expected a non-empty text, got {name!r}")
-    json_text.check_value(name, "$.name")
-    if name.startswith(":"):
-        raise InvalidEntry("$.name", f"{name!r} starts with ':', which is reserved for redisbeater's own keys")
-    if len(name.encode()) > MAX_NAME_BYTES:
-        raise InvalidEntry("$.name", f"expected at most {MAX_NAME_BYTES} bytes, got {name[:40]!r}...")
-    return name
-
-
 def as_schedule(given: Any, *, relative: bool = False) -> Any:
     """Return the interval for a number of seconds or a timedelta; return anything else unchanged.
 
@@ -72,7 +55,7 @@ def as_schedule(given: Any, *, relative: bool = False) -> Any:
         InvalidEntry: it is None, a bool or a number that no timedelta can hold.
     """
     if isinstance(given, bool) or given is None:
-        raise InvalidEntry("$.schedule", f"expected seconds, a timedelta or a schedule, got {given!r}")
+        raise InvalidEntry("$.schedule", f"expected seconds, a timedelta or a schedule, got {quoted(given)}")
     if isinstance(given, (int, float)):
         given = _interval(given)
     return schedule(given, relative) if isinstance(given, timedelta) else given
@@ -93,7 +76,7 @@ def checked_args(args: Any) -> list[Any]:
     """
     checked = _list(args)
     if type(checked) is not list:
-        raise InvalidEntry("$.args", f"expected a list, got {args!r}")
+        raise InvalidEntry("$.args", f"expected a list, got {quoted(args)}")
     json_text.check_value(checked, "$.args", max_depth=_MAX_ARGUMENT_DEPTH)
     return checked
 
@@ -106,7 +89,7 @@ def checked_kwargs(kwargs: Any) -> dict[str, Any]:
     """
     checked = _dict(kwargs)
     if type(checked) is not dict:
-        raise InvalidEntry("$.kwargs", f"expected a dict, got {kwargs!r}")
+        raise InvalidEntry("$.kwargs", f"expected a dict, got {quoted(kwargs)}")
     json_text.check_value(checked, "$.kwargs", max_depth=_MAX_ARGUMENT_DEPTH)
     return checked
 
@@ -157,6 +140,15 @@ class Definition(NamedTuple):
         check_name(definition.name)
         _check(definition)
         return definition
+
+    def check_texts(self) -> None:
+        """Refuse a name or a task that another program may store, but ours must not.
+
+        Raises:
+            InvalidEntry: it holds a control character or a mark of direction.
+        """
+        check_new_name(self.name)
+        refuse_unsafe("$.task", self.task)
 
     @classmethod
     def from_text(cls, name: str, text: str, codec: Decoder) -> Definition:
@@ -244,7 +236,7 @@ class Definition(NamedTuple):
         """Whether it certainly has a next fire time, always; other entries may have one."""
         return self.end_at is None and type(self.schedule) in (schedule, crontab)
 
-    def changed(self, **changes: Any) -> Definition:
+    def changed(self, /, **changes: Any) -> Definition:
         """Return a copy with some fields changed, checked like a new definition.
 
         Raises:
@@ -256,7 +248,10 @@ class Definition(NamedTuple):
         for name in changes:
             if name not in fields_ or name in ("name", "extra"):
                 raise InvalidEntry(f"$.{name}", "cannot be changed" if name == "name" else "is not a field of an entry")
-        return Definition.checked(**{**fields_, **changes})
+        after = Definition.checked(**{**fields_, **changes})
+        if "task" in changes:
+            refuse_unsafe("$.task", after.task)
+        return after
 
     def has_same_fire_times_as(self, other: Definition, codec: ScheduleCodec) -> bool:
         """Tell whether both have the same fire times, apart from their ends, so that the change moves no fire time."""
@@ -282,16 +277,17 @@ def _zone_of_cron(schedule_: Any) -> str | None:
 def _agreed_zone(given: Any, schedule_: Any) -> Any:
     of_cron = _zone_of_cron(schedule_)
     if given is not None and of_cron is not None and given != of_cron:
-        raise InvalidEntry("$.timezone", f"is {given!r}, but the schedule has {of_cron!r}; pass only one of them")
+        problem = f"is {quoted(given)}, but the schedule has {quoted(of_cron)}; pass only one of them"
+        raise InvalidEntry("$.timezone", problem)
     return of_cron if given is None else given
 
 
 def _list(given: Any) -> Any:
-    return list(given) if isinstance(given, (list, tuple)) else given or []
+    return list(given) if isinstance(given, (list, tuple)) else _or(given, [])
 
 
 def _dict(given: Any) -> Any:
-    return dict(given) if isinstance(given, Mapping) else given or {}
+    return dict(given) if isinstance(given, Mapping) else _or(given, {})
 
 
 def _optional_fields(data: dict[str, Any]) -> dict[str, Any]:
@@ -311,16 +307,16 @@ def _interval(seconds: float) -> timedelta:
     try:
         return timedelta(seconds=seconds)
     except (ValueError, OverflowError) as exc:
-        raise InvalidEntry("$.schedule.every", f"expected seconds above 0, got {seconds!r}") from exc
+        raise InvalidEntry("$.schedule.every", f"expected seconds above 0, got {quoted(seconds)}") from exc
 
 
 def _check(definition: Definition) -> None:
     if not isinstance(definition.task, str) or not definition.task:
-        raise InvalidEntry("$.task", f"expected the name of a task, got {definition.task!r}")
+        raise InvalidEntry("$.task", f"expected the name of a task, got {quoted(definition.task)}")
     for name, type_, expected in _TYPES:
         value = getattr(definition, name)
         if not isinstance(value, type_):
-            raise InvalidEntry(f"$.{name}", f"expected {expected}, got {value!r}")
+            raise InvalidEntry(f"$.{name}", f"expected {expected}, got {quoted(value)}")
     if definition.options:
         _check_options(definition.options)
     if definition.timezone is not None:
@@ -332,13 +328,13 @@ def _check_options(options: dict[str, Any]) -> None:
         if name in options:
             raise InvalidEntry(f"$.options.{name}", "is not an option of a task; beat sets it itself")
     if not isinstance(options.get("headers"), (dict, type(None))):
-        raise InvalidEntry("$.options.headers", f"expected a dict, got {options['headers']!r}")
+        raise InvalidEntry("$.options.headers", f"expected a dict, got {quoted(options['headers'])}")
 
 
 def _storable_options(options: Any) -> Any:
     """Return the options with a relative ``expires`` in seconds, which Celery accepts like a timedelta."""
     if not isinstance(options, Mapping):
-        return options or {}
+        return _or(options, {})
     expires = options.get("expires")
     return {**options, "expires": expires.total_seconds()} if isinstance(expires, timedelta) else dict(options)
 

@@ -8,6 +8,7 @@ import re
 from itertools import accumulate, repeat
 from typing import Any, NoReturn
 
+from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 
 __all__ = ("MAX_DEPTH", "check_value", "copied", "from_text", "is_plain", "to_text")
@@ -15,6 +16,11 @@ __all__ = ("MAX_DEPTH", "check_value", "copied", "from_text", "is_plain", "to_te
 #: How many lists and objects may lie inside one another, the outermost included. Python stops at 1000 frames, of which
 #: copy.deepcopy, YAML and Celery's own code take several for each level; Ruby's JSON reads no more than 100 levels.
 MAX_DEPTH = 100
+
+#: Digits of the longest whole number that Python reads and writes by default: more take too long to convert.
+MAX_DIGITS = 4300
+
+_TOO_LARGE = 10**MAX_DIGITS
 
 _HINTS = {
     "datetime": "pass value.isoformat()",
@@ -59,7 +65,9 @@ def is_plain(value: Any, max_depth: int = MAX_DEPTH) -> bool:
             and all(map(_is_plain_key, value))
             and all(map(is_plain, value.values(), repeat(max_depth - 1)))
         )
-    return kind is int or kind is bool or value is None or (kind is float and math.isfinite(value))
+    if kind is int:
+        return -_TOO_LARGE < value < _TOO_LARGE
+    return kind is bool or value is None or (kind is float and math.isfinite(value))
 
 
 def _is_plain_key(key: Any) -> bool:
@@ -67,13 +75,16 @@ def _is_plain_key(key: Any) -> bool:
 
 
 def _check_closely(value: Any, path: str, max_depth: int) -> None:
-    if value is None or isinstance(value, (bool, int)):
+    if value is None or isinstance(value, bool):
         return
-    if isinstance(value, str):
+    if isinstance(value, int):
+        if not -_TOO_LARGE < value < _TOO_LARGE:
+            raise InvalidEntry(path, f"is a whole number of more than {MAX_DIGITS} digits; use a text")
+    elif isinstance(value, str):
         _check_str(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidEntry(path, f"{value!r} is not JSON; use None, or a text")
+            raise InvalidEntry(path, f"{quoted(value)} is not JSON; use None, or a text")
     elif isinstance(value, (list, tuple, dict)):
         _check_container(value, path, max_depth)
     else:
@@ -88,7 +99,7 @@ def _check_container(value: list[Any] | tuple[Any, ...] | dict[Any, Any], path: 
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise InvalidEntry(path, f"the key {key!r} would come back as a text; use a text")
+                raise InvalidEntry(path, f"the key {quoted(key)} would come back as a text; use a text")
             _check_str(key, path)
             _check_closely(item, f"{path}.{key}", max_depth - 1)
     else:
@@ -100,7 +111,7 @@ def _check_str(value: str, path: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidEntry(path, f"{value!r} is not valid unicode") from exc
+        raise InvalidEntry(path, f"{quoted(value)} is not valid unicode") from exc
 
 
 def _refuse_depth(field: str) -> NoReturn:

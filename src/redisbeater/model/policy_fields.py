@@ -11,6 +11,7 @@ from datetime import MAXYEAR, MINYEAR, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
+from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
@@ -92,7 +93,8 @@ def _datetime(value: Any, path: str) -> datetime | None:
         value = decode_datetime(value, path, default_zone=None)
     if value is None or (isinstance(value, datetime) and _fits_utc(value)):
         return value
-    raise InvalidEntry(path, f"expected a datetime with a year from {MINYEAR + 1} to {MAXYEAR - 1}, got {value!r}")
+    years = f"{MINYEAR + 1} to {MAXYEAR - 1}"
+    raise InvalidEntry(path, f"expected a datetime with a year from {years}, got {quoted(value)}")
 
 
 def _fits_utc(moment: datetime) -> bool:
@@ -103,7 +105,7 @@ def _fits_utc(moment: datetime) -> bool:
 def _count(value: Any, path: str) -> int | None:
     if value is None or (type(value) is int and value >= 1):
         return value
-    raise InvalidEntry(path, f"expected a whole number of runs, at least 1, or None, got {value!r}")
+    raise InvalidEntry(path, f"expected a whole number of runs, at least 1, or None, got {quoted(value)}")
 
 
 def _grace(value: Any, path: str) -> float | None:
@@ -118,7 +120,7 @@ def _seconds(value: Any, path: str, least: float) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= MAX_SECONDS:
-        raise InvalidEntry(path, f"expected seconds or a timedelta, from {least:g} to 1000 years, got {value!r}")
+        raise InvalidEntry(path, f"expected seconds or a timedelta, from {least:g} to 1000 years, got {quoted(value)}")
     return value
 
 
@@ -128,7 +130,7 @@ def _one_of(choices: type[Enum]) -> Callable[[Any, str], Any]:
             return choices(value)
         except ValueError:
             words = ", ".join(repr(choice.value) for choice in choices)
-            raise InvalidEntry(path, f"expected one of {words}, got {value!r}") from None
+            raise InvalidEntry(path, f"expected one of {words}, got {quoted(value)}") from None
 
     return check
 
@@ -136,7 +138,7 @@ def _one_of(choices: type[Enum]) -> Callable[[Any, str], Any]:
 def _text(value: Any, path: str) -> str:
     if isinstance(value, str):
         return value
-    raise InvalidEntry(path, f"expected a text, got {value!r}")
+    raise InvalidEntry(path, f"expected a text, got {quoted(value)}")
 
 
 def _word(choice: Enum) -> Any:

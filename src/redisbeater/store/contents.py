@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from redisbeater.entry_name import is_unreserved
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import Keys
 
@@ -27,7 +28,27 @@ class Contents:
     def names(self) -> list[str]:
         """Return the names of all entries, in no order."""
         members = self._connection.call(lambda client: list(client.zscan_iter(self._keys.schedule, count=PAGE)))
-        return list(dict.fromkeys(self._keys.name(member) for member, _ in members))
+        return self._names(member for member, _ in members)
+
+    def names_by_score(self) -> Iterator[list[str]]:
+        """Yield the names of all entries in pages, the next to run first, dormant ones at the end.
+
+        An entry that beat moves in the meantime may come twice, or not at all.
+        """
+        for lowest, highest in (("0", "+inf"), ("-inf", "(0")):
+            start = 0
+            while members := self._members(lowest, highest, start):
+                yield self._names(members)
+                start += len(members)
+
+    def _members(self, lowest: str, highest: str, start: int) -> list[str]:
+        return self._connection.call(
+            lambda client: client.zrangebyscore(self._keys.schedule, lowest, highest, start=start, num=PAGE)
+        )
+
+    def _names(self, members: Iterable[str]) -> list[str]:
+        """Return the names of members; what another program put there and cannot be an entry is left out."""
+        return list(filter(is_unreserved, dict.fromkeys(map(self._keys.name, members))))
 
     def count(self) -> int:
         """Return the number of entries."""
@@ -58,7 +79,7 @@ class Contents:
 
     def statics(self) -> set[str]:
         """Return the names of the static entries of all applications."""
-        return set(self._connection.call(lambda client: client.smembers(self._keys.statics)))
+        return set(filter(is_unreserved, self._connection.call(lambda client: client.smembers(self._keys.statics))))
 
     def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
         """Return the origin of each entry: empty for a dynamic one, None for one that does not exist.

@@ -25,6 +25,8 @@ slot, and scripts take keys of one slot only.
 
 from __future__ import annotations
 
+from redisbeater.entry_name import check_unreserved
+
 __all__ = ("DECLARATION", "LOCK_RELEASED", "SEVERAL", "Keys")
 
 #: The prefix of a broken declaration in the list of broken entries; no entry name begins with a colon.
@@ -51,8 +53,16 @@ class Keys:
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
     def entry(self, name: str) -> str:
-        """Return the key of an entry."""
-        return self.prefix + name
+        """Return the key of an entry.
+
+        Raises:
+            InvalidEntry: no entry can have that name: its key would be one of redisbeater's own.
+        """
+        return self.prefix + check_unreserved(name)
+
+    def of_member(self, member: str) -> list[str]:
+        """Return the keys that a member of the schedule may stand for: it is a key, or the bare name of an entry."""
+        return [self.prefix + member, *([member] if member.startswith(self.prefix) else [])]
 
     def longer_schedules(self, entry_key: str) -> list[str]:
         """Return the schedules of longer prefixes to which a key could belong as an entry."""

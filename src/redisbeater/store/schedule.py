@@ -125,8 +125,8 @@ class RedisSchedule:
         """Remove members that have no hash, and return them; a member that has one by now stays."""
         with suppress(StoreError):  # the entries that were claimed with them must not wait for that
             for member in members:
-                keys = [self.keys.entry(member), *([member] if member.startswith(self.keys.prefix) else [])]
-                if self._connection.run("remove_member", [self.keys.schedule, *keys], [member]) == "REMOVED":
+                keys = [self.keys.schedule, *self.keys.of_member(member)]
+                if self._connection.run("remove_member", keys, [member]) == "REMOVED":
                     yield member
 
     def commit(self, claim: Claim, commitments: Sequence[Commitment]) -> CommitResult:

@@ -12,7 +12,8 @@ local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
 local channel, message = ARGV[1], ARGV[2]
 
 local function delete(entry, name, origin)
-  if origin ~= '' and redis.call('HGET', entry, 'origin') ~= origin then return 'KEPT' end
+  local is_stored = redis.call('TYPE', entry).ok ~= 'none'
+  if is_stored and origin ~= '' and redis.call('HGET', entry, 'origin') ~= origin then return 'KEPT' end
   local existed = redis.call('DEL', entry)
   redis.call('ZREM', schedule, entry)
   redis.call('HDEL', broken, name)

@@ -1,0 +1,21 @@
+"""What Celery shows of the settings: ``celery report``, ``celery inspect conf`` and ``app.bugreport()``."""
+
+from __future__ import annotations
+
+import re
+
+import celery.app.utils
+
+__all__ = ("hide_in_reports",)
+
+
+def hide_in_reports(setting: str) -> None:
+    """Let Celery show asterisks for the value of a setting, as for its own settings that hold passwords.
+
+    Celery offers no other way: it hides the settings whose names match this pattern, and the password in those that it
+    knows to be URLs. A text that shows no password in its ``repr`` would be shown by ``inspect conf``, which sends it
+    as text.
+    """
+    pattern = celery.app.utils.HIDDEN_SETTINGS
+    if not pattern.search(setting):
+        celery.app.utils.HIDDEN_SETTINGS = re.compile(f"{pattern.pattern}|{re.escape(setting)}", pattern.flags)

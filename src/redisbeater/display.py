@@ -1,0 +1,99 @@
+"""Text as people and terminals may see it: without control characters, and short."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ("MOST_CHARACTERS", "MOST_QUOTED", "printable_json", "quoted", "shown", "unsafe_character")
+
+#: Characters of a reason, an error or a log line at most.
+MOST_CHARACTERS = 500
+
+#: Characters of one value that a message quotes.
+MOST_QUOTED = 200
+
+#: Lists and objects inside one another that JSON shows; a stored definition may have a hundred, below two of ours.
+MOST_LEVELS = 110
+
+#: What must not be in a name: control characters (C0, DEL, C1), separators of lines and paragraphs, and the marks that
+#: change the direction of text. They forge log lines, drive terminals and make one name look like another.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def unsafe_character(text: str) -> str | None:
+    """Return the first character that must not be in a name, as ``U+XXXX``; None if there is none."""
+    found = None if text.isascii() and text.isprintable() else _UNSAFE.search(text)
+    return None if found is None else f"U+{ord(found[0]):04X}"
+
+
+def shown(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
+    """Return the text of a value with escapes for what cannot be printed, such as ``\\x1b``, cut to ``limit``."""
+    text = str(value)
+    head = text if limit is None else text[: limit + 1]
+    if not head.isprintable():
+        head = "".join(char if char.isprintable() else _escape(char) for char in head)
+    return head if limit is None or len(head) <= limit else f"{head[: limit - 3]}..."
+
+
+def quoted(value: Any, limit: int = MOST_QUOTED) -> str:
+    """Return the ``repr`` of a value, shortened: of a long text its begin and end, of a list its first items."""
+    shortened = _QUOTES.repr(value)
+    if isinstance(value, str) and len(shortened) > limit:
+        return _shortened_text(value, limit)
+    return shown(shortened, limit)
+
+
+def printable_json(value: Any, *, indent: int | None = None) -> str:
+    """Return a value as JSON that every parser takes, whatever other programs have stored.
+
+    Numbers that are none (``NaN``, ``Infinity``), what is nested too deeply, and what JSON does not know become texts;
+    of a text that is no unicode the odd bytes are escaped.
+    """
+    return json.dumps(_plain(value, MOST_LEVELS), indent=indent, allow_nan=False)
+
+
+def _plain(value: Any, levels: int) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if levels and isinstance(value, Mapping):
+        return {_plain(str(key), levels): _plain(item, levels - 1) for key, item in value.items()}
+    if levels and isinstance(value, (list, tuple)):
+        return [_plain(item, levels - 1) for item in value]
+    return quoted(value) if isinstance(value, (Mapping, list, tuple)) else _plain(str(value), levels)
+
+
+def _shortened_text(text: str, limit: int) -> str:
+    quotes = _Quotes()
+    quotes.maxstring = limit
+    return quotes.repr(text)
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+class _Quotes(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother, self.maxlong = 3, MOST_QUOTED, MOST_QUOTED, 80
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 10
+
+    def repr_int(self, value: int, level: int) -> str:
+        """Return the digits of a number, unless Python refuses to write so many."""
+        try:
+            return super().repr_int(value, level)
+        except ValueError:
+            return f"a whole number of {value.bit_length()} bits"
+
+
+_QUOTES = _Quotes()

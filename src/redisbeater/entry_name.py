@@ -1,0 +1,70 @@
+"""The names of entries: what can be one, and what may become one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redisbeater.display import quoted, unsafe_character
+from redisbeater.exceptions import InvalidEntry
+
+__all__ = ("MAX_NAME_BYTES", "check_name", "check_new_name", "check_unreserved", "is_unreserved", "refuse_unsafe")
+
+#: Redis would accept longer names, but people and logs could not read them.
+MAX_NAME_BYTES = 512
+
+
+def is_unreserved(name: Any) -> bool:
+    """Tell whether an entry can have this name without its key being one of redisbeater's own."""
+    return isinstance(name, str) and bool(name) and not name.startswith(":")
+
+
+def check_unreserved(name: Any) -> str:
+    """Return a name whose key is none of redisbeater's own.
+
+    Raises:
+        InvalidEntry: it is empty, not text, or starts with ``:`` like the keys of redisbeater.
+    """
+    if is_unreserved(name):
+        return name
+    if not isinstance(name, str) or not name:
+        raise InvalidEntry("$.name", f"expected a non-empty text, got {quoted(name)}")
+    raise InvalidEntry("$.name", f"{quoted(name)} starts with ':', which is reserved for redisbeater's own keys")
+
+
+def check_name(name: Any) -> str:
+    """Return the name of an entry, if it can be one.
+
+    Raises:
+        InvalidEntry: as for :func:`check_unreserved`, or it is too long or not valid unicode.
+    """
+    check_unreserved(name)
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as exc:
+        raise InvalidEntry("$.name", f"{quoted(name)} is not valid unicode") from exc
+    if size > MAX_NAME_BYTES:
+        raise InvalidEntry("$.name", f"expected at most {MAX_NAME_BYTES} bytes, got {name[:40]!r}...")
+    return name
+
+
+def check_new_name(name: Any) -> str:
+    """Return a name that an entry may be given.
+
+    Another program may store others, which are read and run all the same.
+
+    Raises:
+        InvalidEntry: as for :func:`check_name`, or it holds a character that forges log lines or drives terminals.
+    """
+    refuse_unsafe("$.name", check_name(name))
+    return name
+
+
+def refuse_unsafe(path: str, text: str) -> None:
+    """Refuse a text with control characters, line separators or marks of direction, since people see it in logs.
+
+    Raises:
+        InvalidEntry: naming the first such character.
+    """
+    unsafe = unsafe_character(text)
+    if unsafe is not None:
+        raise InvalidEntry(path, f"holds {unsafe}, a control character or a mark of direction; leave it out")

@@ -1,0 +1,90 @@
+"""Log lines that no data can forge: texts are escaped and cut before a handler sees them."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from redisbeater.display import MOST_CHARACTERS, quoted, shown
+
+__all__ = ("escape_lines", "get_logger")
+
+#: Characters of all texts in one line; what is left of the most is for the words of the line itself.
+MOST_DATA = MOST_CHARACTERS - 100
+
+#: A text of a line is not cut to fewer characters than these, however long the others are.
+LEAST_SHOWN = 20
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of a module, whose lines are escaped."""
+    return escape_lines(logging.getLogger(name))
+
+
+def escape_lines(logger: logging.Logger) -> logging.Logger:
+    """Escape and cut the texts in all lines of a logger, once however often it is called; return the logger."""
+    logger.addFilter(_ESCAPING)
+    return logger
+
+
+class _Escaping(logging.Filter):
+    """Lets every line through, with its texts escaped. The template of the line and its other values stay."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Escape the texts of a record."""
+        if isinstance(record.args, tuple):
+            record.args = _safe(record.args)
+        elif isinstance(record.args, Mapping):
+            record.args = dict(zip(record.args, _safe(tuple(record.args.values()))))
+        if record.exc_info and not record.exc_text:
+            record.exc_text = _traceback(record.exc_info[1])
+        return True
+
+
+_ESCAPING = _Escaping()
+
+
+class _Text(str):
+    """A text that is escaped and cut, for ``%s``; ``%r`` shows it in quotes."""
+
+    quoted: str
+
+    def __repr__(self) -> str:
+        return self.quoted
+
+
+def _safe(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the values of a line; texts and errors are escaped, and share the room in the line."""
+    texts = {index: str(value) for index, value in enumerate(values) if isinstance(value, (str, BaseException))}
+    room, shares = MOST_DATA, {}
+    for left, index in zip(range(len(texts), 0, -1), sorted(texts, key=lambda index: len(texts[index]))):
+        shares[index] = max(room // left, LEAST_SHOWN)
+        room -= min(shares[index], len(texts[index]))
+    return tuple(
+        _text(texts[index], value, shares[index]) if index in texts else value for index, value in enumerate(values)
+    )
+
+
+def _text(text: str, value: Any, limit: int) -> _Text:
+    safe = _Text(shown(text, limit))
+    safe.quoted = quoted(value, limit)
+    return safe
+
+
+def _traceback(error: BaseException | None) -> str:
+    """Return the traceback of an error; what the errors in it say stays on their own lines."""
+    if error is None:
+        return ""
+    return "".join(_escaped_parts(traceback.TracebackException.from_exception(error))).rstrip("\n")
+
+
+def _escaped_parts(parts: traceback.TracebackException) -> Iterator[str]:
+    for part in parts.format():
+        if part.startswith("  "):  # a frame: a line on where it is, and lines of source
+            yield "".join(f"{shown(line)}\n" for line in part.splitlines())
+        else:
+            text = part.strip("\n")
+            before, _, after = part.partition(text) if text else (part, "", "")
+            yield f"{before}{shown(text)}{after}"
