@@ -65,7 +65,7 @@ def rows(context: Context, names: Sequence[str], wanted: Filter = EVERY) -> list
 
 
 def _row(context: Context, snapshot: Snapshot, report: Mapping[str, str], wanted: Filter) -> Row | None:
-    if not snapshot.definition:
+    if not snapshot.exists:
         return Row(name=snapshot.name, state="missing") if wanted.is_by_name else None
     try:
         stored = StoredEntry.from_snapshot(snapshot, context.codec)

@@ -13,9 +13,12 @@ from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.instant import MAX_SECONDS
 
 __all__ = (
+    "LEAST_ENTRY_SIZE",
+    "MOST_ENTRY_SIZE",
     "RESERVED_OPTIONS",
     "Reader",
     "UnacceptableValue",
+    "entry_size",
     "is_seconds",
     "member_of",
     "one_of",
@@ -35,6 +38,11 @@ Reader = Callable[[str, Any], Any]
 
 #: Client options that only redisbeater may set: scripts must not be replayed, and replies are text.
 RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
+
+
+#: The bounds of an entry's size, in bytes: any ordinary definition fits into the least, and the most keeps the server busy
+#: for a tenth of a second.
+LEAST_ENTRY_SIZE, MOST_ENTRY_SIZE = 10_000, 16_000_000
 
 
 class UnacceptableValue(Exception):
@@ -133,6 +141,14 @@ def read_count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UnacceptableValue
     return value
+
+
+def entry_size(name: str, value: Any) -> int:
+    """Accept a whole number of bytes in which an entry fits, and that a claim can carry."""
+    size = read_count(name, value)
+    if not LEAST_ENTRY_SIZE <= size <= MOST_ENTRY_SIZE:
+        raise UnacceptableValue
+    return size
 
 
 def read_classes(name: str, value: Any) -> Mapping[str, type]:

@@ -25,7 +25,10 @@ slot, and scripts take keys of one slot only.
 
 from __future__ import annotations
 
-__all__ = ("DECLARATION", "LOCK_RELEASED", "SEVERAL", "Keys")
+__all__ = ("DECLARATION", "LOCK_RELEASED", "MAX_NAME_BYTES", "SEVERAL", "Keys", "is_name")
+
+#: The longest name of an entry: Redis would accept longer ones, but people and logs could not read them.
+MAX_NAME_BYTES = 512
 
 #: The prefix of a broken declaration in the list of broken entries; no entry name begins with a colon.
 DECLARATION = ":static:"
@@ -35,6 +38,11 @@ LOCK_RELEASED = ":lock"
 
 #: The message on the changes channel that several entries were changed.
 SEVERAL = ":several"
+
+
+def is_name(name: str) -> bool:
+    """Tell whether an entry can have a name; ``prelude.lua`` has the same function."""
+    return 0 < len(name.encode("utf-8", "surrogateescape")) <= MAX_NAME_BYTES and not name.startswith(":")
 
 
 class Keys:
@@ -54,11 +62,17 @@ class Keys:
         """Return the key of an entry."""
         return self.prefix + name
 
-    def longer_schedules(self, entry_key: str) -> list[str]:
-        """Return the schedules of longer prefixes to which a key could belong as an entry."""
-        parts = self.name(entry_key).split(":")[:-1]
-        prefixes = [self.prefix + ":".join(parts[: count + 1]) + ":" for count in range(len(parts))]
-        return [f"{prefix}:schedule" for prefix in prefixes]
+    def of_member(self, member: str) -> tuple[str, str]:
+        """Return the keys that a member of the schedule may stand for: it is a key, or the bare name of an entry.
+
+        A key that can be no entry's is left out; both are the same when it is only one.
+        """
+        bare, name = self.prefix + member, self.name(member)
+        return bare, member if name != member and is_name(name) else bare
+
+    def bookkeeping(self) -> dict[str, str]:
+        """Return the keys that are kept beside the entries, and the type of each."""
+        return {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set"}
 
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""
