@@ -7,7 +7,15 @@ from typing import Any
 from redisbeater.display import quoted, unsafe_character
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("MAX_NAME_BYTES", "check_name", "check_new_name", "check_unreserved", "is_unreserved", "refuse_unsafe")
+__all__ = (
+    "MAX_NAME_BYTES",
+    "check_name",
+    "check_new_name",
+    "check_unreserved",
+    "is_name",
+    "is_unreserved",
+    "refuse_unsafe",
+)
 
 #: Redis would accept longer names, but people and logs could not read them.
 MAX_NAME_BYTES = 512
@@ -16,6 +24,11 @@ MAX_NAME_BYTES = 512
 def is_unreserved(name: Any) -> bool:
     """Tell whether an entry can have this name without its key being one of redisbeater's own."""
     return isinstance(name, str) and bool(name) and not name.startswith(":")
+
+
+def is_name(name: str) -> bool:
+    """Tell whether an entry can have this name: other members and keys are none of ours to read."""
+    return is_unreserved(name) and len(name.encode("utf-8", "surrogateescape")) <= MAX_NAME_BYTES
 
 
 def check_unreserved(name: Any) -> str:

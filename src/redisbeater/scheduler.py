@@ -20,7 +20,9 @@ from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
 from redisbeater.beat.outage import Outage
+from redisbeater.beat.own_keys import OwnKeys
 from redisbeater.beat.process import tune_process
+from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.broker.broker import Broker
@@ -66,7 +68,8 @@ class RedisScheduler(Scheduler):
         self._leadership = Leadership(lock, begin=self._begin_to_lead)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
-        self._repair = Repair(self._context)
+        self._own_keys = OwnKeys(self._redis)
+        self._repair = Repair(self._context, self._own_keys)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
         self._broker = Broker(app, config.publish_timeout, self.Producer)
@@ -121,6 +124,7 @@ class RedisScheduler(Scheduler):
 
     def _begin_to_lead(self) -> None:
         self._redis.adopt_format()
+        self._own_keys.check()
         self._look_at = 0.0
         check_eviction(self._redis, self._context.config.key_expiry_check)
         self.setup_schedule()
@@ -169,8 +173,7 @@ class RedisScheduler(Scheduler):
 
     def _claim(self) -> Claim:
         claim = self._redis.claim(token=self._leadership.token, limit=self._context.config.batch_size)
-        for member in claim.removed:
-            logger.warning("entry %r has no hash, removed it from the schedule", self._redis.keys.name(member))
+        report_removed(claim, self._redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error("Redis lost the schedule, storing static entries again; dynamic entries are gone")
             self._leadership.restart()

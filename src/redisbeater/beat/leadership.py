@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from redisbeater.display import shown
@@ -61,11 +62,11 @@ class Leadership:
             self._leads = True
             self._logged_leader = self._refusal = ""
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
-        elif led:
+        elif led and not self._lock.foreign_type:
             self._report_loss(self._lock.holder, lock_lost)
-        elif self._logged_leader != self._lock.holder:
-            self._logged_leader = self._lock.holder
-            logger.info("standing by; the leader is %s", self._lock.holder)
+        elif self._logged_leader != (holder := self._lock.holder or f"a {self._lock.foreign_type}"):
+            self._logged_leader = holder
+            self._report_holder(self._lock)
         if self._lock is not None:
             self._record_refusal(self._lock.refusal)
         return self._leads
@@ -89,6 +90,26 @@ class Leadership:
         self._leads = False
         if self._lock is not None and self._lock.is_trusted:
             self._lock.release()
+
+    def _report_holder(self, lock: Lock) -> None:
+        """Log who leads. A lock of another type, or one that never ends, keeps every beat from leading."""
+        key = shlex.quote(lock.key)
+        if lock.foreign_type:
+            logger.error(
+                "standing by; %s holds a %s and no lock, so no beat leads until it is deleted: redis-cli DEL %s",
+                lock.key,
+                lock.foreign_type,
+                key,
+            )
+            return
+        logger.info("standing by; the leader is %s", lock.holder)
+        if lock.is_endless:
+            logger.warning(
+                "the lock %s of %s has no time to live; if that beat has ended, no beat leads until redis-cli DEL %s",
+                lock.key,
+                lock.holder,
+                key,
+            )
 
     def _record_refusal(self, reason: str) -> None:
         """Record why this beat must not lead, if there is a reason, and log it if it is a new one."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Sequence
 
+from redisbeater.beat.own_keys import OwnKeys
+from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
 from redisbeater.editing.changes import FieldChange
-from redisbeater.editing.compare_and_set import write
-from redisbeater.exceptions import EditConflict, EntryNotFound, InvalidEntry
+from redisbeater.editing.compare_and_set import write_page
+from redisbeater.exceptions import EntryNotFound, RedisBeaterError
 from redisbeater.log_lines import get_logger
+from redisbeater.store import Unscheduled
 
 __all__ = ("Repair",)
 
@@ -17,52 +22,105 @@ logger = get_logger(__name__)
 #: How long after the start of one walk the next one starts: an entry is missing for little more than that.
 PERIOD_SECONDS = 60.0
 
+#: How long one step goes on: the entries that are due wait for it.
+STEP_SECONDS = 0.05
+
+#: The most entries that are restored in one page, and the most bytes of their definitions.
+PAGE_ENTRIES, PAGE_BYTES = 50, 1_000_000
+
+#: Characters of the longest reason: some quote what is stored.
+MOST_CHARACTERS = 500
+
+#: How many entries of each walk get lines of their own in the log; one line at its end has the number of the others.
+LOGGED_ENTRIES = 3
+
 
 class Repair:
     """Walks through all entries, a page with each step, and restores those that are missing from the schedule.
 
     Our own scripts never leave an entry out; a program that writes the hash and not the member does, and so does a
     server that evicts the schedule. A restored entry counts from its last run, and may be overdue.
+
+    Arguments:
+        own_keys: checked at the start of each walk.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, own_keys: OwnKeys | None = None) -> None:
         self._context = context
+        self._own_keys = own_keys or OwnKeys(context.redis)
         self._cursor = "0"
+        self._found: deque[Unscheduled] = deque()
         self._started_at = float("-inf")
+        self._restored: list[str] = []
+        self._broken: list[str] = []
         #: How many entries were restored.
         self.repaired = 0
 
     @property
     def is_done(self) -> bool:
         """Whether the walk has reached its end."""
-        return self._cursor == "0"
+        return self._cursor == "0" and not self._found
 
     def begin(self) -> None:
         """Start over with the next step."""
         self._cursor, self._started_at = "0", float("-inf")
+        self._found.clear()
 
     def step(self) -> None:
-        """Repair one page, if it is time."""
+        """Repair what one page of keys holds, or as much of it as the time allows, if it is time."""
         if self.is_done:
             if time.monotonic() < self._started_at + PERIOD_SECONDS:
                 return
             self._started_at = time.monotonic()
-        self._cursor, unscheduled = self._context.redis.contents.unscheduled(self._cursor)
-        for name in unscheduled:
-            self._restore(name)
+            self._own_keys.check()
+        deadline = time.monotonic() + STEP_SECONDS
+        if not self._found:
+            self._cursor, unscheduled = self._context.redis.contents.unscheduled(self._cursor)
+            self._found.extend(unscheduled)
+        while self._found and time.monotonic() < deadline:
+            self._restore(self._next_page())
+        if self.is_done:
+            self._log_others()
 
-    def _restore(self, name: str) -> None:
-        try:
-            write(self._context, FieldChange(name=name))
-        except EntryNotFound:
-            return
-        except (InvalidEntry, EditConflict) as exc:
-            self._report(name, str(exc))
-            return
-        self.repaired += 1
-        logger.warning("entry %r was missing from the schedule; restored (%d so far)", name, self.repaired)
+    def _next_page(self) -> list[Unscheduled]:
+        page: list[Unscheduled] = []
+        size = 0
+        while self._found and len(page) < PAGE_ENTRIES and size < PAGE_BYTES:
+            page.append(self._found.popleft())
+            size += page[-1].size
+        return page
 
-    def _report(self, name: str, reason: str) -> None:
-        if name not in self._context.redis.broken.reports():
-            logger.error("entry %r is missing from the schedule and cannot be restored: %s", name, reason)
-            self._context.redis.broken.report(name, reason)
+    def _restore(self, page: Sequence[Unscheduled]) -> None:
+        """Restore entries. One that cannot be restored is listed as broken, whatever its schedule raised."""
+        result = write_page(self._context, [FieldChange(name=entry.name) for entry in page])
+        for name in result.written:
+            self.repaired += 1
+            self._restored.append(name)
+            if len(self._restored) <= LOGGED_ENTRIES:
+                logger.warning("entry %r was missing from the schedule; restored (%d so far)", name, self.repaired)
+        failures = {name: exc for name, exc in result.failures.items() if not isinstance(exc, EntryNotFound)}
+        listed = {entry.name for entry in page if entry.is_listed}
+        self._report({name: _reason(exc) for name, exc in failures.items() if name not in listed})
+
+    def _report(self, reasons: dict[str, str]) -> None:
+        for name, reason in reasons.items():
+            self._broken.append(name)
+            if len(self._broken) <= LOGGED_ENTRIES:
+                logger.error("entry %r is missing from the schedule and cannot be restored: %s", name, reason)
+        self._context.redis.broken.report(reasons)
+
+    def _log_others(self) -> None:
+        """Log at the end of a walk how many entries it found that got no lines of their own."""
+        restored, broken = self._restored[LOGGED_ENTRIES:], self._broken[LOGGED_ENTRIES:]
+        self._restored, self._broken = [], []
+        if restored:
+            logger.warning(
+                "%d more entries were missing from the schedule; restored: %s", len(restored), first_of(restored)
+            )
+        if broken:
+            logger.error("%d more entries are missing and cannot be restored: %s", len(broken), first_of(broken))
+
+
+def _reason(failure: Exception) -> str:
+    text = str(failure) if isinstance(failure, RedisBeaterError) else f"$: {type(failure).__name__}: {failure}"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."

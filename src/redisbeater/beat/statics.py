@@ -39,6 +39,8 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
     context = Context.of(app)
     statics = context.redis.contents.statics()
     origins = context.redis.contents.origins(list(filter(is_unreserved, {*statics, *map(str, declared)})))
+    ours = [name for name in map(str, declared) if name not in statics and _is_ours(app, origins.get(name) or "")]
+    context.redis.contents.add_statics(ours)
     changes, failures = _changes(context, app, declared, origins, statics)
     failures.update(_store(context, changes))
     for name, failure in failures.items():

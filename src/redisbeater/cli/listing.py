@@ -116,7 +116,7 @@ class _Reader:
         return self._context.redis.broken.reports()
 
     def _row(self, snapshot: Snapshot) -> Row | None:
-        if not snapshot.definition:
+        if not snapshot.exists:
             return Row(name=snapshot.name, state="missing") if self._wanted.is_by_name else None
         try:
             stored = StoredEntry.from_snapshot(snapshot, self._context.codec)

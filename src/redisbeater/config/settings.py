@@ -117,6 +117,13 @@ class Config:
         "a whole number, from 1 to 10,000",
         "The largest number of due entries in one claim.",
     )
+    max_entry_size: int = _setting(
+        1_000_000,
+        values.entry_size,
+        f"a whole number of bytes, {values.LEAST_ENTRY_SIZE} to {values.MOST_ENTRY_SIZE}",
+        "The largest entry that is read, in bytes: its definition, its meta and what beat records of it. A larger one "
+        "is quarantined unread, and the API stores none.",
+    )
     retry_period: float = _setting(
         -1.0,
         values.read_retry_period,

@@ -13,10 +13,13 @@ from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.instant import MAX_SECONDS
 
 __all__ = (
+    "LEAST_ENTRY_SIZE",
+    "MOST_ENTRY_SIZE",
     "RESERVED_OPTIONS",
     "Reader",
     "UnacceptableValue",
     "count",
+    "entry_size",
     "is_seconds",
     "member_of",
     "one_of",
@@ -35,6 +38,11 @@ Reader = Callable[[str, Any], Any]
 
 #: Client options that only redisbeater may set: scripts must not be replayed, and replies are text.
 RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
+
+
+#: The bounds of an entry's size, in bytes: any ordinary definition fits into the least; the most keeps the server busy for
+#: a tenth of a second.
+LEAST_ENTRY_SIZE, MOST_ENTRY_SIZE = 10_000, 16_000_000
 
 
 class UnacceptableValue(Exception):
@@ -137,6 +145,14 @@ def count(most: int) -> Reader:
         return value
 
     return read
+
+
+def entry_size(name: str, value: Any) -> int:
+    """Accept a whole number of bytes in which an entry fits, and that a claim can carry."""
+    size = count(MOST_ENTRY_SIZE)(name, value)
+    if size < LEAST_ENTRY_SIZE:
+        raise UnacceptableValue
+    return int(size)
 
 
 def read_classes(name: str, value: Any) -> Mapping[str, type]:

@@ -17,6 +17,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.store import Claim, ClaimedEntry
+from redisbeater.store.snapshot import oversized
 
 __all__ = ("PlannedEntry", "Publication", "plan_entries")
 
@@ -56,6 +57,8 @@ def plan_entries(claim: Claim, entries: list[ClaimedEntry], resources: Resources
 
 
 def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> PlannedEntry:
+    if claimed.oversized_bytes:
+        return PlannedEntry(claimed=claimed, broken=f"$: {oversized(claimed.oversized_bytes)}")
     try:
         job = Job.planned(claimed, claim.now, resources.context)
         runs = job.runs(claim.schedule_id, resources.app)

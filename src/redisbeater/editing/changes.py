@@ -57,7 +57,7 @@ class Upsert:
             InvalidEntry: the entry never fires.
             EntryExists: the entry is stored, and only a new one was to be created.
         """
-        if not snapshot.definition:
+        if not snapshot.exists:
             return self._created(snapshot, defaults)
         if self.only_new:
             raise EntryExists(snapshot.name)

@@ -110,6 +110,10 @@ def _applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
         edit = change.apply(snapshot, context.defaults, context.codec)
     except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
+    most = context.config.max_entry_size
+    if edit.size > most:
+        problem = f"takes {edit.size} bytes, more than redisbeater_max_entry_size = {most}: pass less, or a reference"
+        raise InvalidEntry("$", problem)
     if edit.definition.on_finish is OnFinish.DELETE and (edit.origin or snapshot.origin):
         raise InvalidEntry("$.on_finish", "a static entry would come back when beat starts; use 'keep' or 'disable'")
     return edit
@@ -129,7 +133,7 @@ def _differing(edits: Iterable[Edit], result: WriteResult) -> list[Edit]:
 
 def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None:
     """Write edits; those of entries that another program changed in between stay pending."""
-    refused = context.redis.save([edit.to_change() for edit in edits])
+    refused = context.redis.save([edit.change for edit in edits])
     for edit in edits:
         name = edit.snapshot.name
         if name not in refused:

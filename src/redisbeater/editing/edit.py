@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.model.definition import Definition
@@ -41,8 +42,9 @@ class Edit:
             and not self.snapshot.is_broken
         )
 
-    def to_change(self) -> Change:
-        """Return the change for the store, which writes it only if the entry is still as it was read."""
+    @cached_property
+    def change(self) -> Change:
+        """The change for the store, which writes it only if the entry is still as it was read."""
         meta = self.meta.followed_by_score()
         writes_meta = self.writes_meta or (meta is not self.meta and self._score_follows_last_run)
         return Change.of(
@@ -53,6 +55,13 @@ class Edit:
             recorded_run=meta.recorded_run if writes_meta else "",
             origin=self.origin,
         )
+
+    @property
+    def size(self) -> int:
+        """The bytes of the texts that the entry then has."""
+        change, before = self.change, self.snapshot
+        meta = change.meta + change.recorded_run if change.meta else before.meta + before.recorded_run
+        return len(f"{change.definition}{meta}{before.skipped}".encode("utf-8", "surrogateescape"))
 
     def to_stored_entry(self) -> StoredEntry:
         """Return the entry as it is once this edit is written."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from redisbeater.context import Context
-from redisbeater.exceptions import EntryNotFound
+from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -15,6 +15,7 @@ from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Skipped, read_skipped
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
+from redisbeater.store.snapshot import oversized
 
 __all__ = ("StoredEntry", "load", "stored_definition", "stored_meta")
 
@@ -69,8 +70,10 @@ def stored_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition:
         EntryNotFound: the snapshot holds no entry.
         InvalidEntry: the definition cannot be read.
     """
-    if not snapshot.definition:
+    if not snapshot.exists:
         raise EntryNotFound(snapshot.name)
+    if snapshot.oversized_bytes:
+        raise InvalidEntry("$", oversized(snapshot.oversized_bytes))
     return Definition.from_text(snapshot.name, snapshot.definition, codec)
 
 

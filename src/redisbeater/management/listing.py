@@ -163,7 +163,7 @@ class _Found:
         return len(self._entries) + len(self._broken) >= self._limit
 
     def _add(self, snapshot: Snapshot) -> None:
-        if not snapshot.definition:  # deleted since its name was read
+        if not snapshot.exists:  # deleted since its name was read
             return
         try:
             entry = RedisScheduleEntry.of(StoredEntry.from_snapshot(snapshot, self._context.codec), self._app)

@@ -2,10 +2,21 @@
 
 from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry
-from redisbeater.store.contents import pages
+from redisbeater.store.contents import Unscheduled, pages
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.schedule import SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Snapshot
 
-__all__ = ("SAVE_PAGE", "Change", "Claim", "ClaimedEntry", "Lock", "Notifier", "RedisSchedule", "Snapshot", "pages")
+__all__ = (
+    "SAVE_PAGE",
+    "Change",
+    "Claim",
+    "ClaimedEntry",
+    "Lock",
+    "Notifier",
+    "RedisSchedule",
+    "Snapshot",
+    "Unscheduled",
+    "pages",
+)

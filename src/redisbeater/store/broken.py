@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from typing import Any
 
-from redisbeater.store.connection.connection import Connection
+from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import DECLARATION, Keys
 
 __all__ = ("BrokenEntries", "report_text")
@@ -20,24 +22,30 @@ class BrokenEntries:
 
     def reports(self) -> dict[str, dict[str, str]]:
         """Return name -> ``reason``, ``since`` (ISO 8601, UTC) and, for a declaration, ``application``."""
-        texts = self._connection.call(lambda client: client.hgetall(self._keys.broken))
+        texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
         return {name.removeprefix(DECLARATION): _read(text) for name, text in sorted(texts.items())}
 
-    def report(self, name: str, reason: str) -> None:
-        """Report an entry as broken, from now on."""
-        self._report(name, report_text(reason, datetime.now(timezone.utc)))
+    def report(self, reasons: Mapping[str, str]) -> None:
+        """Report entries as broken, from now on, each with its reason."""
+        since = datetime.now(timezone.utc)
+        self._report({name: report_text(reason, since) for name, reason in reasons.items()})
 
     def report_declaration(self, name: str, reason: str, *, application: str) -> None:
         """Report a declaration in an application's code, whether or not an entry of that name is stored."""
         text = report_text(reason, datetime.now(timezone.utc), application=application)
-        self._report(self._keys.declaration(name), text)
+        self._report({self._keys.declaration(name): text})
 
-    def _report(self, field: str, text: str) -> None:
-        self._connection.call(lambda client: client.hset(self._keys.broken, field, text))
+    def _report(self, texts: dict[str, str]) -> None:
+        if texts:
+            self._asked(lambda client: client.hset(self._keys.broken, mapping=texts))
 
     def forget_declaration(self, name: str) -> None:
         """Remove the report of a declaration."""
-        self._connection.call(lambda client: client.hdel(self._keys.broken, self._keys.declaration(name)))
+        self._asked(lambda client: client.hdel(self._keys.broken, self._keys.declaration(name)))
+
+    def _asked(self, operation: Callable[[Any], Any]) -> Any:
+        """Return the result of an operation; None where the key holds another type: nothing can be reported then."""
+        return unless_wrong_type(self._connection, operation)
 
 
 def report_text(reason: str, since: datetime, **more: str) -> str:

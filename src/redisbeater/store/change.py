@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from redisbeater.model.score import Score
-from redisbeater.store.snapshot import Snapshot, digest
+from redisbeater.store.snapshot import Snapshot
 
 __all__ = ("Change", "changes_as_json")
 
@@ -50,7 +50,7 @@ class Change(NamedTuple):
             meta=meta,
             recorded_run=recorded_run,
             origin=origin,
-            seen=digest(snapshot.definition, snapshot.meta, snapshot.recorded_run),
+            seen=snapshot.seen,
             planned=snapshot.planned,
             claim_id=snapshot.claim_id,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from redisbeater.instant import from_unix
 
@@ -25,19 +26,22 @@ class ClaimedEntry:
     skipped: str = ""
     #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
     recorded_run: str = ""
+    #: Its bytes where these are more than ``redisbeater_max_entry_size``, and it was not read; 0 where it was.
+    oversized_bytes: int = 0
 
     @classmethod
-    def from_reply(cls, name: str, fields: Mapping[str, str]) -> ClaimedEntry:
+    def from_reply(cls, name: str, fields: Mapping[str, Any]) -> ClaimedEntry:
         """Read one entry of the claim script's reply."""
         return cls(
             key=fields["key"],
             name=name,
-            definition=fields["definition"],
+            definition=fields.get("definition", ""),
             meta=fields.get("meta", ""),
             fire_time=from_unix(fields["fire_time"]),
             is_due_now="is_due_now" in fields,
             skipped=fields.get("skipped", ""),
             recorded_run=fields.get("recorded_run", ""),
+            oversized_bytes=int(fields.get("oversized", 0)),
         )
 
 
@@ -57,6 +61,7 @@ class Claim:
     trusted_until: float
     next_look: datetime | None
     entries: tuple[ClaimedEntry, ...]
+    #: Members that stood for no entry, and were removed from the schedule.
     removed: tuple[str, ...]
 
     @property

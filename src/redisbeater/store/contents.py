@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from redisbeater.entry_name import is_unreserved
-from redisbeater.store.connection.connection import Connection
+from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 
-__all__ = ("Contents", "pages")
+__all__ = ("Contents", "Unscheduled", "pages")
 
 #: How many names one round trip asks for.
 PAGE = 1000
 
 #: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
 SEARCH_PAGE = 250
+
+
+class Unscheduled(NamedTuple):
+    """An entry that is missing from the schedule, the bytes of its definition, and whether it is listed as broken."""
+
+    name: str
+    size: int
+    is_listed: bool
 
 
 class Contents:
@@ -54,32 +63,31 @@ class Contents:
         """Return the number of entries."""
         return int(self._connection.call(lambda client: client.zcard(self._keys.schedule)))
 
-    def unscheduled(self, cursor: str) -> tuple[str, list[str]]:
+    def unscheduled(self, cursor: str) -> tuple[str, list[Unscheduled]]:
         """Return one page of the entries that are missing from the schedule.
 
-        Entries of another schedule, whose prefix is longer than ours, are left out.
+        Entries of another schedule, whose prefix is longer than ours, are left out, and keys that can be no entry's.
 
         Arguments:
             cursor: where the page begins; ``"0"`` is the first one.
 
         Returns:
-            The cursor of the next page, ``"0"`` after the last one, and the names of the entries.
+            The cursor of the next page, ``"0"`` after the last one, and the entries.
         """
         pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in self._keys.prefix) + "*"
         args = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE)]
-        cursor, keys = self._connection.run("find_unscheduled", [self._keys.schedule], args)
-        return cursor, [self._keys.name(key) for key in keys if not self._is_anothers(key)]
-
-    def _is_anothers(self, key: str) -> bool:
-        schedules = self._keys.longer_schedules(key)
-        return any(self._score_in(schedule, key) is not None for schedule in schedules)
-
-    def _score_in(self, schedule: str, key: str) -> float | None:
-        return self._connection.call(lambda client: client.zscore(schedule, key))
+        cursor, rows = self._connection.run("find_unscheduled", [self._keys.schedule, self._keys.broken], args)
+        return cursor, [Unscheduled(self._keys.name(key), size, bool(is_listed)) for key, size, is_listed in rows]
 
     def statics(self) -> set[str]:
-        """Return the names of the static entries of all applications."""
-        return set(filter(is_unreserved, self._connection.call(lambda client: client.smembers(self._keys.statics))))
+        """Return the names of the static entries of all applications; none where the key holds another type."""
+        names = unless_wrong_type(self._connection, lambda client: client.smembers(self._keys.statics))
+        return set(filter(is_unreserved, names or ()))
+
+    def add_statics(self, names: Iterable[str]) -> None:
+        """Add names of static entries that are stored and not among them: the key was lost, or could not be written."""
+        if added := list(names):
+            unless_wrong_type(self._connection, lambda client: client.sadd(self._keys.statics, *added))
 
     def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
         """Return the origin of each entry: empty for a dynamic one, None for one that does not exist.

@@ -25,7 +25,7 @@ slot, and scripts take keys of one slot only.
 
 from __future__ import annotations
 
-from redisbeater.entry_name import check_unreserved
+from redisbeater.entry_name import check_unreserved, is_name
 
 __all__ = ("DECLARATION", "LOCK_RELEASED", "SEVERAL", "Keys")
 
@@ -60,15 +60,17 @@ class Keys:
         """
         return self.prefix + check_unreserved(name)
 
-    def of_member(self, member: str) -> list[str]:
-        """Return the keys that a member of the schedule may stand for: it is a key, or the bare name of an entry."""
-        return [self.prefix + member, *([member] if member.startswith(self.prefix) else [])]
+    def of_member(self, member: str) -> tuple[str, str]:
+        """Return the keys that a member of the schedule may stand for: it is a key, or the bare name of an entry.
 
-    def longer_schedules(self, entry_key: str) -> list[str]:
-        """Return the schedules of longer prefixes to which a key could belong as an entry."""
-        parts = self.name(entry_key).split(":")[:-1]
-        prefixes = [self.prefix + ":".join(parts[: count + 1]) + ":" for count in range(len(parts))]
-        return [f"{prefix}:schedule" for prefix in prefixes]
+        A key that can be no entry's is left out; both are the same when it is only one.
+        """
+        bare, name = self.prefix + member, self.name(member)
+        return bare, member if name != member and is_name(name) else bare
+
+    def bookkeeping(self) -> dict[str, str]:
+        """Return the keys that are kept beside the entries, and the type of each."""
+        return {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set"}
 
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""

@@ -39,8 +39,20 @@ class Lock:
         self.holder = ""
         #: Why this beat could not lead if the lock were free: the data is newer. Empty when it could.
         self.refusal = ""
+        #: The type of the lock's key when that holds no token, but what another program wrote; empty when it does.
+        self.foreign_type = ""
         #: Seconds, as of the last reply, until that beat loses the lock unless it renews it.
         self.free_in = 0.0
+
+    @property
+    def key(self) -> str:
+        """The key of the lock."""
+        return self._keys.lock
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether another beat's lock had no time to live: no beat takes over when that one ends."""
+        return bool(self.holder) and self.free_in == float("inf")
 
     @property
     def is_fresh(self) -> bool:
@@ -84,6 +96,7 @@ class Lock:
         outcome, self.holder, milliseconds, *rest = self._connection.run(
             script, keys, [self.token, str(int(self._timeout * 1000)), *more]
         )
+        self.foreign_type, self.holder = (self.holder, "") if outcome == "FOREIGN" else ("", self.holder)
         # A lock that another program created without a time-out has a negative one: it is never free by itself.
         self.free_in = float("inf") if int(milliseconds) < 0 else int(milliseconds) / 1000
         self._asked_at = asked_at if outcome in ("ACQUIRED", "RENEWED") else float("-inf")

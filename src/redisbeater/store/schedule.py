@@ -32,6 +32,7 @@ from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
 from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
+from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
@@ -48,6 +49,10 @@ MOST_LOST_CLAIMS = 100
 #: How many entries one script reads.
 LOAD_PAGE = 250
 
+#: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
+#: other clients notice.
+ENOUGH_BYTES = 4_000_000
+
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
 
@@ -63,6 +68,7 @@ class RedisSchedule:
         self.keys = Keys(config.key_prefix, config.lock_name)
         self._config = config
         self._connection = Connection(config)
+        self._identity = Identity(self.keys.id)
         self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
@@ -84,11 +90,12 @@ class RedisSchedule:
         claim_id = uuid.uuid4().hex
         asked_at = time.monotonic()
         lease = self._config.lease_timeout
+        terms = [token, claim_id, str(lease), str(limit), self.keys.prefix]
         try:
             outcome, text = self._connection.run(
                 "claim",
                 [self.keys.schedule, self.keys.lock, self.keys.id, self.keys.receipt(claim_id), self.keys.format],
-                [token, claim_id, str(lease), str(limit), self.keys.prefix, str(uuid.uuid4()), str(data_format.FORMAT)],
+                [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds],
                 undo=self._undo_of(claim_id),
             )
         except StoreError:
@@ -102,7 +109,7 @@ class RedisSchedule:
         next_look = reply.get("next_look")
         return Claim(
             id=claim_id,
-            schedule_id=reply["schedule_id"],
+            schedule_id=self._identity.read(reply["schedule_id"]),
             now=from_unix(reply["now"]),
             asked_at=asked_at,
             trusted_until=asked_at + lease * TRUSTED_SHARE,
@@ -122,12 +129,12 @@ class RedisSchedule:
         return Undo(script="undo_claim", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])
 
     def _removed(self, members: Sequence[str]) -> Iterator[str]:
-        """Remove members that have no hash, and return them; a member that has one by now stays."""
+        """Remove members that stand for no entry, and return them; a member that has a hash by now stays."""
         with suppress(StoreError):  # the entries that were claimed with them must not wait for that
-            for member in members:
-                keys = [self.keys.schedule, *self.keys.of_member(member)]
-                if self._connection.run("remove_member", keys, [member]) == "REMOVED":
-                    yield member
+            for page in pages(members, SAVE_PAGE):
+                keys = [key for member in page for key in self.keys.of_member(member)]
+                outcomes = self._connection.run("remove_members", [self.keys.schedule, *keys], page)
+                yield from (member for member, outcome in zip(page, outcomes) if outcome == "REMOVED")
 
     def commit(self, claim: Claim, commitments: Sequence[Commitment]) -> CommitResult:
         """Record the outcome of claimed entries. Nothing was written of the entries that the result names."""
@@ -161,7 +168,12 @@ class RedisSchedule:
         outcome = self._connection.run(
             "quarantine",
             [self.keys.schedule, self.keys.broken, entry.key],
-            [claim.id, entry.name, sha1(entry.definition), report_text(reason, claim.now)],
+            [
+                claim.id,
+                entry.name,
+                "" if entry.oversized_bytes else sha1(entry.definition),
+                report_text(reason, claim.now),
+            ],
         )
         return outcome == "QUARANTINED"
 
@@ -173,17 +185,21 @@ class RedisSchedule:
 
     def load_many(self, names: Sequence[str]) -> list[Snapshot]:
         """Read entries and the clock, page by page."""
-        return [snapshot for page in pages(names, LOAD_PAGE) for snapshot in self._load(page)]
+        snapshots: list[Snapshot] = []
+        while len(snapshots) < len(names):
+            snapshots += self._load(names[len(snapshots) : len(snapshots) + LOAD_PAGE])
+        return snapshots
 
     def _load(self, names: Sequence[str]) -> list[Snapshot]:
+        """Read entries until their texts are enough for one reply, but at least one."""
         keys = [self.keys.schedule, self.keys.broken, *(self.keys.entry(name) for name in names)]
-        reply = json.loads(self._connection.run("load", keys, [self.keys.prefix]))
+        reply = json.loads(self._connection.run("load", keys, [self.keys.prefix, *self._bounds]))
         now = from_unix(reply["now"])
         return [Snapshot.from_reply(name, now, fields or {}) for name, fields in zip(names, reply["entries"])]
 
     def now(self) -> datetime:
         """Return the time of the server's clock."""
-        reply = json.loads(self._connection.run("load", [self.keys.schedule, self.keys.broken], [""]))
+        reply = json.loads(self._connection.run("load", [self.keys.schedule, self.keys.broken], ["", *self._bounds]))
         return from_unix(reply["now"])
 
     def save(self, changes: Sequence[Change]) -> dict[str, str]:
@@ -223,7 +239,18 @@ class RedisSchedule:
         """Return how many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
 
-    # The server, the format, the lock and the channel
+    @property
+    def _bounds(self) -> list[str]:
+        """The bytes of the texts of one entry, and of all that one script reads."""
+        return [str(self._config.max_entry_size), str(ENOUGH_BYTES)]
+
+    # Its server, its format, its lock and its channel
+
+    def foreign_types(self) -> dict[str, str]:
+        """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
+        expected = self.keys.bookkeeping()
+        found = self._connection.run("inspect_keys", list(expected))
+        return {key: kind for key, kind in zip(expected, found) if kind not in ("none", expected[key])}
 
     def adopt_format(self) -> None:
         """Record the version that this beat writes; never lower the one that is stored.

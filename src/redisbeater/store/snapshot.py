@@ -10,7 +10,7 @@ from typing import Any
 
 from redisbeater.model.score import Score
 
-__all__ = ("Snapshot", "digest", "sha1")
+__all__ = ("Snapshot", "digest", "oversized", "sha1")
 
 
 def sha1(text: str) -> str:
@@ -24,6 +24,11 @@ def digest(definition: str, meta: str, recorded_run: str = "") -> str:
     ``prelude.lua`` has the same function.
     """
     return sha1(f"{definition}\n{meta}\n{recorded_run}") if definition or meta else ""
+
+
+def oversized(size: int) -> str:
+    """Return why an entry of this many bytes was not read."""
+    return f"holds {size} bytes, more than redisbeater_max_entry_size; it was not read"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,8 @@ class Snapshot:
     is_broken: bool = False
     #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
     recorded_run: str = ""
+    #: Its bytes where these are more than ``redisbeater_max_entry_size``, and it was not read; 0 where it was.
+    oversized_bytes: int = 0
 
     @classmethod
     def from_reply(cls, name: str, now: datetime, fields: Mapping[str, Any]) -> Snapshot:
@@ -62,7 +69,20 @@ class Snapshot:
             claim_id=fields.get("claim", ""),
             is_broken=fields.get("is_broken", False),
             recorded_run=fields.get("recorded_run", ""),
+            oversized_bytes=int(fields.get("oversized", 0)),
         )
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is an entry, readable or not."""
+        return bool(self.definition or self.oversized_bytes)
+
+    @property
+    def seen(self) -> str:
+        """The digest by which a script notices that the entry was changed since; of an oversized one its size."""
+        if self.oversized_bytes:
+            return f"oversized {self.oversized_bytes}"
+        return digest(self.definition, self.meta, self.recorded_run)
 
     @property
     def is_claimed(self) -> bool:

@@ -16,7 +16,7 @@ from redisbeater.store.connection.client import make_client
 from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, wrapped
 from redisbeater.store.connection.script import load_script
 
-__all__ = ("Connection", "Undo")
+__all__ = ("Connection", "Undo", "unless_wrong_type")
 
 #: How long a call is retried: long enough for a restart of the server, far below the lock's timeout.
 RETRY_SECONDS = 3.0
@@ -104,6 +104,16 @@ class Connection:
             if is_transient(exc):
                 self._client.recover(client)
             raise
+
+
+def unless_wrong_type(connection: Connection, operation: Callable[[Any], Any]) -> Any:
+    """Return the result of an operation on one key; None where that holds another type than the operation needs."""
+    try:
+        return connection.call(operation)
+    except StoreError as exc:
+        if "WRONGTYPE" in str(exc):
+            return None
+        raise
 
 
 def _subscribed(client: Any, channel: str) -> Any:

@@ -7,14 +7,17 @@
 -- ARGV[2] timeout   milliseconds until it is free again unless it is renewed
 -- ARGV[3] version   number: what this beat writes
 -- Returns {'ACQUIRED', '', '0', ''}, {'HELD', token of the leader, milliseconds until it is free (text; '-1': it never is),
---      newer} or {'OUTDATED', '', '-1', newer}: the lock is free, but the data is newer than this beat. newer: what the
---      key of the format holds, '' when it is not newer
+--      newer}, {'FOREIGN', type of the lock's key, '-1', newer}: it holds no token, or {'OUTDATED', '', '-1', newer}: the
+--      lock is free, but the data is newer than this beat. newer: what the key of the format holds, '' when it is not newer
 local lock, format = KEYS[1], KEYS[2]
 local token, timeout, version = ARGV[1], ARGV[2], ARGV[3]
 
-local holder = redis.call('GET', lock)
+local holder = try('GET', lock)
 local newer, is_older = newer_format(format, version)
-if holder and holder ~= token then return {'HELD', holder, tostring(redis.call('PTTL', lock)), newer or ''} end
+if holder == nil then return {'FOREIGN', redis.call('TYPE', lock).ok, '-1', newer or ''} end
+if holder and holder ~= token then
+  return {'HELD', string.sub(holder, 1, 200), tostring(redis.call('PTTL', lock)), newer or ''}
+end
 if newer then return {'OUTDATED', '', '-1', newer} end
 if is_older then redis.call('SET', format, version) end
 redis.call('SET', lock, token, 'PX', timeout)

@@ -8,6 +8,9 @@
 -- in the prefix). Everything is read before anything is written: on a cluster that moves the slot, reading a key that has
 -- left fails the script.
 --
+-- An entry of more bytes than a limit is taken, but not read. When what was read is enough for one reply, the rest stays due
+-- for the next claim.
+--
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] lock       string: token of the leader
 -- KEYS[3] id         string: identity of this schedule, created here when it is missing
@@ -20,30 +23,35 @@
 -- ARGV[5] prefix     text: what every entry key begins with
 -- ARGV[6] new_id     text: the identity if there is none yet
 -- ARGV[7] version    number: what this beat writes
--- Returns {'CLAIMED', JSON of {now, schedule_id, next_look: the next score, missing: members without a hash, entries: for
---      each {key, definition, meta, recorded_run, skipped, fire_time, is_due_now: '1'}}}; what is not stored is left
---      out. Or {'FENCED', ''}: another beat holds the lock, or nobody, or {'OUTDATED', what the key of the format holds}:
---      the data is newer than this beat; nothing was taken
+-- ARGV[8] most       bytes of the texts of one entry
+-- ARGV[9] enough     bytes of the texts of all entries: then no other entry is read
+-- Returns {'CLAIMED', JSON of {now, schedule_id: '' where the key holds another type, next_look: the next score, missing:
+--      members that stand for no entry, entries: for each {key, fire_time, is_due_now: '1'}, and {definition, meta,
+--      recorded_run, skipped} or oversized: the bytes of these}}; what is not stored is left out. Or {'FENCED', ''}: another
+--      beat holds the lock, or nobody, or {'OUTDATED', what the key of the format holds}: the data is newer than this beat;
+--      nothing was taken
 local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, claim_id, lease, limit, prefix, new_id, version = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local prefix, new_id, version, most, enough = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
-if token ~= '' and redis.call('GET', lock) ~= token then return {'FENCED', ''} end
+if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 local newer = newer_format(format, version)
 if newer then return {'OUTDATED', newer} end
 
 redis.call('SET', id, new_id, 'NX')
-local now, found, missing, claimed, taken = server_time(), {}, {}, {}, {}
+local now, bytes, found, missing, claimed, taken, scores = server_time(), 0, {}, {}, {}, {}, {}
 local lease_end = string.format('%.6f', tonumber(now) + tonumber(lease))
 
-local function entry_at(key)
-  if redis.call('TYPE', key).ok ~= 'hash' then return nil end
-  local entry = read(key, 'definition', 'meta', 'recorded_run', 'skipped', 'fire_time', 'look_at', 'is_due_now')
-  entry.key = key
-  return entry.definition and entry
+local function entry_at(name)
+  local entry = is_name(name) and read_bounded(prefix .. name, most, 'fire_time', 'look_at', 'is_due_now') or {}
+  return (entry.definition or entry.oversized) and entry
 end
 
-local function resolve(member)
-  return string.sub(member, 1, #prefix) == prefix and entry_at(member) or entry_at(prefix .. member)
+local function resolve(member, score)
+  if bytes >= tonumber(enough) then return end
+  local entry = string.sub(member, 1, #prefix) == prefix and entry_at(string.sub(member, #prefix + 1)) or entry_at(member)
+  bytes = bytes + (entry and entry.size or #member)
+  if entry then found[#found + 1] = {member, score, entry} else missing[#missing + 1] = member end
 end
 
 local function take(member, score, entry)
@@ -56,17 +64,15 @@ local function take(member, score, entry)
   if tonumber(entry.fire_time) == 0 then entry.fire_time, entry.is_due_now = now, '1' end
   redis.call('HSET', entry.key, 'fire_time', entry.fire_time, 'look_at', lease_end, 'claim', claim_id)
   if entry.is_due_now then redis.call('HSET', entry.key, 'is_due_now', '1') end
-  redis.call('ZADD', schedule, lease_end, entry.key)
-  claimed[#claimed + 1], taken[entry.key], entry.look_at = entry, true, nil
+  scores[#scores + 1], scores[#scores + 2] = lease_end, entry.key
+  claimed[#claimed + 1], taken[entry.key], entry.look_at, entry.size = entry, true, nil, nil
 end
 
 local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT', 0, limit)
-for i = 1, #due, 2 do
-  local entry = resolve(due[i])
-  if entry then found[#found + 1] = {due[i], due[i + 1], entry} else missing[#missing + 1] = due[i] end
-end
+for i = 1, #due, 2 do resolve(due[i], due[i + 1]) end
 for _, item in ipairs(found) do take(unpack(item)) end
+for i = 1, #scores, 1000 do redis.call('ZADD', schedule, unpack(scores, i, math.min(i + 999, #scores))) end
 if #claimed > 0 then redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
-local head = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local reply = {now = now, schedule_id = redis.call('GET', id), next_look = head[2], missing = missing, entries = claimed}
+local reply = {now = now, missing = missing, entries = claimed, schedule_id = string.sub(text_at(id) or '', 1, 200)}
+reply.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return {'CLAIMED', cjson.encode(reply)}

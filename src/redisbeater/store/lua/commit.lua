@@ -18,12 +18,12 @@
 local schedule, broken, statics, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claim_id, outcomes = ARGV[1], ARGV[2]
 
-local any_broken = redis.call('TYPE', broken).ok ~= 'none'
+local any_broken = redis.call('TYPE', broken).ok == 'hash'
 
 local function delete(key, name)
   redis.call('DEL', key)
   redis.call('ZREM', schedule, key)
-  redis.call('SREM', statics, name)
+  try('SREM', statics, name)
 end
 
 local function schedule_next(key, new)

@@ -13,11 +13,11 @@ local channel, message = ARGV[1], ARGV[2]
 
 local function delete(entry, name, origin)
   local is_stored = redis.call('TYPE', entry).ok ~= 'none'
-  if is_stored and origin ~= '' and redis.call('HGET', entry, 'origin') ~= origin then return 'KEPT' end
+  if is_stored and origin ~= '' and try('HGET', entry, 'origin') ~= origin then return 'KEPT' end
   local existed = redis.call('DEL', entry)
   redis.call('ZREM', schedule, entry)
-  redis.call('HDEL', broken, name)
-  redis.call('SREM', statics, name)
+  try('HDEL', broken, name)
+  try('SREM', statics, name)
   return existed == 1 and 'DELETED' or 'ABSENT'
 end
 

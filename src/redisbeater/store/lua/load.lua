@@ -2,27 +2,34 @@
 --
 -- The score of an entry that is claimed, or waits for another try or for its jitter, only says when beat looks again; the
 -- score returned is the fire time then. A key of another type is no entry. The reply is one text, because a client unpacks
--- a thousand small ones slowly.
+-- a thousand small ones slowly. An entry of more bytes than a limit is not read. When what was read is enough for one reply,
+-- the others are left out.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3..] entries  hashes: the entries
 -- ARGV[1] prefix     text: what every entry key begins with
--- Returns JSON: {now, entries: for each entry false: there is none, or {definition, meta, recorded_run, score, origin,
---      last_error, skipped, claim, is_broken: whether it is listed as such}}; what is not stored is left out
+-- ARGV[2] most       bytes of the texts of one entry
+-- ARGV[3] enough     bytes of the texts of all entries: then no other entry is read
+-- Returns JSON: {now, entries: for each entry, until there is enough, false: there is none, or {definition, meta,
+--      recorded_run, skipped, or oversized: the bytes of these four; score, origin, last_error, claim, is_broken: whether it
+--      is listed as such}}; what is not stored is left out
 local schedule, broken = KEYS[1], KEYS[2]
-local prefix = ARGV[1]
+local prefix, most, enough = ARGV[1], ARGV[2], ARGV[3]
+local entries, bytes = {}, 0
 
 local function load(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return false end
-  local entry = read(key, 'definition', 'meta', 'recorded_run', 'origin', 'last_error', 'skipped', 'claim', 'fire_time', 'look_at')
+  local entry = read_bounded(key, most, 'origin', 'last_error', 'claim', 'fire_time', 'look_at')
   local score = redis.call('ZSCORE', schedule, key)
   entry.score = is_later_look(score, entry) and entry.fire_time or score or nil
-  entry.fire_time, entry.look_at = nil, nil
-  entry.is_broken = redis.call('HEXISTS', broken, string.sub(key, #prefix + 1)) == 1
+  entry.is_broken = try('HEXISTS', broken, string.sub(key, #prefix + 1)) == 1
+  bytes = bytes + entry.size
+  entry.fire_time, entry.look_at, entry.key, entry.size = nil, nil, nil, nil
   return entry
 end
 
-local entries = {}
-for i = 3, #KEYS do entries[#entries + 1] = load(KEYS[i]) end
+for i = 3, #KEYS do
+  if bytes < tonumber(enough) then entries[#entries + 1] = load(KEYS[i]) end
+end
 return cjson.encode({now = server_time(), entries = entries})

@@ -9,8 +9,7 @@
 local function origin(entry)
   local kind = redis.call('TYPE', entry).ok
   if kind ~= 'hash' then return kind ~= 'none' and kind end
-  local fields = redis.call('HMGET', entry, 'definition', 'origin')
-  return fields[1] and (fields[2] or '')
+  return redis.call('HEXISTS', entry, 'definition') == 1 and (redis.call('HGET', entry, 'origin') or '')
 end
 
 local origins = {}

@@ -6,14 +6,42 @@ local function server_time()
   return string.format('%d.%06d', time[1], time[2])
 end
 
--- Tell whether a reply is the error of a key that holds another type. Other errors end the script: a missing right is one.
-local function is_wrong_type(reply) return string.find(reply.err or '', 'WRONGTYPE', 1, true) ~= nil end
+-- Return the reply of a command; nil where its key holds another type. Other errors end the script: a missing right is one.
+local function try(command, key, ...)
+  local reply = redis.pcall(command, key, ...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then redis.call(command, key, ...) end
+end
+
+-- Return the text of a key; nil where there is none, or where the key holds another type.
+local function text_at(key) return try('GET', key) or nil end
+
+-- Tell whether an entry can have a name: keys of beat's own begin with a colon, and no program writes longer names.
+local function is_name(name) return name ~= '' and #name <= 512 and string.sub(name, 1, 1) ~= ':' end
 
 -- Return fields of an entry by name; a field that is missing is nil. A key of another type has no fields.
 local function read(entry, ...)
-  local values, fields = redis.pcall('HMGET', entry, ...), {}
-  if values.err and not is_wrong_type(values) then redis.call('HMGET', entry, ...) end
-  for i = 1, select('#', ...) do fields[select(i, ...)] = values[i] or nil end
+  local names, values, fields = {...}, try('HMGET', entry, ...) or {}, {}
+  for i, name in ipairs(names) do fields[name] = values[i] or nil end
+  return fields
+end
+
+-- Return definition, meta, recorded_run, skipped and the named fields of an entry, its `key`, and as `size` the bytes of those
+-- four. Above the limit they are not read: the size is 0, and `oversized` what they have. Any other field that is longer than
+-- beat writes it counts as missing. Nothing is asked once as many fields were found as there are.
+local function read_bounded(entry, limit, ...)
+  local names, count = {'definition', 'meta', 'recorded_run', 'skipped', ...}, try('HLEN', entry) or 0
+  local found, texts, size = 0, 0, 0
+  for i, name in ipairs(names) do
+    local length = found < count and redis.call('HSTRLEN', entry, name) or 0
+    if i == 1 and length == 0 then count = count + 1 end
+    if i == 1 or length > 0 and (i <= 4 or length <= 4096) then found, names[found + 1] = found + 1, name end
+    if i <= 4 then texts, size = found, size + length end
+  end
+  local first = size > tonumber(limit) and texts + 1 or 1
+  local fields = first <= found and read(entry, unpack(names, first, found)) or {}
+  fields.key, fields.size = entry, first == 1 and size or 0
+  if first > 1 then fields.oversized = size end
   return fields
 end
 
@@ -52,8 +80,10 @@ local function write_meta(entry, meta, recorded_run)
   end
 end
 
--- Return the SHA-1 by which a change of definition, meta or recorded run is noticed; '' when none of them is stored.
+-- Return the SHA-1 by which a change of definition, meta or recorded run is noticed; '' when none of them is stored. Of an
+-- oversized entry it is the size.
 local function digest(fields)
+  if fields.oversized then return 'oversized ' .. fields.oversized end
   if not (fields.definition or fields.meta) then return '' end
   local texts = {fields.definition or '', fields.meta or '', fields.recorded_run or ''}
   return redis.sha1hex(table.concat(texts, '\n'))
@@ -62,11 +92,8 @@ end
 -- Return what the key of the format holds when it is newer than the version that beat writes, or no version at all. Else
 -- return nil, and true when the key is to be set to that version.
 local function newer_format(key, version)
-  local stored = redis.pcall('GET', key)
-  if type(stored) == 'table' then
-    if not is_wrong_type(stored) then redis.call('GET', key) end
-    return 'a ' .. redis.call('TYPE', key).ok
-  end
+  local stored = try('GET', key)
+  if stored == nil then return 'a ' .. redis.call('TYPE', key).ok end
   if not stored then return nil, true end
   local number = string.match(stored, '^%d+$') and tonumber(stored)
   if not number or number > tonumber(version) then return stored == '' and 'an empty text' or string.sub(stored, 1, 40) end

@@ -3,7 +3,8 @@
 -- An entry that is claimed at this moment keeps its claim, so that its run is recorded. A new score replaces that of the
 -- claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come as one
 -- text, because a client packs a thousand small arguments slowly. When it is executed twice, the second time finds what
--- the first has written, which is not what the change was based on.
+-- the first has written, which is not what the change was based on. Of an entry that was too large to be read only the change
+-- stays.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
@@ -15,21 +16,23 @@
 --                     of a static entry (its application, and a digest of its declaration); what is missing keeps what is
 --                     stored. Then what was read, missing where there was none: seen (the digest of what is stored), planned (the
 --                     fire time), claim
+-- ARGV[4] most        bytes of the texts of one entry
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
 local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
-local channel, message, changes = ARGV[1], ARGV[2], ARGV[3]
+local channel, message, changes, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local scores, names, static_names, unwritten = {}, {}, {}, {}
 
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
   if kind == 'none' then return change.seen and 'CONFLICT' end
   if kind ~= 'hash' then return 'FOREIGN' end
-  local stored = read(key, 'definition', 'meta', 'recorded_run', 'claim', 'fire_time', 'look_at')
+  local stored = read_bounded(key, most, 'claim', 'fire_time', 'look_at')
   local score = redis.call('ZSCORE', schedule, key)
   local planned = is_later_look(score, stored) and stored.fire_time or score or nil
   local is_as_read = planned == change.planned and stored.claim == change.claim
   if not is_as_read or digest(stored) ~= (change.seen or '') then return 'CONFLICT' end
+  if stored.oversized then redis.call('HDEL', key, 'meta', 'recorded_run', 'skipped') end
 end
 
 local function save(key, change)
@@ -52,7 +55,7 @@ for i = 4, #KEYS do
   if word then unwritten[#unwritten + 1] = {i - 3, word} else save(KEYS[i], rows[i - 3]) end
 end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
-if #static_names > 0 then redis.call('SADD', statics, unpack(static_names)) end
-if #names > 0 and redis.call('TYPE', broken).ok == 'hash' then redis.call('HDEL', broken, unpack(names)) end
+if #static_names > 0 then try('SADD', statics, unpack(static_names)) end
+if #names > 0 then try('HDEL', broken, unpack(names)) end
 if #names > 0 then redis.call('PUBLISH', channel, message) end
 return unwritten

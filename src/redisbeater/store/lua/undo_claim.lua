@@ -9,8 +9,8 @@
 local schedule, receipt = KEYS[1], KEYS[2]
 local claim_id = ARGV[1]
 
-local lease_end = redis.call('GET', receipt)
-if not lease_end then return 0 end
+local lease_end = text_at(receipt)
+if not instant(lease_end) then return 0 end
 local restored = 0
 for _, key in ipairs(redis.call('ZRANGEBYSCORE', schedule, lease_end, lease_end)) do
   local stored = read(key, 'claim', 'fire_time', 'look_at', 'is_due_now')

@@ -8,7 +8,7 @@
 local lock = KEYS[1]
 local token, channel, message = ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('GET', lock) ~= token then return 'NOT_OWNED' end
+if text_at(lock) ~= token then return 'NOT_OWNED' end
 redis.call('DEL', lock)
 redis.call('PUBLISH', channel, message)
 return 'RELEASED'

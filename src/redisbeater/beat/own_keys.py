@@ -1,0 +1,41 @@
+"""``OwnKeys``: reports keys of the schedule itself that hold another type than beat writes."""
+
+from __future__ import annotations
+
+import shlex
+
+from redisbeater.log_lines import get_logger
+from redisbeater.store import RedisSchedule
+
+__all__ = ("OwnKeys",)
+
+logger = get_logger(__name__)
+
+
+class OwnKeys:
+    """Reports each such key once for each type found. Beat leaves it as it is, and works without it if it can."""
+
+    def __init__(self, redis: RedisSchedule) -> None:
+        self._redis = redis
+        self._reported: dict[str, str] = {}
+        keys = redis.keys
+        self._effects = {
+            keys.schedule: "no entry runs",
+            keys.id: "task ids come from a stand-in",
+            keys.broken: "broken entries are logged but not listed",
+            keys.statics: "static entries that the code no longer declares stay",
+        }
+
+    def check(self) -> None:
+        """Look at the keys, and log those that hold another type."""
+        found = self._redis.foreign_types()
+        for key, kind in found.items():
+            if self._reported.get(key) != kind:
+                logger.error(
+                    "%s holds a %s, which beat did not write, so %s; if nobody needs it: redis-cli DEL %s",
+                    key,
+                    kind,
+                    self._effects[key],
+                    shlex.quote(key),
+                )
+        self._reported = found
