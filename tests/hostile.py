@@ -1,7 +1,7 @@
 """What hostile and faulty programs write into a schedule: strategies for each field of an entry and for each key.
 
-The writes are raw commands. Texts are bytes, because a program may write what is no UTF-8. ``definitions`` and ``metas``
-are mostly JSON of nearly the right form: what is wrong at the first byte tests the first line of a parser only.
+The writes are raw commands. Texts are bytes, because a program may write what is no UTF-8. Most definitions and metas are
+JSON of nearly the right form: what is wrong at the first byte tests the first line of a parser only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ TOKENS = {
 }
 
 #: Escapes of a terminal, lines that look like a log's, marks that turn the direction of a text.
-SPOOFS = ("\x1b[2J\x1b]0;x\x07", "a\n[2026-01-01 00:00:00,000: INFO/MainProcess] forged", "\r\x00\x7f\x9b", "\u202egnp\u2066")
+SPOOFS = (
+    "\x1b[2J\x1b]0;x\x07",
+    "a\n[2026-01-01 00:00:00,000: INFO/MainProcess] forged",
+    "\r\x00\x7f\x9b",
+    "\u202egnp\u2066",
+)
 
 BIG, TOO_BIG = 70_000, 1_100_000
 
@@ -154,7 +159,9 @@ seconds = st.sampled_from([1e-6, 0.001, 1, 5, 60, 3600, 86400.5, 1e9, 3e10, 0, -
 intervals = st.fixed_dictionaries({"every": mostly(seconds)}, optional={"relative": mostly(st.booleans())})
 
 slots = st.one_of(
-    st.sampled_from(["*", "*/5", "*/0", "60", "0", "1-", "5-1", "mon-fri", "31", "2", "feb", "1," * 500, "L", "1-9999999"]),
+    st.sampled_from(
+        ["*", "*/5", "*/0", "60", "0", "1-", "5-1", "mon-fri", "31", "2", "feb", "1," * 500, "L", "1-9999999"]
+    ),
     st.integers(-1, 60),
     st.lists(st.integers(0, 31), max_size=4),
 )
@@ -284,16 +291,16 @@ class Unpredictable(BaseSchedule):
     @staticmethod
     def _raises(place: Any, error: Any, here: str) -> None:
         if place == here and isinstance(error, str) and error in ERRORS:
-            raise ERRORS[error]("of the application", "a reason") if error == "InvalidEntry" else ERRORS[error]("x" * 600)
+            raise (
+                ERRORS[error]("of the application", "a reason") if error == "InvalidEntry" else ERRORS[error]("x" * 600)
+            )
 
 
 customs = st.fixed_dictionaries(
     {
         "import_path": mostly(st.just(f"{Unpredictable.__module__}.{Unpredictable.__qualname__}")),
         "data": mostly(
-            st.fixed_dictionaries(
-                {"place": st.sampled_from(PLACES), "error": mostly(st.sampled_from(sorted(ERRORS)))}
-            )
+            st.fixed_dictionaries({"place": st.sampled_from(PLACES), "error": mostly(st.sampled_from(sorted(ERRORS)))})
         ),
     }
 )
@@ -311,7 +318,9 @@ schedules = st.one_of(
     _of_type("solar", suns),
     _of_type("clocked", st.one_of(moments, odd_values).map(lambda at: {"at": at})),
     _of_type("custom", customs),
-    st.builds(lambda schedule, name, value: {**schedule, name: value}, _of_type("interval", intervals), odd_texts, odd_values),
+    st.builds(
+        lambda schedule, name, value: {**schedule, name: value}, _of_type("interval", intervals), odd_texts, odd_values
+    ),
     odd_values.map(lambda kind: {"__type__": kind}),
 )
 
@@ -377,7 +386,13 @@ skips = st.one_of(
     st.dictionaries(
         st.one_of(st.sampled_from(["coalesced", "missed", "jitter"]), odd_texts),
         st.one_of(
-            some_of({"count": counts, "last": st.one_of(st.just("2026-01-01T00:00:00+00:00"), odd_values), "first": odd_values}),
+            some_of(
+                {
+                    "count": counts,
+                    "last": st.one_of(st.just("2026-01-01T00:00:00+00:00"), odd_values),
+                    "first": odd_values,
+                }
+            ),
             odd_values,
         ),
         max_size=3,
@@ -388,7 +403,9 @@ skips = st.one_of(
 # Entries, members and keys
 
 number_texts = st.one_of(
-    st.sampled_from([b"1", b"0", b"1.5", b"1700000000.250000", b"-1", b"1e300", b"1e-300", b"-0", b"00001", b"+1", b"1e1"]),
+    st.sampled_from(
+        [b"1", b"0", b"1.5", b"1700000000.250000", b"-1", b"1e300", b"1e-300", b"-0", b"00001", b"+1", b"1e1"]
+    ),
     raw_texts,
 )
 scores = st.sampled_from(
@@ -410,8 +427,9 @@ field_values: dict[str, st.SearchStrategy[bytes]] = {
 raw_names = st.one_of(
     st.sampled_from(
         [
-            b"bad", b"bad 2", b"\xff\xfe", b"*", b"?[a]{b}", b"a:b", b"a::schedule", b"%s %d {}", b"../../x", b"--help", b" ",
-            b"x" * 512, b"x" * 513, b"x" * 5000, b"a:" * 3000, "é".encode() * 300, *[spoof.encode() for spoof in SPOOFS],
+            b"bad", b"bad 2", b"\xff\xfe", b"*", b"?[a]{b}", b"a:b", b"a::schedule", b"%s %d {}", b"../../x", b"--help",
+            b" ", b"x" * 512, b"x" * 513, b"x" * 5000, b"a:" * 3000, "é".encode() * 300,
+            *[spoof.encode() for spoof in SPOOFS],
         ]
     ),
     st.text(min_size=1, max_size=8).map(lambda text: text.encode("utf-8", "replace")),
@@ -497,9 +515,15 @@ members = st.builds(
         raw_names,
         raw_names.map(lambda name: PREFIX + name),
         st.sampled_from(
-            [b"", PREFIX, *(PREFIX + name for name in (b":lock", b":schedule", b":broken", b":id", b":statics", b":format"))]
+            [
+                b"",
+                PREFIX,
+                *(PREFIX + name for name in (b":lock", b":schedule", b":broken", b":id", b":statics", b":format")),
+            ]
         ),
-        st.sampled_from([b"foreign:hash", b"foreign:string", PREFIX + b"foreign:hash", PREFIX + b"foreign:list", b"foreign:list"]),
+        st.sampled_from(
+            [b"foreign:hash", b"foreign:string", PREFIX + b"foreign:hash", PREFIX + b"foreign:list", b"foreign:list"]
+        ),
     ),
     scores,
 )
@@ -515,7 +539,9 @@ reports = st.tuples(
     st.one_of(raw_names, st.just(b"bad"), raw_texts.map(lambda text: b":static:" + text)),
     st.one_of(raw_texts, huge_texts, st.fixed_dictionaries({"reason": odd_values, "since": odd_values}).map(to_json)),
 ).map(lambda pair: Key(b":broken", (b"HSET", *pair)))
-own_keys = st.sampled_from([b":id", b":broken", b":statics", b":lock", b":format", b":claim:" + CLAIM, b":beats", b":new"])
+own_keys = st.sampled_from(
+    [b":id", b":broken", b":statics", b":lock", b":format", b":claim:" + CLAIM, b":beats", b":new"]
+)
 keys = st.one_of(
     st.builds(Key, own_keys, wrong_types),
     st.builds(Key, st.sampled_from([b":id", b":lock", b":format"]), raw_texts.map(lambda text: (b"SET", text))),
