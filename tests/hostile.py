@@ -1,7 +1,7 @@
 """What hostile and faulty programs write into a schedule: strategies for each field of an entry and for each key.
 
-The writes are raw commands. Texts are bytes, because a program may write what is no UTF-8. Most definitions and metas are
-JSON of nearly the right form: what is wrong at the first byte tests the first line of a parser only.
+The writes are raw commands. Texts are bytes, because a program may write what is no UTF-8. Most definitions and metas
+are JSON of nearly the right form: what is wrong at the first byte tests the first line of a parser only.
 """
 
 from __future__ import annotations
