@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import re
 import time
@@ -18,7 +19,7 @@ from hostile import Attack, Command, Entry, Key, Member, Unpredictable
 from kombu.transport import memory
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
-from redisbeater.context import Context
+from redisbeater.store.data_format import FORMAT
 
 __all__ = ("LONGEST_REASON", "UNPRINTABLE", "HostileSite", "Log", "captured_log", "send_raw", "shown")
 
@@ -39,9 +40,6 @@ LONGEST_REASON = 500
 
 #: What a terminal, or a reader of a log, would take for something else: C0, C1, DEL and bidirectional marks.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\u2028\u2029]")
-
-#: Keys whose holder decides whether this beat leads; the operator must see to them.
-DECIDING = (":lock", ":format")
 
 FOREIGN: tuple[Command, ...] = (
     (b"SET", b"foreign:string", b"text"),
@@ -73,6 +71,12 @@ class Log(logging.Handler):
     def sending(self) -> list[str]:
         """The lines of Celery about each run."""
         return [text for record in self.records if "Sending due task" in (text := record.getMessage())]
+
+    @property
+    def unforeseen(self) -> list[str]:
+        """The tracebacks of a whole pass: what an entry raises must concern the entry alone."""
+        found = [record for record in self.records if record.exc_info and record.name == "redisbeater.scheduler"]
+        return [f"{record.getMessage()} {record.exc_info and record.exc_info[1]!r}" for record in found]
 
     def names(self, key: str) -> bool:
         """Whether a line names a key."""
@@ -192,7 +196,7 @@ class HostileSite:
             scheduler.tick()
             ticks += 1
             missing -= self._take(scheduler.app)
-            if missing and ticks == EXCUSE_TICKS and self._clear_what_decides(log):
+            if missing and ticks == EXCUSE_TICKS and self._clear_what_decides(scheduler, log):
                 ticks = 0
         took = time.process_time() - began
         self.slowest_seconds = max(self.slowest_seconds, took)
@@ -212,14 +216,20 @@ class HostileSite:
                     found.add(message.headers["periodic_task_name"])
         return found
 
-    def _clear_what_decides(self, log: Log) -> bool:
+    def _clear_what_decides(self, scheduler: RedisScheduler, log: Log) -> bool:
         """Do what an operator would who reads that beat does not lead; return whether there was anything to do."""
-        found = [key for name in DECIDING if self.client.exists(key := self.prefix + name)]
+        ours = {":lock": scheduler._leadership.token.encode(), ":format": str(FORMAT).encode()}
+        found = [self.prefix + name for name, text in ours.items() if not self._holds(self.prefix + name, text)]
         for key in found:
             assert log.names(key), f"beat does not lead, and does not name {key}: {[shown(x) for x in log.lines]}"
             self.client.delete(key)
             self.figures["keys that the operator removed"] += 1
         return bool(found)
+
+    def _holds(self, key: str, text: bytes) -> bool:
+        """Whether a key is missing, or is what beat would write."""
+        kind = self.client.type(key)
+        return kind == b"none" or (kind == b"string" and self.client.get(key) == text)
 
     def _check_committed(self, control: RedisScheduleEntry) -> None:
         stored = RedisScheduleEntry.from_key(control.key, app=control.app)
@@ -229,21 +239,27 @@ class HostileSite:
         assert score > time.time(), control.name
 
     def _check_reports(self) -> None:
+        """Check the reasons that beat wrote; other programs may have written reports, too."""
         if self.client.type(f"{self.prefix}:broken") != b"hash":
             return
-        written = {name for name, text in self.client.hgetall(f"{self.prefix}:broken").items() if _is_of_beat(text)}
-        self.figures["quarantined"] += len(written)
-        for name, report in Context.of(self._app()).redis.broken.reports().items():
-            assert len(report["reason"]) <= LONGEST_REASON, (shown(name), shown(report["reason"]))
+        for report in map(_read_report, self.client.hvals(f"{self.prefix}:broken")):
+            if report:
+                self.figures["quarantined"] += 1
+                assert len(report["reason"]) <= LONGEST_REASON, shown(report["reason"])
 
     def _check_lines(self, log: Log) -> None:
         for line in log.lines:
             assert len(line) <= LONGEST_REASON, shown(line)
         for line in [*log.lines, *log.sending]:
             assert not UNPRINTABLE.search(line), shown(line)
-        tracebacks = [record for record in log.records if record.exc_info and "pass" in record.getMessage()]
-        self.figures["passes with an unforeseen error"] += len(tracebacks)
+        assert not log.unforeseen, log.unforeseen
 
 
-def _is_of_beat(text: bytes) -> bool:
-    return text.startswith(b'{"reason"')
+def _read_report(text: bytes) -> dict[str, str] | None:
+    """Return a report of this day, which beat has written; None: another program has."""
+    try:
+        report = json.loads(text)
+        since = datetime.fromisoformat(report["since"])
+        return report if datetime.now(timezone.utc) - since < timedelta(days=1) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None

@@ -20,7 +20,7 @@ from due import save_due, stored
 from hostile_site import LONGEST_REASON, UNPRINTABLE, Log, captured_log
 from outbox import MANY_TICKS, take
 
-from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler
 from redisbeater.beat.repair import Repair
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
