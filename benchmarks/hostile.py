@@ -306,7 +306,7 @@ def attack_at_random(site: HostileSite, examples: int, number: int, failures: Co
             site.endure(attack)
         except Exception as exc:
             text = " ".join(str(exc).split())
-            failures[f"{type(exc).__name__}: {text[:200]}"] += 1
+            failures[f"{type(exc).__name__}: {text[:400]}"] += 1
 
     check()
 

@@ -98,7 +98,7 @@ def send_controls(scheduler: RedisScheduler) -> None:
     for name in names:
         save_due(app, name)
     began, cpu, missing = time.monotonic(), time.process_time(), set(names)
-    while missing and time.monotonic() < began + 10 * LATEST_SECONDS:
+    while missing and time.monotonic() < began + 3 * LATEST_SECONDS:
         scheduler.tick()
         missing -= {run.name for run in take(app)}
     took, cpu = time.monotonic() - began, time.process_time() - cpu
