@@ -9,6 +9,7 @@ from enum import Enum
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.model.meta import MAX_COUNT
 
 __all__ = ("Reason", "Skip", "Skipped", "add_skips", "read_skipped")
 
@@ -50,10 +51,13 @@ class Skipped:
 
 
 def read_skipped(text: str) -> dict[str, Skipped]:
-    """Return what was skipped of an entry so far, by reason; an unreadable record counts as empty."""
+    """Return what was skipped of an entry so far, by reason.
+
+    An unreadable record counts as empty, and a count that cannot be right is left out.
+    """
     try:
         record = json_text.from_text(text, "skipped") if text else {}
-        return {
+        read = {
             reason: Skipped(count=int(item["count"]), last=datetime.fromisoformat(item["last"]))
             for reason, item in record.items()
         }
@@ -65,6 +69,7 @@ def read_skipped(text: str) -> dict[str, Skipped]:
         ValueError,
     ):  # only beat writes it, and it holds mere counts
         return {}
+    return {reason: skipped for reason, skipped in read.items() if 0 <= skipped.count <= MAX_COUNT}
 
 
 def add_skips(text: str, skips: Iterable[Skip]) -> str:
@@ -73,7 +78,7 @@ def add_skips(text: str, skips: Iterable[Skip]) -> str:
     for skip in skips:
         before = record.get(skip.reason)
         count = skip.count + (before.count if before else 0)
-        record[skip.reason.value] = Skipped(count=count, last=skip.last)
+        record[skip.reason.value] = Skipped(count=min(count, MAX_COUNT), last=skip.last)
     return _to_text(record)
 
 

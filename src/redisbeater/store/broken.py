@@ -8,7 +8,10 @@ from datetime import datetime, timezone
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import DECLARATION, Keys
 
-__all__ = ("BrokenEntries", "report_text")
+__all__ = ("BrokenEntries", "report_text", "shortened")
+
+#: Characters of the longest reason: some quote values, which may be large.
+MAX_REASON_CHARACTERS = 500
 
 
 class BrokenEntries:
@@ -42,7 +45,12 @@ class BrokenEntries:
 
 def report_text(reason: str, since: datetime, **more: str) -> str:
     """Return the text of a report, as it is stored."""
-    return json.dumps({"reason": reason, "since": since.isoformat(), **more})
+    return json.dumps({"reason": shortened(reason), "since": since.isoformat(), **more})
+
+
+def shortened(reason: str) -> str:
+    """Return a reason, cut to MAX_REASON_CHARACTERS."""
+    return reason if len(reason) <= MAX_REASON_CHARACTERS else f"{reason[: MAX_REASON_CHARACTERS - 3]}..."
 
 
 def _read(text: str) -> dict[str, str]:
