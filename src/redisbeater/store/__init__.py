@@ -1,5 +1,6 @@
 """The schedule in Redis: the only package that talks to Redis. Definition and meta of an entry are plain text here."""
 
+from redisbeater.store.broken import shortened
 from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.contents import pages
@@ -8,4 +9,15 @@ from redisbeater.store.notifier import Notifier
 from redisbeater.store.schedule import SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Snapshot
 
-__all__ = ("SAVE_PAGE", "Change", "Claim", "ClaimedEntry", "Lock", "Notifier", "RedisSchedule", "Snapshot", "pages")
+__all__ = (
+    "SAVE_PAGE",
+    "Change",
+    "Claim",
+    "ClaimedEntry",
+    "Lock",
+    "Notifier",
+    "RedisSchedule",
+    "Snapshot",
+    "pages",
+    "shortened",
+)
