@@ -219,13 +219,16 @@ def _commitment(job: Job) -> Commitment:
 
 
 def _log_skips(jobs: Iterable[Job]) -> None:
-    skipping = [job for job in jobs if job.plan.skipped]
+    skipping = sorted((job for job in jobs if job.plan.skipped), key=_is_merely_coalesced)
     for job in skipping[:MOST_LOGGED_SKIPS]:
         for skip in job.plan.skipped:
             _log_skip(job.claimed.name, skip)
-    if len(skipping) > MOST_LOGGED_SKIPS:
-        more = len(skipping) - MOST_LOGGED_SKIPS
-        logger.warning("%d more entries skipped fire times; celery redisbeater show has the counts", more)
+    if more := skipping[MOST_LOGGED_SKIPS:]:
+        logger.info("%d more entries skipped fire times; celery redisbeater show has the counts", len(more))
+
+
+def _is_merely_coalesced(job: Job) -> bool:
+    return all(skip.reason is Reason.COALESCED for skip in job.plan.skipped)
 
 
 def _log_skip(name: str, skip: Skip) -> None:

@@ -14,7 +14,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.store import Claim, ClaimedEntry
 
-__all__ = ("GATHER_SECONDS", "PlannedEntry", "plan_catch_up", "plan_entries")
+__all__ = ("PlannedEntry", "gathering_ends_at", "plan_catch_up", "plan_entries")
 
 #: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
 GATHER_SECONDS = 0.01
@@ -51,8 +51,13 @@ def plan_catch_up(claim: Claim, jobs: Iterable[CatchUp], count: int, resources: 
     return _gathered(jobs, lambda catch_up: _plan_catch_up(claim, catch_up, count, resources))
 
 
+def gathering_ends_at() -> float:
+    """Return when to stop planning, or publishing, that begins now; on the monotonic clock."""
+    return time.monotonic() + GATHER_SECONDS
+
+
 def _gathered(items: Iterable[Item], plan: Callable[[Item], PlannedEntry]) -> list[PlannedEntry]:
-    deadline = time.monotonic() + GATHER_SECONDS
+    deadline = gathering_ends_at()
     planned: list[PlannedEntry] = []
     for item in items:
         planned.append(plan(item))

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from redisbeater.broker.publish_batch import PublishBatch
 from redisbeater.dispatch.batch import Batch
-from redisbeater.dispatch.planned_entry import GATHER_SECONDS, PlannedEntry
+from redisbeater.dispatch.planned_entry import PlannedEntry, gathering_ends_at
 from redisbeater.dispatch.refusals import Refusal, Refusals
 from redisbeater.dispatch.resources import Resources
 from redisbeater.entry import RedisScheduleEntry
@@ -50,7 +50,7 @@ class Publication:
 
     def publish(self, entries: list[PlannedEntry]) -> Refusal | None:
         """Publish entries for up to GATHER_SECONDS. Return the refusal that ended it early, if any."""
-        deadline = time.monotonic() + GATHER_SECONDS
+        deadline = gathering_ends_at()
         for planned in entries:
             is_alone = self._must_be_sent_alone(planned)
             if (is_alone and self._batch.in_flight) or not (self._publish_batch.is_buffered or self._may_send()):
