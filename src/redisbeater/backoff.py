@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import OrderedDict
 
 __all__ = ("Backoff",)
+
+#: How many failing things are remembered; what failed longest ago is forgotten first. Entries that were deleted while
+#: they failed never succeed.
+MAX_THINGS = 10_000
 
 
 class Backoff:
@@ -19,13 +23,15 @@ class Backoff:
     def __init__(self, *, first: float, limit: float) -> None:
         self._first = first
         self._limit = limit
-        self._failures: Counter[str] = Counter()
+        self._failures: OrderedDict[str, int] = OrderedDict()
 
     def failed(self, thing: str = "") -> float:
         """Record a failure of ``thing``. Return the seconds to wait before the next try."""
-        delay = min(self._first * 2 ** min(self._failures[thing], 30), self._limit)
-        self._failures[thing] += 1
-        return delay * random.uniform(0.5, 1)
+        failures = self._failures.pop(thing, 0)
+        self._failures[thing] = failures + 1
+        if len(self._failures) > MAX_THINGS:
+            self._failures.popitem(last=False)
+        return min(self._first * 2 ** min(failures, 30), self._limit) * random.uniform(0.5, 1)
 
     def succeeded(self, thing: str = "") -> bool:
         """Record a success of ``thing``. Return whether it had failed before."""

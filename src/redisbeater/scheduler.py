@@ -9,14 +9,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from celery import Celery
-from celery.beat import ScheduleEntry, Scheduler, SchedulingError, Service
+from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
 
 from redisbeater.beat.eviction import check_eviction
+from redisbeater.beat.fault import Fault
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
 from redisbeater.beat.outage import Outage
@@ -28,9 +30,10 @@ from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
+from redisbeater.dispatch.claim_limit import ClaimLimit
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
+from redisbeater.exceptions import FormatTooNew, ImproperlyConfigured, LockNotOwnedError, StoreError
 from redisbeater.log_lines import escape_lines, get_logger
 from redisbeater.store import Claim
 
@@ -72,8 +75,10 @@ class RedisScheduler(Scheduler):
         self._repair = Repair(self._context, self._own_keys)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
+        self._fault = Fault()
         self._broker = Broker(app, config.publish_timeout, self.Producer)
         self._dispatcher = Dispatcher(app, self._broker, send=self._send_run, renew_lock=self._leadership.renew)
+        self._claim_limit = ClaimLimit(config.batch_size)
         self._send_error: Exception | None = None
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
@@ -88,18 +93,30 @@ class RedisScheduler(Scheduler):
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Make one pass. Return the seconds until the next one; 0 if the pass has waited itself.
 
+        Any other error than these is logged, and beat goes on after a delay.
+
         Raises:
             LockNotOwnedError: another beat took the lock, and ``redisbeater_lock_lost`` is ``"exit"``.
             StoreError: Redis could not be reached for longer than ``redisbeater_retry_period``.
+            ImproperlyConfigured: the server may evict keys, and ``redisbeater_key_expiry_check`` is ``"raise"``.
         """
+        if self._fault.retry_in > 0:
+            return min(self._fault.retry_in, self._max_wait)
         self._in_tick = True
         try:
             delay = self._pass()
         except StoreError as exc:
             return self._outage.failed(exc)
+        except (LockNotOwnedError, ImproperlyConfigured):
+            raise
+        except Exception as exc:
+            self._fault.failed(exc)
+            self._give_up_claim_and_lock()
+            return min(self._fault.retry_in, self._max_wait)
         finally:
             self._in_tick = False
         self._outage.ended()
+        self._fault.ended()
         return delay
 
     def _pass(self) -> float:
@@ -116,6 +133,18 @@ class RedisScheduler(Scheduler):
             return self._stand_by()
         self._repair.step()
         return self._wait()
+
+    def _give_up_claim_and_lock(self) -> None:
+        """Release what a failed pass has claimed, and the lock: a standby may not meet the same error."""
+        try:
+            self._finish_dispatch()
+        except StoreError:  # the next pass goes on with it
+            pass
+        except Exception as exc:
+            self._fault.failed(exc)
+            self._dispatch = None  # its leases end by themselves
+        with suppress(Exception):
+            self._leadership.resign()
 
     # Lead, or stand by
 
@@ -168,11 +197,12 @@ class RedisScheduler(Scheduler):
             self._look_at = 0.0
             return
         self._dispatch.publish()
+        self._claim_limit.record(len(claim.entries), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
         self._look_at = self._next_look(claim)
 
     def _claim(self) -> Claim:
-        claim = self._redis.claim(token=self._leadership.token, limit=self._context.config.batch_size)
+        claim = self._redis.claim(token=self._leadership.token, limit=self._claim_limit.value)
         report_removed(claim, self._redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error("Redis lost the schedule, storing static entries again; dynamic entries are gone")
@@ -209,7 +239,7 @@ class RedisScheduler(Scheduler):
         """Send one run by Celery's own path, and keep its error for :meth:`_send_run`."""
         try:
             return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
-        except SchedulingError as exc:
+        except Exception as exc:  # a SchedulingError, or what kept Celery from making one: an error without a text
             self._send_error = exc
             raise
 

@@ -188,7 +188,7 @@ def test_an_entry_replaced_while_it_was_claimed_gets_another_try(
     claim = store.claim(token="", limit=1)
     client.hset(key, "definition", definition())
 
-    assert not store.quarantine(claim, claim.entries[0], "not JSON")
+    assert not store.quarantine(claim, [(claim.entries[0], "not JSON")])
     assert names(run_due(make_scheduler(app))) == ["bad"]
 
 

@@ -156,7 +156,7 @@ def find_edited(flight: Flight) -> None:
     """Its definition could not be read, and was replaced meanwhile by the one that it has."""
     [claimed] = flight.claim.entries
     broken = type(claimed)(key=claimed.key, name=claimed.name, definition="{", meta="", fire_time=claimed.fire_time)
-    assert not flight.context.redis.quarantine(flight.claim, broken, "not JSON")
+    assert not flight.context.redis.quarantine(flight.claim, [(broken, "not JSON")])
 
 
 @pytest.mark.parametrize("give_back", [release, undo_claim, find_edited])
@@ -311,7 +311,7 @@ def test_an_entry_that_was_given_a_new_score_and_cannot_be_planned_is_quarantine
     flight = mark_in_flight(app)
     given_a_score(app, new_score(client, entry))
 
-    assert flight.context.redis.quarantine(flight.claim, flight.job.claimed, "a reason")
+    assert flight.context.redis.quarantine(flight.claim, [(flight.job.claimed, "a reason")])
 
     assert stored(app, "report").due_at is None
     assert claim_fields(client, entry.key) == {}

@@ -126,7 +126,7 @@ def test_a_claimed_entry_whose_key_was_overwritten_is_not_quarantined(shared_app
     claim = store.claim(token="", limit=1)
     spoil("odd")
 
-    assert not store.quarantine(claim, claim.entries[0], "a reason")
+    assert not store.quarantine(claim, [(claim.entries[0], "a reason")])
     assert store.broken.reports() == {}
 
 

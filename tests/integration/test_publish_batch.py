@@ -109,7 +109,7 @@ def test_a_batch_takes_few_round_trips(
 ) -> None:
     """Commands, claims, commits and the questions of this test are included."""
     # Publish batches are full on a slow machine as well.
-    monkeypatch.setattr("redisbeater.dispatch.publication.GATHER_SECONDS", 60)
+    monkeypatch.setattr("redisbeater.dispatch.planned_entry.GATHER_SECONDS", 60)
     save_due(app, "first")
     sent_by(app, scheduler, {"first"})  # it is connected
     save_many(app, 400, max_runs=1)  # else some come up again while a slow machine sends the others

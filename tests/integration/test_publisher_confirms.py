@@ -32,7 +32,7 @@ MakeScheduler = Callable[..., RedisScheduler]
 @pytest.fixture(autouse=True)
 def full_publish_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill publish batches on a slow machine as well: they end by number of entries, not by time."""
-    monkeypatch.setattr("redisbeater.dispatch.publication.GATHER_SECONDS", 60)
+    monkeypatch.setattr("redisbeater.dispatch.planned_entry.GATHER_SECONDS", 60)
 
 
 @pytest.fixture

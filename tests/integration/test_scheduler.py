@@ -345,7 +345,7 @@ def test_the_end_of_a_claim_that_ran_out_does_not_touch_the_claim_after_it(
     ends: dict[str, Callable[[], Any]] = {
         "commit": lambda: commit(app, late),
         "release": lambda: store.release(late, late.entries, reason="late"),
-        "quarantine": lambda: store.quarantine(late, late.entries[0], "late"),
+        "quarantine": lambda: store.quarantine(late, [(late.entries[0], "late")]),
     }
     ends[end]()
 

@@ -399,7 +399,8 @@ class Edits(RuleBasedStateMachine):
     def _quarantine(self, flight: Flight, claimed: ClaimedEntry, reason: str) -> None:
         known = self.entries.get(claimed.name)
         is_held, is_as_read = flight.holds(known), self._texts(claimed.name)[0] == claimed.definition
-        assert self.redis.quarantine(flight.claim, claimed, reason) == (is_held and is_as_read)
+        quarantined = self.redis.quarantine(flight.claim, [(claimed, reason)])
+        assert quarantined == ({claimed.name} if is_held and is_as_read else set())
         if is_held and is_as_read:
             known.quarantined()
         elif is_held:

@@ -238,6 +238,31 @@ def test_relative_may_be_left_out() -> None:
             r"\$.schedule: rrule: 'wkday'",
             id="rrule-weekday",
         ),
+        pytest.param(
+            {"__type__": "rrule", "freq": {"wkday": 7}, "dtstart": 0},
+            r"\$\.schedule\.freq: a weekday is no value of this part",
+            id="rrule-weekday-as-freq",
+        ),
+        pytest.param(
+            {"__type__": "rrule", "freq": 3, "dtstart": 0, "byyearday": [{"wkday": 7}]},
+            r"\$\.schedule\.byyearday: a weekday is no value of this part",
+            id="rrule-weekday-as-day",
+        ),
+        pytest.param(
+            {"__type__": "rrule", "freq": 3, "dtstart": 0, "byweekday": [0, {"wkday": 7}]},
+            r"\$\.schedule\.byweekday\.wkday: expected 0 \(Monday\) to 6, got 7",
+            id="rrule-weekday-7",
+        ),
+        pytest.param(
+            {"__type__": "rrule", "freq": 3, "dtstart": 0, "wkst": {"wkday": "x"}},
+            r"\$\.schedule\.wkst\.wkday: expected 0 \(Monday\) to 6, got 'x'",
+            id="rrule-weekday-text",
+        ),
+        pytest.param(
+            {"__type__": "rrule", "freq": 3, "dtstart": 0, "byweekday": {"wkday": 1, "n": [1]}},
+            r"\$\.schedule\.byweekday\.n: expected a whole number, got \[1\]",
+            id="rrule-weekday-number",
+        ),
     ],
 )
 def test_a_stored_schedule_that_cannot_be_read_is_refused(stored: Any, message: str) -> None:

@@ -12,7 +12,7 @@ from celery import Celery
 from moments import cron, utc
 
 from redisbeater.context import Context
-from redisbeater.dispatch.job import Job
+from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.model.definition import Definition
@@ -461,3 +461,38 @@ def test_a_policy_that_another_program_wrote_wrong_makes_its_own_entry_broken_an
 
     with pytest.raises(InvalidEntry, match=rf"^\$\.{next(iter(policies))}: "):
         Job.planned(entry, NOON, context)
+
+
+def test_code_that_raises_anything_makes_its_entry_broken_and_is_the_cause(context: Context) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise OSError("no text")
+
+    expected = pytest.raises(BrokenByCode, match=r"^\$\.schedule: Mute: \(an error without a text\)$")
+    with expected as caught, broken_by_code("$.schedule"):
+        raise Mute
+    assert isinstance(caught.value.__cause__, Mute)
+
+
+def test_runs_that_were_not_sent_come_up_again_when_they_are_asked_to(context: Context) -> None:
+    now = NOON + 3 * HOUR
+
+    job = planned(context, now, coalesce="all").first_runs(2, look_at=now)
+
+    assert job.commitment().next == Score(fire_time=NOON + 2 * HOUR, look_at=now)
+    assert later_look(job) == {"fire_time": to_unix(NOON + 2 * HOUR)}
+
+
+def test_a_commitment_that_cannot_be_computed_is_made_without_what_fails(context: Context) -> None:
+    job = planned(context, NOON, on_finish="delete", max_runs=5)
+
+    assert job.bare_commitment() == replace(job.commitment(), meta="", recorded_run="")
+    assert planned(context, NOON, on_finish="delete", max_runs=1).bare_commitment().next is None
+
+
+def test_only_the_runs_that_are_asked_for_are_made(context: Context) -> None:
+    job = planned(context, NOON + 3 * HOUR, coalesce="all")
+
+    runs = job.runs(SCHEDULE_ID, Celery(set_as_current=False), 1, 3)
+
+    assert [run.last_run_at for run in runs] == [NOON + HOUR, NOON + 2 * HOUR]

@@ -15,7 +15,7 @@ from redbeat.decoder import RedBeatJSONDecoder, RedBeatJSONEncoder
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import MAX_COUNT, Meta
 
 TAGGED = {"__type__": "datetime", "year": 2026, "month": 1, "day": 2, "hour": 3, "minute": 4, "second": 5}
 
@@ -211,3 +211,15 @@ def test_a_last_run_that_the_score_followed_when_it_was_stored_is_followed(last_
     meta = Meta(last_run_at=last_run_at).followed_by_score()
 
     assert Meta.from_text(meta.to_text(), meta.recorded_run).executed_at is None
+
+
+@pytest.mark.parametrize("count", [-1, MAX_COUNT + 1, int("9" * 4300)], ids=["negative", "beyond", "4300-digits"])
+def test_a_run_count_that_cannot_be_right_is_refused_in_few_words(count: int) -> None:
+    with pytest.raises(InvalidEntry, match=r"^meta\.total_run_count: expected a number from 0 to \d+$"):
+        read(total_run_count=count)
+
+
+def test_a_run_count_stays_readable_after_any_run() -> None:
+    meta = read(total_run_count=MAX_COUNT).after_run(utc("2026-01-01"))
+
+    assert Meta.from_text(meta.to_text(), meta.recorded_run) == meta

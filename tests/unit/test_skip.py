@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import utc
 
+from redisbeater.model.meta import MAX_COUNT
 from redisbeater.model.skip import Reason, Skip, Skipped, add_skips, read_skipped
 
 FIRST, LAST, LATER = utc("2026-06-10 09:00"), utc("2026-06-10 11:00"), utc("2026-06-10 12:00:00.000001")
@@ -96,3 +97,18 @@ def test_the_reasons_are_those_that_are_documented() -> None:
     words: list[Any] = [reason.value for reason in Reason]
 
     assert words == ["missed", "coalesced", "left_out", "max_runs", "out_of_bounds"]
+
+
+@pytest.mark.parametrize("count", [-1, MAX_COUNT + 1, 1e300, "9" * 4300], ids=["negative", "beyond", "float", "digits"])
+def test_a_count_that_cannot_be_right_is_left_out_and_costs_no_other(count: Any) -> None:
+    item = {"count": count, "last": LAST.isoformat()}
+    text = json.dumps({"missed": item, "coalesced": {"count": 2, "last": LAST.isoformat()}})
+
+    assert read_skipped(text) == {"coalesced": Skipped(count=2, last=LAST)}
+    assert read_skipped(add_skips(text, [skip()]))["missed"].count == 3
+
+
+def test_a_count_stays_readable_however_much_is_added() -> None:
+    text = add_skips("", [skip(count=MAX_COUNT)])
+
+    assert read_skipped(add_skips(text, [skip(count=10**30)])) == {"missed": Skipped(count=MAX_COUNT, last=LAST)}

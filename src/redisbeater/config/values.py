@@ -39,8 +39,7 @@ Reader = Callable[[str, Any], Any]
 #: Client options that only redisbeater may set: scripts must not be replayed, and replies are text.
 RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
 
-
-#: The bounds of an entry's size, in bytes: any ordinary definition fits into the least; reading the most keeps the server
+#: Bounds of an entry's size, in bytes: any ordinary definition fits into the least; reading the most keeps the server
 #: busy for a tenth of a second.
 LEAST_ENTRY_SIZE, MOST_ENTRY_SIZE = 10_000, 16_000_000
 

@@ -4,29 +4,70 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice, takewhile
 
 from redisbeater.dispatch.job import Job
 from redisbeater.store import ClaimedEntry
 
-__all__ = ("Batch",)
+__all__ = ("Batch", "BrokenEntry", "CatchUp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokenEntry:
+    """A claimed entry that cannot be read or planned, the reason, and the error where code raised it unexpectedly."""
+
+    claimed: ClaimedEntry
+    reason: str
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatchUp:
+    """A job of which the first ``sent`` runs are confirmed, and more are due."""
+
+    job: Job
+    sent: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _InFlight:
+    """Runs of a job that were published and are not confirmed yet: as many as ``messages``, from number ``first`` on.
+
+    ``messages`` has the broker's message numbers of each run. ``is_whole``: nothing kept further runs from being sent.
+    """
+
+    job: Job
+    first: int
+    messages: list[range]
+    is_whole: bool
 
 
 class Batch:
-    """The entries of one claim, each in one of three states.
+    """The entries of one claim, each in one of four states.
 
     ``unsent`` entries wait, oldest first; entries in flight were published and are not confirmed yet; ``done`` jobs
-    are confirmed and wait for their commit. When beat ends, done jobs are committed and all others released: an entry
-    in flight may have reached the broker, and is sent again with the same id.
+    are confirmed and wait for their commit; ``broken`` entries wait to be quarantined. When beat ends, done jobs are
+    committed and all others released: an entry in flight may have reached the broker, and is sent again with the same
+    id. Of done jobs, those in ``catch_up`` have more runs that are due, which are sent after the first run of every
+    entry.
+
+    Arguments:
+        entries: the claimed entries, oldest first.
+        now: the server's time at the claim.
     """
 
-    def __init__(self, entries: Iterable[ClaimedEntry]) -> None:
+    def __init__(self, entries: Iterable[ClaimedEntry], now: datetime | None = None) -> None:
         self.unsent = deque(entries)
-        self.done: list[Job] = []
+        self.catch_up: deque[CatchUp] = deque()
+        self.done: dict[str, Job] = {}
+        self.broken: list[BrokenEntry] = []
         #: Whether each entry is published and confirmed alone. Set after a flush of several failed, to find the one
         #: that the broker refuses.
         self.sends_one_by_one = False
-        self._in_flight: list[tuple[Job, list[range]]] = []
+        self._now = now
+        self._in_flight: list[_InFlight] = []
 
     @property
     def in_flight(self) -> int:
@@ -49,14 +90,16 @@ class Batch:
         """
         return self.unsent.popleft()
 
-    def mark_in_flight(self, job: Job, messages: list[range]) -> None:
-        """Record that ``job`` was published but is not confirmed yet.
+    def mark_in_flight(self, job: Job, messages: list[range], *, first: int = 0, is_whole: bool = True) -> None:
+        """Record that runs of ``job`` were published but are not confirmed yet.
 
         Arguments:
-            job: the job, reduced to the runs that were published.
+            job: the job.
             messages: the broker's message numbers of each run.
+            first: the number of the first run that was published.
+            is_whole: whether the job's further runs may follow; not if something ended its publication early.
         """
-        self._in_flight.append((job, messages))
+        self._in_flight.append(_InFlight(job=job, first=first, messages=messages, is_whole=is_whole))
 
     def confirm(self, is_accepted: Callable[[range], bool]) -> list[Job]:
         """Move jobs from in flight to done, as far as their messages were accepted, and return them.
@@ -66,16 +109,28 @@ class Batch:
         """
         in_flight, self._in_flight = self._in_flight, []
         confirmed = []
-        for job, messages in in_flight:
-            accepted = sum(1 for _ in takewhile(is_accepted, messages))
-            if accepted or not messages:
-                confirmed.append(job.first_runs(accepted))
+        for item in in_flight:
+            accepted = sum(1 for _ in takewhile(is_accepted, item.messages))
+            if accepted or not item.messages:
+                confirmed.append(self._confirm(item, accepted))
             else:
-                self._in_flight.append((job, messages))
-        self.done += confirmed
+                self._in_flight.append(item)
         return confirmed
 
-    def requeue_in_flight(self) -> None:
-        """Put in-flight entries back at the head of the queue; whether they were sent is unknown."""
-        self.unsent.extendleft(job.claimed for job, _ in reversed(self._in_flight))
+    def _confirm(self, item: _InFlight, accepted: int) -> Job:
+        sent, due = item.first + accepted, len(item.job.plan.runs)
+        job = self.done[item.job.claimed.key] = item.job.first_runs(sent, look_at=self._now)
+        if sent < due and item.is_whole and accepted == len(item.messages):
+            self.catch_up.append(CatchUp(job=item.job, sent=sent))
+        return job
+
+    def requeue_in_flight(self) -> int:
+        """Put in-flight entries back at the head of the queue; whether they were sent is unknown.
+
+        Return how many there are. Those of which earlier runs are confirmed are not among them: these runs are
+        committed, and the others come up again with the next claim.
+        """
+        entries = [item.job.claimed for item in self._in_flight if not item.first]
+        self.unsent.extendleft(reversed(entries))
         self._in_flight.clear()
+        return len(entries)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from celery import Celery
 from celery.result import denied_join_result
@@ -13,14 +14,18 @@ from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.batch import Batch
-from redisbeater.dispatch.publication import Publication, plan_entries
+from redisbeater.dispatch.job import Job
+from redisbeater.dispatch.planned_entry import PlannedEntry, plan_catch_up, plan_entries
+from redisbeater.dispatch.publication import Publication
 from redisbeater.dispatch.refusals import Refusals
 from redisbeater.dispatch.resources import Resources
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.log_lines import get_logger
+from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.representation import Representations
-from redisbeater.store import Claim, ClaimedEntry
+from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
+from redisbeater.store.commitment import Commitment
 
 __all__ = ("ClaimDispatch", "Dispatcher")
 
@@ -28,6 +33,13 @@ logger = get_logger(__name__)
 
 #: Entries in the first publish batch of a claim, so that the first run leaves at once, and the most in any later one.
 FIRST_PUBLISH_BATCH, LARGEST_PUBLISH_BATCH = 8, 64
+
+#: How many runs one claim sends besides the first run of each entry, and for how long. The rest comes up again behind
+#: the entries that are due by then, so that none waits for others that catch up.
+CATCH_UP_RUNS, CATCH_UP_SECONDS = 100, 0.5
+
+#: Of how many entries of one claim the skipped fire times are logged, so that an outage does not fill the disk.
+MOST_LOGGED_SKIPS = 20
 
 #: Delay after the first refusal of an entry, and the longest one.
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.5, 30.0
@@ -79,22 +91,45 @@ class ClaimDispatch:
         self._resources = resources
         self._store = resources.context.redis
         self._broker = resources.broker
-        self._batch = Batch(claim.entries)
+        self._batch = Batch(claim.entries, claim.now)
         self._refusals = Refusals(claim, self._batch, resources)
         #: How many slow tasks had been found when the entries were sorted last; -1: they never were.
         self._slow_tasks_found = -1
 
     # Publish, guarded by broker, lock and lease
 
+    @property
+    def ran_short(self) -> bool:
+        """Whether the part of the lease in which runs are sent ended before all entries had their turn."""
+        return bool(self._batch.unsent) and time.monotonic() >= self.claim.trusted_until
+
     def publish(self) -> None:
-        """Publish the claim until it is empty, the broker or the lock is lost, or the lease is about to end."""
+        """Publish the claim until it is empty, the broker or the lock is lost, or the lease is about to end.
+
+        The first run of every entry comes before the second run of any.
+        """
+        self._publish_first_runs()
+        self._publish_catch_up()
+
+    def _publish_first_runs(self) -> None:
         size = FIRST_PUBLISH_BATCH
         while self._batch.unsent and self._has_broker() and self._may_send():
             self._defer_slow_tasks()
             with deferred_signals():
                 published = self._publish_next(1 if self._batch.sends_one_by_one else size)
+                if len(self._batch.broken) >= SAVE_PAGE:
+                    self._refusals.quarantine_broken()
             # As many as the last publish batch took in its time, and a quarter more.
             size = min(published + published // 4 + 1, LARGEST_PUBLISH_BATCH)
+
+    def _publish_catch_up(self) -> None:
+        """Publish further runs, in rounds: a share for each entry that catches up, then another one."""
+        left, ends_at = CATCH_UP_RUNS, time.monotonic() + CATCH_UP_SECONDS
+        while left > 0 and time.monotonic() < ends_at and self._batch.catch_up:
+            if not (self._has_broker() and self._may_send()):
+                return
+            with deferred_signals():
+                left -= max(self._publish_next_share(left), 1)
 
     def _has_broker(self) -> bool:
         """Return whether the broker accepts runs; if not, release all unsent entries."""
@@ -124,7 +159,18 @@ class ClaimDispatch:
     def _publish_next(self, count: int) -> int:
         """Publish up to ``count`` entries and wait for their confirms. Return how many were taken from the batch."""
         unsent = len(self._batch.unsent)
-        planned = plan_entries(self.claim, self._batch.peek(count), self._resources)
+        self._publish_planned(plan_entries(self.claim, self._batch.peek(count), self._resources))
+        return max(unsent - len(self._batch.unsent), 0)
+
+    def _publish_next_share(self, most: int) -> int:
+        """Publish further runs of each entry that catches up, ``most`` in all. Return how many were published."""
+        waiting = self._batch.catch_up
+        share = 1 if self._batch.sends_one_by_one else max(min(most, LARGEST_PUBLISH_BATCH) // len(waiting), 1)
+        entries = list(islice(waiting, 1 if self._batch.sends_one_by_one else most))
+        return self._publish_planned(plan_catch_up(self.claim, entries, share, self._resources))
+
+    def _publish_planned(self, planned: list[PlannedEntry]) -> int:
+        """Publish planned entries as one publish batch, and wait for its confirms. Return how many runs it had."""
         # denied_join_result: otherwise result backends subscribe to every task's result, some without a timeout.
         with self._broker.publish_batch(one_by_one=self._batch.sends_one_by_one) as publish_batch, denied_join_result():
             publication = Publication(self._batch, publish_batch, self._refusals, self._resources, self._may_send)
@@ -133,28 +179,65 @@ class ClaimDispatch:
             except BaseException:
                 publication.confirm_what_left()
                 raise
-            taken = unsent - len(self._batch.unsent)
             error = publication.flush()
         if error is not None:
             self._refusals.retry_one_by_one(error, refusal)
         elif refusal is not None:
             self._refusals.release_refused(refusal)
-        return taken
+        return publication.runs
 
     # Commit and release
 
     def finish(self) -> None:
-        """Commit what was sent and release what was not. Call it again after a StoreError: it goes on where it was."""
+        """Commit what was sent, quarantine what is broken and release the rest.
+
+        Call it again after a StoreError: it goes on where it was.
+        """
         self._batch.requeue_in_flight()
         self._commit()
+        self._refusals.quarantine_broken()
         self._store.release(self.claim, list(self._batch.unsent))
 
     def _commit(self) -> None:
         """Commit done jobs; where another program changed an entry meanwhile, rebase its job and commit again."""
         while self._batch.done:
-            done = self._batch.done
-            result = self._store.commit(self.claim, [job.commitment() for job in done])
+            done = self._batch.done.values()
+            result = self._store.commit(self.claim, [_commitment(job) for job in done])
             for name in result.fenced:
                 logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
             changed = [job for job in done if job.claimed.name in result.changed]
-            self._batch.done = [job.rebased_on(*result.changed[job.claimed.name]) for job in changed]
+            _log_skips(job for job in done if job.claimed.name not in result.changed)
+            rebased = (job.rebased_on(*result.changed[job.claimed.name]) for job in changed)
+            self._batch.done = {job.claimed.key: job for job in rebased}
+
+
+def _commitment(job: Job) -> Commitment:
+    """Return what to commit of a job; if that cannot be computed, its next score alone: its runs were sent."""
+    try:
+        return job.commitment()
+    except Exception:
+        logger.exception("entry %r was sent, but its run cannot be counted", job.claimed.name)
+        return job.bare_commitment()
+
+
+def _log_skips(jobs: Iterable[Job]) -> None:
+    skipping = sorted((job for job in jobs if job.plan.skipped), key=_is_merely_coalesced)
+    for job in skipping[:MOST_LOGGED_SKIPS]:
+        for skip in job.plan.skipped:
+            _log_skip(job.claimed.name, skip)
+    if more := skipping[MOST_LOGGED_SKIPS:]:
+        logger.info("%d more entries skipped fire times; celery redisbeater show has the counts", len(more))
+
+
+def _is_merely_coalesced(job: Job) -> bool:
+    return all(skip.reason is Reason.COALESCED for skip in job.plan.skipped)
+
+
+def _log_skip(name: str, skip: Skip) -> None:
+    first, last = skip.first.isoformat(), skip.last.isoformat()
+    if skip.reason is Reason.COALESCED:
+        logger.info("entry %r: one run replaces %s other fire times, %s to %s", name, skip.count_text, first, last)
+    else:
+        logger.warning(
+            "entry %r: skipped %s fire times (%s), %s to %s", name, skip.count_text, skip.reason, first, last
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,7 +12,6 @@ from celery import Celery
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.log_lines import get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.plan import Plan, plan
@@ -21,9 +22,30 @@ from redisbeater.sending.run import make_run
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
 
-__all__ = ("Job",)
+__all__ = ("BrokenByCode", "Job", "broken_by_code")
 
-logger = get_logger(__name__)
+
+class BrokenByCode(InvalidEntry):
+    """An entry is broken because code raised an error that is its ``__cause__``: the traceback is worth a look."""
+
+
+@contextmanager
+def broken_by_code(path: str) -> Iterator[None]:
+    """Raise any error of the block as :class:`BrokenByCode`, so that only the entry suffers from it."""
+    try:
+        yield
+    except InvalidEntry:
+        raise
+    except Exception as exc:
+        raise BrokenByCode(path, f"{type(exc).__name__}: {_text_of(exc)}") from exc
+
+
+def _text_of(error: Exception) -> str:
+    """Return the text of an error, whose class may be anybody's and unable to return one."""
+    try:
+        return str(error)
+    except Exception:
+        return "(an error without a text)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +67,12 @@ class Job:
 
         Raises:
             InvalidEntry: the entry is broken.
+            BrokenByCode: code that reads or plans it, such as that of a custom schedule, raised something else.
         """
-        definition, policy = context.reader.read(claimed.name, claimed.definition)
-        meta = Meta.from_text(claimed.meta, claimed.recorded_run)
-        try:
+        with broken_by_code("$"):
+            definition, policy = context.reader.read(claimed.name, claimed.definition)
+            meta = Meta.from_text(claimed.meta, claimed.recorded_run)
+        with broken_by_code("$.schedule"):
             planned = plan(
                 policy,
                 claimed.fire_time,
@@ -56,15 +80,14 @@ class Job:
                 run_count=meta.total_run_count,
                 ran_at=None if claimed.is_due_now else meta.executed_at,
             )
-        except InvalidEntry:
-            raise
-        except Exception as exc:  # a custom schedule raised: that must not stop other entries
-            logger.exception("entry %r cannot be planned", claimed.name)
-            raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {exc}") from exc
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
-    def runs(self, schedule_id: str, app: Celery) -> list[RedisScheduleEntry]:
-        """Return an entry for each run that is due."""
+    def runs(self, schedule_id: str, app: Celery, first: int = 0, end: int | None = None) -> list[RedisScheduleEntry]:
+        """Return an entry for each run that is due, or for those from number ``first`` up to ``end``.
+
+        Raises:
+            InvalidEntry: args, kwargs or options are nested too deeply to be sent.
+        """
         return [
             make_run(
                 self.definition,
@@ -73,12 +96,21 @@ class Job:
                 run_count=self.meta.total_run_count,
                 app=app,
             )
-            for fire_time in self.plan.runs
+            for fire_time in self.plan.runs[first:end]
         ]
 
-    def first_runs(self, count: int) -> Job:
-        """Return the job reduced to its first ``count`` runs; the others come up again."""
-        return self if count == len(self.plan.runs) else replace(self, plan=self.plan.first_runs(count))
+    def first_runs(self, count: int, *, look_at: datetime | None = None) -> Job:
+        """Return the job reduced to its first ``count`` runs; the others come up again.
+
+        Arguments:
+            count: how many, at least one if there is one.
+            look_at: the score under which the others come up; default: their fire time, which may be older than what
+                all other entries wait for.
+        """
+        if count == len(self.plan.runs):
+            return self
+        plan = self.plan.first_runs(count)
+        return replace(self, plan=replace(plan, next=replace(plan.next, look_at=look_at)))
 
     def commitment(self) -> Commitment:
         """Return what to commit once all runs of the job are sent."""
@@ -92,6 +124,11 @@ class Job:
             definition=self._disabled() if ending is OnFinish.DISABLE else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
         )
+
+    def bare_commitment(self) -> Commitment:
+        """Return a commitment that sets the next score alone, for a job whose :meth:`commitment` cannot be computed."""
+        is_deleted = self.plan.next.is_finished and self.definition.on_finish is OnFinish.DELETE
+        return Commitment(entry=self.claimed, next=None if is_deleted else self.plan.next)
 
     def _meta_after(self) -> Meta:
         """Return the meta to store; the stored one itself when nothing changes."""
@@ -159,5 +196,5 @@ def _meta_or_empty(text: str, recorded_run: str) -> Meta:
     """Read a meta, or return an empty one if it cannot be read."""
     try:
         return Meta.from_text(text, recorded_run)
-    except InvalidEntry:
+    except Exception:  # whatever it is, the run that was sent must be committed
         return Meta()

@@ -5,75 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from redisbeater.broker.publish_batch import PublishBatch
 from redisbeater.dispatch.batch import Batch
-from redisbeater.dispatch.job import Job
+from redisbeater.dispatch.planned_entry import PlannedEntry, gathering_ends_at
 from redisbeater.dispatch.refusals import Refusal, Refusals
 from redisbeater.dispatch.resources import Resources
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry
 from redisbeater.log_lines import get_logger
-from redisbeater.model.skip import Reason, Skip
-from redisbeater.store import Claim, ClaimedEntry
-from redisbeater.store.snapshot import oversized
 
-__all__ = ("PlannedEntry", "Publication", "plan_entries")
+__all__ = ("Publication",)
 
 logger = get_logger(__name__)
-
-#: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
-GATHER_SECONDS = 0.01
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedEntry:
-    """One claimed entry and the runs that are due; without a job it is broken, for the reason given."""
-
-    claimed: ClaimedEntry
-    job: Job | None = None
-    runs: list[RedisScheduleEntry] = field(default_factory=list)
-    broken: str = ""
-
-    @property
-    def task(self) -> str:
-        """The task's name; empty for a broken entry."""
-        return self.job.definition.task if self.job else ""
-
-
-def plan_entries(claim: Claim, entries: list[ClaimedEntry], resources: Resources) -> list[PlannedEntry]:
-    """Plan entries for up to GATHER_SECONDS and return those that were planned, in order.
-
-    All are planned before the first is published: two short loops run faster than one that alternates.
-    """
-    deadline = time.monotonic() + GATHER_SECONDS
-    planned: list[PlannedEntry] = []
-    for claimed in entries:
-        planned.append(_plan_entry(claim, claimed, resources))
-        if time.monotonic() >= deadline:
-            break
-    return planned
-
-
-def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> PlannedEntry:
-    if claimed.oversized_bytes:
-        return PlannedEntry(claimed=claimed, broken=f"$: {oversized(claimed.oversized_bytes)}")
-    try:
-        job = Job.planned(claimed, claim.now, resources.context)
-        runs = job.runs(claim.schedule_id, resources.app)
-    except InvalidEntry as exc:
-        return PlannedEntry(claimed=claimed, broken=str(exc))
-    for run in runs:
-        resources.representations.add_to(run)
-    return PlannedEntry(claimed=claimed, job=job, runs=runs)
 
 
 class Publication:
     """The planned entries of one publish batch: publishes them, then confirms those that the broker has accepted.
 
     Arguments:
-        batch: the batch, with the planned entries at its head.
+        batch: the batch, with the planned entries at its head: its unsent entries, or those that catch up.
         publish_batch: the broker's open publish batch.
         may_send: returns whether lock and lease still allow to send.
     """
@@ -93,12 +43,14 @@ class Publication:
         self._backoff = resources.backoff
         self._slow_tasks = resources.slow_tasks
         self._may_send = may_send
+        #: How many runs were published.
+        self.runs = 0
 
     # Publish
 
     def publish(self, entries: list[PlannedEntry]) -> Refusal | None:
         """Publish entries for up to GATHER_SECONDS. Return the refusal that ended it early, if any."""
-        deadline = time.monotonic() + GATHER_SECONDS
+        deadline = gathering_ends_at()
         for planned in entries:
             is_alone = self._must_be_sent_alone(planned)
             if (is_alone and self._batch.in_flight) or not (self._publish_batch.is_buffered or self._may_send()):
@@ -124,17 +76,28 @@ class Publication:
         return refusal
 
     def _publish(self, planned: PlannedEntry) -> Refusal | None:
-        """Publish the due runs of one entry, or quarantine it if it is broken. Return its refusal, if any."""
+        """Publish runs of one entry, unless it is broken. Return its refusal, if any."""
+        if planned.broken is not None:
+            self._batch.pop_next()
+            self._batch.broken.append(planned.broken)
+            return None
+        return self._publish_next_runs(planned) if planned.first else self._publish_first_run(planned)
+
+    def _publish_first_run(self, planned: PlannedEntry) -> Refusal | None:
         claimed = self._batch.pop_next()
-        if planned.job is None:
-            self._refusals.quarantine(claimed, planned.broken)
-            return None
         messages, error = self._publish_runs(planned.runs)
-        if messages or not planned.runs:
-            self._batch.mark_in_flight(planned.job.first_runs(len(messages)), messages)
-        if error is None:
-            return None
-        return Refusal(error=error, entry=None if messages else claimed)
+        if planned.job is not None and (messages or not planned.runs):
+            self._batch.mark_in_flight(planned.job, messages)
+        return None if error is None else Refusal(error=error, entry=claimed)
+
+    def _publish_next_runs(self, planned: PlannedEntry) -> Refusal | None:
+        """Publish further runs of an entry. Those that are refused come up again with the next claim."""
+        self._batch.catch_up.popleft()
+        messages, error = self._publish_runs(planned.runs)
+        if planned.job is not None and messages:
+            is_whole = len(messages) == len(planned.runs)
+            self._batch.mark_in_flight(planned.job, messages, first=planned.first, is_whole=is_whole)
+        return None if error is None else Refusal(error=error)
 
     def _publish_runs(self, runs: list[RedisScheduleEntry]) -> tuple[list[range], Exception | None]:
         """Publish runs in order. Return the message numbers of each, and the error that ended it early, if any."""
@@ -147,6 +110,7 @@ class Publication:
             if error is not None:
                 return messages, error
             messages.append(range(last + 1, self._publish_batch.published + 1))
+            self.runs += 1
         return messages, None
 
     # Confirm
@@ -177,23 +141,10 @@ class Publication:
         """Put buffered entries back: lock or lease ran out before they were sent."""
         count = self._batch.in_flight
         logger.warning("lock or lease ran out before %d entries were sent, they come up again", count)
-        self._batch.requeue_in_flight()
-        if count == 1:  # it alone may have taken that long
+        if self._batch.requeue_in_flight() == 1:  # it alone may have taken that long
             self._refusals.release_with_backoff(self._batch.pop_next(), "lock or lease ran out before it was sent")
 
     def _confirm(self) -> None:
         for job in self._batch.confirm(self._publish_batch.has_accepted):
-            for skip in job.plan.skipped:
-                _log_skip(job.claimed.name, skip)
             if job.plan.runs:
                 self._backoff.succeeded(job.claimed.name)
-
-
-def _log_skip(name: str, skip: Skip) -> None:
-    first, last = skip.first.isoformat(), skip.last.isoformat()
-    if skip.reason is Reason.COALESCED:
-        logger.info("entry %r: one run replaces %s other fire times, %s to %s", name, skip.count_text, first, last)
-    else:
-        logger.warning(
-            "entry %r: skipped %s fire times (%s), %s to %s", name, skip.count_text, skip.reason, first, last
-        )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redisbeater.dispatch.batch import Batch
+from redisbeater.dispatch.batch import Batch, BrokenEntry
 from redisbeater.dispatch.resources import Resources
+from redisbeater.display import shown
 from redisbeater.log_lines import get_logger
 from redisbeater.store import Claim, ClaimedEntry
 
 __all__ = ("Refusal", "Refusals")
 
 logger = get_logger(__name__)
+
+#: How many broken entries that are found together get a line each; more of them get one line together.
+FEW_BROKEN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +30,11 @@ class Refusal:
         """The refused entry as a list; empty without one."""
         return [] if self.entry is None else [self.entry]
 
+    @property
+    def reason(self) -> str:
+        """The text of the error, not longer than any other reason."""
+        return shown(str(self.error))
+
 
 class Refusals:
     """The entries of one claim that could not be sent: they are quarantined, released or retried."""
@@ -38,10 +47,12 @@ class Refusals:
         self._backoff = resources.backoff
         self._renew_lock = resources.renew_lock
 
-    def quarantine(self, entry: ClaimedEntry, reason: str) -> None:
-        """Take an entry that cannot be read or planned out of the schedule and list it as broken."""
-        if self._store.quarantine(self._claim, entry, reason):
-            logger.error("entry %r is broken, quarantined it: %s", entry.name, reason)
+    def quarantine_broken(self) -> None:
+        """Take entries that cannot be read or planned out of the schedule, list them as broken, and log them."""
+        broken = self._batch.broken
+        names = self._store.quarantine(self._claim, [(item.claimed, item.reason) for item in broken])
+        self._batch.broken = []
+        _log_quarantined([item for item in broken if item.claimed.name in names])
 
     def retry_one_by_one(self, error: Exception, refusal: Refusal | None) -> None:
         """Put everything back that a failed flush left in flight; it is sent again with the same ids, one by one.
@@ -53,16 +64,17 @@ class Refusals:
             refusal: what was refused before the flush; its entry may have failed for the same reason.
         """
         refused = refusal.entries if refusal else []
+        reason = shown(str(error))
         unconfirmed = self._batch.in_flight
         self._batch.unsent.extendleft(refused)
-        self._batch.requeue_in_flight()
-        if unconfirmed == 1 and not refused:
+        requeued = self._batch.requeue_in_flight()
+        if unconfirmed == requeued == 1 and not refused:
             entry = self._batch.pop_next()
-            logger.error("broker did not confirm entry %r, retrying it later: %s", entry.name, error)
+            logger.error("broker did not confirm entry %r, retrying it later: %s", entry.name, reason)
             self.release_refused(Refusal(error=error, entry=entry))
         else:
             self._batch.sends_one_by_one = True
-            logger.warning("broker did not confirm %d entries, sending them again one by one: %s", unconfirmed, error)
+            logger.warning("broker did not confirm %d entries, sending them again one by one: %s", unconfirmed, reason)
             self.release_refused(Refusal(error=error))
 
     def release_refused(self, refusal: Refusal) -> None:
@@ -73,7 +85,7 @@ class Refusals:
         self._renew_lock()  # the failed send and the check of the broker may each take the publish timeout
         if self._broker.is_reachable():
             for entry in refusal.entries:
-                self.release_with_backoff(entry, str(refusal.error))
+                self.release_with_backoff(entry, refusal.reason)
         else:
             self._broker.mark_unavailable(refusal.error)
             self._batch.unsent.extendleft(refusal.entries)
@@ -88,3 +100,19 @@ class Refusals:
         """Release all unsent entries without a delay, so that a beat whose broker is available can send them."""
         self._store.release(self._claim, list(self._batch.unsent), reason=self._broker.error)
         self._batch.unsent.clear()
+
+
+def _log_quarantined(broken: list[BrokenEntry]) -> None:
+    if len(broken) <= FEW_BROKEN:
+        for item in broken:
+            reason = shown(item.reason)
+            logger.error("entry %r is broken, quarantined it: %s", item.claimed.name, reason, exc_info=item.error)
+        return
+    first = "; ".join(f"{item.claimed.name!r}: {item.reason}" for item in broken[:FEW_BROKEN])
+    error = next((item.error for item in broken if item.error is not None), None)
+    logger.error(
+        "%d entries are broken, quarantined them; celery redisbeater broken lists all, the first are: %s",
+        len(broken),
+        shown(first),
+        exc_info=error,
+    )

@@ -17,7 +17,11 @@ from redisbeater.instant import to_unix
 from redisbeater.model import json_text
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 
-__all__ = ("NEW", "Meta")
+__all__ = ("MAX_COUNT", "NEW", "Meta")
+
+#: The highest count that is read or written: beyond it, programs that hold numbers as floats lose digits. A run each
+#: microsecond takes 285 years to get there.
+MAX_COUNT = 2**53
 
 _OURS = ("last_run_at", "total_run_count")
 
@@ -56,6 +60,8 @@ class Meta:
         count = data.get("total_run_count") or 0
         if not isinstance(count, int):
             raise InvalidEntry("meta.total_run_count", f"expected a whole number, got {count!r}")
+        if not 0 <= count <= MAX_COUNT:
+            raise InvalidEntry("meta.total_run_count", f"expected a number from 0 to {MAX_COUNT}")
         last_run_at = _decode(data.get("last_run_at"))
         return cls(
             last_run_at=last_run_at,
@@ -81,7 +87,7 @@ class Meta:
 
     def after_run(self, fire_time: datetime) -> Meta:
         """Return the meta after one more run, which the next score follows."""
-        count = self.total_run_count + 1
+        count = min(self.total_run_count + 1, MAX_COUNT)
         return Meta(last_run_at=fire_time, total_run_count=count, score_follows_last_run=True, extra=self.extra)
 
     def followed_by_score(self) -> Meta:

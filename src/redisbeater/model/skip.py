@@ -8,6 +8,7 @@ from datetime import datetime
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.model.meta import MAX_COUNT
 from redisbeater.model.policies import TextEnum
 
 __all__ = ("Reason", "Skip", "Skipped", "add_skips", "read_skipped")
@@ -65,10 +66,13 @@ class Skipped:
 
 
 def read_skipped(text: str) -> dict[str, Skipped]:
-    """Return what was skipped of an entry so far, by reason; an unreadable record counts as empty."""
+    """Return what was skipped of an entry so far, by reason.
+
+    An unreadable record counts as empty, and a count that cannot be right is left out.
+    """
     try:
         record = json_text.from_text(text, "skipped") if text else {}
-        return {
+        read = {
             reason: Skipped(
                 count=int(item["count"]),
                 last=datetime.fromisoformat(item["last"]),
@@ -79,6 +83,7 @@ def read_skipped(text: str) -> dict[str, Skipped]:
     # Only beat writes it, and it holds mere counts.
     except (InvalidEntry, AttributeError, KeyError, TypeError, ValueError):
         return {}
+    return {reason: skipped for reason, skipped in read.items() if 0 <= skipped.count <= MAX_COUNT}
 
 
 def add_skips(text: str, skips: Iterable[Skip]) -> str:
@@ -88,7 +93,7 @@ def add_skips(text: str, skips: Iterable[Skip]) -> str:
         before = record.get(skip.reason)
         count = skip.count + (before.count if before else 0)
         is_at_least = skip.is_at_least or (before is not None and before.is_at_least)
-        record[skip.reason.value] = Skipped(count=count, last=skip.last, is_at_least=is_at_least)
+        record[skip.reason.value] = Skipped(count=min(count, MAX_COUNT), last=skip.last, is_at_least=is_at_least)
     return _to_text(record)
 
 

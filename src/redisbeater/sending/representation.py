@@ -45,9 +45,11 @@ class Representations:
 
     def add_to(self, run: RedisScheduleEntry) -> None:
         """Add the texts to the options of a run, unless Celery might build others."""
-        if not self._is_enabled or self._has_own_apply_async(run.task):
+        if not self._is_enabled:
             return
         with suppress(Exception):  # a wrong setting, for example; Celery meets it as well and reports it
+            if self._has_own_apply_async(run.task):
+                return
             amqp = self._app.amqp
             texts = {
                 "argsrepr": self._text(run.args or (), amqp.argsrepr_maxsize),

@@ -13,10 +13,22 @@ from redisbeater.model.definition import Definition
 
 __all__ = ("make_run", "task_id")
 
+#: The namespace of schedule ids that are no UUIDs: another program wrote them.
+FOREIGN_IDS = uuid.UUID("7fcf8280-6e12-52f9-ab56-c6ac8bfedbce")
+
 
 def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
     """Return the task id of a run; every beat gives the same fire time the same id, however often it is sent."""
-    return str(uuid.uuid5(uuid.UUID(schedule_id), f"{name}@{fire_time.isoformat()}"))
+    return str(uuid.uuid5(_namespace(schedule_id), f"{name}@{fire_time.isoformat()}"))
+
+
+def _namespace(schedule_id: str) -> uuid.UUID:
+    """Return the namespace of a schedule's task ids: its id, or a hash of an id that is no UUID."""
+    try:
+        return uuid.UUID(schedule_id)
+    except ValueError:
+        # backslashreplace: the bytes that another program wrote may be no text.
+        return uuid.uuid5(FOREIGN_IDS, schedule_id.encode("utf-8", "backslashreplace").decode())
 
 
 def make_run(

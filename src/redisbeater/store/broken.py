@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
+from redisbeater.display import shown
+from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import DECLARATION, Keys
+from redisbeater.store.snapshot import sha1
 
-__all__ = ("BrokenEntries", "report_text")
+__all__ = ("BrokenEntries", "report_text", "reports_as_json")
 
 
 class BrokenEntries:
@@ -50,7 +53,17 @@ class BrokenEntries:
 
 def report_text(reason: str, since: datetime, **more: str) -> str:
     """Return the text of a report, as it is stored."""
-    return json.dumps({"reason": reason, "since": since.isoformat(), **more})
+    return json.dumps({"reason": shown(reason), "since": since.isoformat(), **more})
+
+
+def reports_as_json(broken: Sequence[tuple[ClaimedEntry, str]], since: datetime) -> str:
+    """Return the argument of the quarantine script. It is not ASCII, as in ``commitment.py``."""
+    return json.dumps([_report(entry, report_text(reason, since)) for entry, reason in broken], ensure_ascii=False)
+
+
+def _report(entry: ClaimedEntry, text: str) -> dict[str, str]:
+    fields = {"name": entry.name, "report": text}
+    return {**fields, "definition": sha1(entry.definition)} if entry.definition else fields
 
 
 def _read(text: str) -> dict[str, str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from redisbeater.entry_name import is_unreserved
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 
 __all__ = ("Contents", "Unscheduled", "pages")
+
+T = TypeVar("T")
 
 #: How many names one round trip asks for.
 PAGE = 1000
@@ -101,6 +103,6 @@ class Contents:
         return (None if origin is False else origin for origin in origins)
 
 
-def pages(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """Split names into pages of ``size``."""
-    return (names[start : start + size] for start in range(0, len(names), size))
+def pages(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Split names, or other items, into pages of ``size``."""
+    return (items[start : start + size] for start in range(0, len(items), size))

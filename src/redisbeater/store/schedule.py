@@ -26,7 +26,7 @@ from redisbeater.config.settings import Config
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
 from redisbeater.instant import from_unix
 from redisbeater.store import data_format
-from redisbeater.store.broken import BrokenEntries, report_text
+from redisbeater.store.broken import BrokenEntries, reports_as_json
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
@@ -36,7 +36,7 @@ from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.snapshot import Snapshot, sha1
+from redisbeater.store.snapshot import Snapshot
 
 __all__ = ("SAVE_PAGE", "RedisSchedule")
 
@@ -163,19 +163,22 @@ class RedisSchedule:
                 [claim.id, f"{delay:.6f}", reason],
             )
 
-    def quarantine(self, claim: Claim, entry: ClaimedEntry, reason: str) -> bool:
-        """Quarantine a claimed entry; return False if it was edited since, or is not ours any more."""
-        outcome = self._connection.run(
+    def quarantine(self, claim: Claim, broken: Sequence[tuple[ClaimedEntry, str]]) -> set[str]:
+        """Quarantine claimed entries, each with a reason, page by page.
+
+        Returns:
+            The names of those that were quarantined; the others were edited since, or are not ours any more.
+        """
+        return {name for page in pages(broken, SAVE_PAGE) for name in self._quarantine(claim, page)}
+
+    def _quarantine(self, claim: Claim, broken: Sequence[tuple[ClaimedEntry, str]]) -> Iterator[str]:
+        entries = [entry for entry, _ in broken]
+        outcomes = self._connection.run(
             "quarantine",
-            [self.keys.schedule, self.keys.broken, entry.key],
-            [
-                claim.id,
-                entry.name,
-                "" if entry.oversized_bytes else sha1(entry.definition),
-                report_text(reason, claim.now),
-            ],
+            [self.keys.schedule, self.keys.broken, *(entry.key for entry in entries)],
+            [claim.id, reports_as_json(broken, claim.now)],
         )
-        return outcome == "QUARANTINED"
+        return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
 
     # What any program does with entries
 

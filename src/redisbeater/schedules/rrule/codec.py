@@ -16,6 +16,9 @@ from redisbeater.schedules.rrule.text import is_text
 
 __all__ = ("decode_rrule", "encode_rrule")
 
+#: The parts whose values may be weekdays.
+_WEEKDAY_PARTS = ("byweekday", "wkst")
+
 _FIELDS = (*PARTS, "dtstart", "dtstart_tz", "until", "until_tz", "timezone")
 
 
@@ -71,7 +74,7 @@ def _from_parts(data: dict[str, Any], path: str) -> rrule:
             dates = {name: moment and moment.astimezone(zone) for name, moment in dates.items()}
         if dates["dtstart"] is None:
             raise InvalidEntry(f"{path}.dtstart", "is missing; expected UNIX seconds")
-        parts: dict[str, Any] = {name: _decode_part(part) for name, part in data.items()}
+        parts: dict[str, Any] = {name: _decode_part(name, part, path) for name, part in data.items()}
         return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
     except InvalidEntry:
         raise
@@ -99,9 +102,19 @@ def _encode_part(part: Any) -> Any:
     return part
 
 
-def _decode_part(part: Any) -> Any:
+def _decode_part(name: str, part: Any, path: str) -> Any:
     if isinstance(part, list):
-        return [_decode_part(item) for item in part]
-    if isinstance(part, dict):
-        return weekday(part["wkday"], part.get("n"))
-    return part
+        return [_decode_part(name, item, path) for item in part]
+    return _decode_weekday(part, f"{path}.{name}", name) if isinstance(part, dict) else part
+
+
+def _decode_weekday(data: dict[str, Any], path: str, name: str) -> weekday:
+    """Return a stored weekday. dateutil makes one of any number, and then cannot even show it."""
+    if name not in _WEEKDAY_PARTS:
+        raise InvalidEntry(path, f"a weekday is no value of this part; only of {' and '.join(_WEEKDAY_PARTS)}")
+    number, nth = data["wkday"], data.get("n")
+    if type(number) is not int or not 0 <= number <= 6:
+        raise InvalidEntry(f"{path}.wkday", f"expected 0 (Monday) to 6, got {number!r}")
+    if nth is not None and type(nth) is not int:
+        raise InvalidEntry(f"{path}.n", f"expected a whole number, got {nth!r}")
+    return weekday(number, nth)
