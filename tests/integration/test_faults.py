@@ -97,7 +97,7 @@ def test_a_schedule_id_that_is_no_uuid_stops_no_run(
 
 
 class Failing(BaseSchedule):
-    """A custom schedule that raises what it is told to, when it is planned."""
+    """A custom schedule that raises a given error when it is planned."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
