@@ -40,8 +40,8 @@ Reader = Callable[[str, Any], Any]
 RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
 
 
-#: The bounds of an entry's size, in bytes: any ordinary definition fits into the least, and the most keeps the server busy
-#: for a tenth of a second.
+#: The bounds of an entry's size, in bytes: any ordinary definition fits into the least, and the most keeps the server
+#: busy for a tenth of a second.
 LEAST_ENTRY_SIZE, MOST_ENTRY_SIZE = 10_000, 16_000_000
 
 
