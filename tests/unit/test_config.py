@@ -68,6 +68,7 @@ def test_the_defaults() -> None:
         lock_lost=None,
         lease_timeout=30,
         batch_size=500,
+        max_entry_size=1_000_000,
         retry_period=-1,
         misfire_grace_time=None,
         coalesce=Coalesce.LATEST,
@@ -96,6 +97,8 @@ def test_the_defaults() -> None:
         pytest.param("lock_lost", "standby", id="lock-lost-standby"),
         pytest.param("lease_timeout", 1, id="shortest-lease"),
         pytest.param("batch_size", 1, id="smallest-batch"),
+        pytest.param("max_entry_size", 10_000, id="smallest-entries"),
+        pytest.param("max_entry_size", 16_000_000, id="largest-entries"),
         pytest.param("retry_period", 0, id="no-retry"),
         pytest.param("retry_period", -1, id="retry-forever"),
         pytest.param("retry_period", 60.5, id="retry-for-a-time"),
@@ -146,6 +149,10 @@ def test_none_is_accepted_where_it_means_off(name: str, value: Any, expected: An
         *(
             pytest.param("batch_size", value, id=f"batch-{value!r}")
             for value in (None, 0, -1, 1.5, True, "10", 10_001, 10**30)
+        ),
+        *(
+            pytest.param("max_entry_size", value, id=f"size-{value!r}")
+            for value in (None, 0, 9_999, 16_000_001, 1e6, True, "1000000")
         ),
         *(
             pytest.param("retry_period", value, id=f"retry-{value!r}")

@@ -107,7 +107,7 @@ class Repair:
             self._broken.append(name)
             if len(self._broken) <= LOGGED_ENTRIES:
                 logger.error("entry %r is missing from the schedule and cannot be restored: %s", name, reason)
-        self._context.redis.broken.report(reasons)
+        self._context.redis.broken.report_all(reasons)
 
     def _log_others(self) -> None:
         """Log at the end of a walk how many entries it found that got no lines of their own."""

@@ -28,7 +28,11 @@ class BrokenEntries:
         texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
         return {name.removeprefix(DECLARATION): _read(text) for name, text in sorted(texts.items())}
 
-    def report(self, reasons: Mapping[str, str]) -> None:
+    def report(self, name: str, reason: str) -> None:
+        """Report an entry as broken, from now on."""
+        self.report_all({name: reason})
+
+    def report_all(self, reasons: Mapping[str, str]) -> None:
         """Report entries as broken, from now on, each with its reason."""
         since = datetime.now(timezone.utc)
         self._report({name: report_text(reason, since) for name, reason in reasons.items()})

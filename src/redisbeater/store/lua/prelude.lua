@@ -6,11 +6,12 @@ local function server_time()
   return string.format('%d.%06d', time[1], time[2])
 end
 
--- Return the reply of a command; nil where its key holds another type. Other errors end the script: a missing right is one.
+-- Return the reply of a command; nil where its key holds another type. Other errors end the script and name the
+-- command: a missing right is one.
 local function try(command, key, ...)
   local reply = redis.pcall(command, key, ...)
   if type(reply) ~= 'table' or not reply.err then return reply end
-  if not string.find(reply.err, 'WRONGTYPE', 1, true) then redis.call(command, key, ...) end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(command .. ': ' .. reply.err) end
 end
 
 -- Return the text of a key; nil where there is none, or where the key holds another type.
