@@ -24,7 +24,7 @@ __all__ = ("next_fire_time",)
 _INTERVAL_STEPS = 10
 
 #: What a call of a custom schedule takes that does simple arithmetic, a call of Celery's solar, and each day that solar
-#: looks at in vain, near a pole.
+#: looks at without success, near a pole.
 _CUSTOM_STEPS, _SOLAR_STEPS, _SOLAR_DAY_STEPS = 20, 500, 150
 
 
