@@ -20,8 +20,11 @@ from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("next_fire_time",)
 
+#: What the next fire time of a relative interval takes.
+_INTERVAL_STEPS = 10
+
 #: What a call of a custom schedule takes that does simple arithmetic, a call of Celery's solar, and each day that solar
-#: looks at without finding any, near a pole.
+#: looks at without success, near a pole.
 _CUSTOM_STEPS, _SOLAR_STEPS, _SOLAR_DAY_STEPS = 20, 500, 150
 
 
@@ -53,6 +56,7 @@ def next_fire_time(
     if hasattr(schedule, "to_redisbeater"):
         return _by_celery(schedule, zone, after, steps)
     if isinstance(schedule, interval):
+        steps.take(_INTERVAL_STEPS)
         return interval_engine.next_fire_time(schedule, zone, after)
     if isinstance(schedule, crontab):
         return crontab_engine.next_fire_time(schedule, zone, after)

@@ -165,7 +165,9 @@ class Timetable:
         while True:
             since = rule.reach_back(reach, until, fire_time, self.searching)
             newest = deque([fire_time] if since == fire_time else [], maxlen=limit)
-            newest.extend(self.between(since if since == fire_time else since - _MICROSECOND, until))
+            after = since if since == fire_time else since - _MICROSECOND
+            listed = rule.listed(after, until, self.searching)
+            newest.extend(self.between(after, until) if listed is None else listed)
             if since == fire_time or len(newest) == limit:
                 return list(newest)
             reach *= 2

@@ -15,7 +15,7 @@ _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 
 #: What it takes to look for a shift on one day.
-_DAY_STEPS = 4
+_DAY_STEPS = 3
 
 
 def count_of_rules(
@@ -27,10 +27,11 @@ def count_of_rules(
     occurrence in a gap fires later, maybe with another one. When the steps are exhausted before the end, the sum is
     too small, never too large.
     """
-    steps.take((last - first).days * _DAY_STEPS)
     start, offset = first, offset_during(first, zone)
     gaps = []
-    for shift in shifts_between(first - _DAY, last, zone):  # a shift just before may have left a gap or repeated times
+    # A shift just before may have left a gap or repeated times.
+    for shift in () if zone.utcoffset(None) is not None else shifts_between(first - _DAY, last, zone):
+        steps.take(max((shift.at - start).days, 0) * _DAY_STEPS)
         yield from recurrence.count(_local(start, shift.before), shift.from_local, steps)
         if shift.after > shift.before:
             gaps.append(shift)

@@ -8,7 +8,7 @@ from datetime import MAXYEAR, date, timedelta
 from functools import cached_property
 from typing import Protocol
 
-from dateutil.rrule import MONTHLY, WEEKLY, YEARLY
+from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY
 
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.rrule.matching_days import DayFilter, matching_days
@@ -55,10 +55,9 @@ class Periods(Protocol):
 
 def periods_of(rule: RecurrenceRule, steps: Steps) -> Periods:
     """Return the periods of a pinned rule; looking at one takes steps."""
-    if rule.freq > WEEKLY:
-        return _UnitPeriods(Units.of(rule), steps)
-    by_months = rule.freq == WEEKLY and rule.interval == 1 and not rule.bysetpos  # every week: months are fewer
-    return _CalendarPeriods(rule, MONTHLY if by_months else rule.freq, steps)
+    if rule.freq in (WEEKLY, DAILY) and rule.interval == 1 and not rule.bysetpos:
+        return _CalendarPeriods(rule, MONTHLY, steps)  # every week or day: months are fewer
+    return _CalendarPeriods(rule, rule.freq, steps) if rule.freq <= WEEKLY else _UnitPeriods(Units.of(rule), steps)
 
 
 @dataclass(frozen=True)

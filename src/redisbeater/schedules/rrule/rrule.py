@@ -5,14 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import MAXYEAR, datetime, timedelta, timezone, tzinfo
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.datetime_codec import read_zone, zone_name
-from redisbeater.schedules.local_time import in_zone, instant_of, to_utc
+from redisbeater.schedules.local_time import in_zone, instant_of, offset_during, to_utc
 from redisbeater.schedules.rrule.counting import count_of_rules
 from redisbeater.schedules.rrule.recurrence import Recurrence
 from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, make_rule
@@ -26,6 +26,9 @@ _MAX_SHIFT = timedelta(hours=3)
 
 #: Further from a shift than this, local times follow each other like their instants.
 _NEAR = timedelta(days=2)
+
+#: Occurrences are listed at once, instead of one by one, when they lie within as many days.
+_LISTED_DAYS = 400
 
 #: What it takes to convert an additional date to an instant.
 _DATE_STEPS = 4
@@ -191,6 +194,22 @@ class rrule(BaseSchedule):
         found = [*islice(before, 1), *([dates[index]] if index >= 0 else [])]
         return max([since, *(to_utc(local, self.zone) for local in found)])
 
+    def listed(self, after: datetime, until: datetime, steps: Steps) -> list[datetime] | None:
+        """Return the occurrences after one instant and up to another, if the offset does not change near them."""
+        days = range(-_NEAR.days, (until - after).days + _NEAR.days + 1)
+        if len(days) > _LISTED_DAYS:
+            return None
+        steps.take(len(days) * 2)
+        offset = offset_during(after, self.zone)
+        if any(offset_during(after + timedelta(days=day), self.zone) != offset for day in days):
+            return None
+        first, last = ((moment + offset).replace(tzinfo=None) for moment in (after, until))
+        dates = self.recurrence.dates
+        found = takewhile(lambda local: local <= last, self.recurrence.after(first, steps))
+        locals_ = {*found, *dates[bisect_right(dates, first) : bisect_right(dates, last)]}
+        steps.take(3 * len(locals_))
+        return sorted((local - offset).replace(tzinfo=timezone.utc) for local in locals_)
+
     def count_between(self, first: datetime, last: datetime, steps: Steps) -> Iterator[int]:
         """Yield numbers whose sum is that of the occurrences between two instants, both included.
 
@@ -235,7 +254,9 @@ class rrule(BaseSchedule):
         return before == after
 
     def _rules_fire_at(self, instant: datetime, steps: Steps) -> bool:
-        return any(found.instant == instant for found in self._of_rules(instant - _MICROSECOND, steps))
+        return bool(self.recurrence.rules) and any(
+            found.instant == instant for found in self._of_rules(instant - _MICROSECOND, steps)
+        )
 
     def _of_rules(self, after: datetime, steps: Steps) -> list[_Occurrence]:
         """Return candidates for the next occurrence of the rules."""

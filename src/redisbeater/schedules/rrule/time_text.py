@@ -23,10 +23,14 @@ def read_time(label: str, text: str, zone: tzinfo | None = None) -> datetime | d
     if zone is not None and (utc or not clock):
         raise ValueError(f"{label}: with TZID, expected a time without Z such as 20260101T090000, got {text!r}")
     try:
-        moment = datetime.strptime(day + (clock or "000000"), "%Y%m%d%H%M%S")
+        moment = datetime(int(day[:4]), int(day[4:6]), int(day[6:]), *_clock(clock or "000000"))
     except ValueError as exc:
         raise ValueError(f"{label}: {exc}, got {text!r}; expected a time such as 20260101T090000") from exc
     return moment.replace(tzinfo=timezone.utc if utc else zone) if clock else moment.date()
+
+
+def _clock(digits: str) -> tuple[int, int, int]:
+    return int(digits[:2]), int(digits[2:4]), int(digits[4:])
 
 
 def local_text(local: datetime) -> str:

@@ -157,7 +157,9 @@ class MonthOfUnits:
         return matching_days(self.units.days, self.month.year, self.month.month, self.steps)
 
     def _count(self, day: int) -> int:
-        return self.units.row(self.units.first_of(day), self.steps).count(1) * len(self.units.within)
+        row = self.units.row(self.units.first_of(day), self.steps)
+        self.steps.take(len(row) // _UNITS_OF_A_STEP)
+        return row.count(1) * len(self.units.within)
 
     def _on(self, day: int, time: int) -> Iterator[int]:
         """Yield the occurrences of a day from a second of it on."""
