@@ -259,7 +259,7 @@ def test_the_repair_of_hashes_that_are_listed_already_reads_no_list_of_all_of_th
 def test_thousands_of_broken_members_delay_nobody(
     scheduler: RedisScheduler, writer: Writer, log: Log, has_hash: bool
 ) -> None:
-    for number in range(20_000):
+    for number in range(10_000):
         writer.member(f"bad {number}")
         if has_hash:
             writer.hash(f"bad {number}", "{")
@@ -338,7 +338,7 @@ def test_a_reason_quotes_the_beginning_of_a_value(
 # H6: catching up
 
 
-@pytest.mark.parametrize("number", [20, 100, 500])
+@pytest.mark.parametrize("number", [20, 200])
 def test_entries_that_catch_up_for_ever_delay_nobody(scheduler: RedisScheduler, writer: Writer, number: int) -> None:
     for each in range(number):
         text = definition({"__type__": "interval", "every": 1e-6}, coalesce="all")
@@ -435,7 +435,8 @@ def test_a_token_of_a_lock_is_escaped(
     writer.client.delete(f"{prefix}:lock")
     scheduler.tick()
     writer.client.set(f"{prefix}:lock", SPOOF * 100, px=60_000)
-    scheduler.tick()
+    for _ in range(3):  # one finds that the claim is refused, the next that the lock is lost
+        scheduler.tick()
 
     assert sum("forged" in line for line in log.lines) >= 2
     assert [line for line in log.lines if UNPRINTABLE.search(line)] == []
@@ -463,7 +464,7 @@ def test_the_report_of_celery_shows_no_password(make_app: Callable[..., Celery])
 
     report = app.bugreport()
 
-    assert "127.0.0.1:1" in report
+    assert "redisbeater_redis_options" in report
     assert re.findall("hunter.", report) == []
 
 
