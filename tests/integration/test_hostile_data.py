@@ -16,8 +16,9 @@ from outbox import names, run_due
 
 from redisbeater import InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
-from redisbeater.cli.listing import rows
+from redisbeater.cli.listing import row_of, rows
 from redisbeater.context import Context
+from redisbeater.management.listing import EVERY
 from redisbeater.store import schedule as store_schedule
 
 MakeApp = Callable[..., Celery]
@@ -113,8 +114,7 @@ def test_a_small_field_that_is_too_long_counts_as_missing(
     entry = save_due(small_app, "report")
     client.hset(entry.key, field, "1" * 100_000)
 
-    [row] = rows(Context.of(small_app), ["report"])
-    assert row.state == "enabled"
+    assert row_of(Context.of(small_app), "report").state == "enabled"
     assert names(run_due(make_scheduler(small_app))) == ["report"]
     assert stored(small_app, "report").total_run_count == 1
 
@@ -123,7 +123,7 @@ def test_an_entry_that_is_too_large_is_listed_as_broken(small_app: Celery, clien
     client.hset(save_due(small_app, "large").key, "definition", "x" * 50_000)
     save_due(small_app, "good")
 
-    assert [(row.name, row.state) for row in rows(Context.of(small_app), ["large", "good"])] == [
+    assert [(row.name, row.state) for row in rows(Context.of(small_app), EVERY)] == [
         ("good", "enabled"),
         ("large", "broken"),
     ]

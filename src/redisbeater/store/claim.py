@@ -47,7 +47,7 @@ class ClaimedEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A batch of due entries, oldest first.
+    """A batch of due entries, oldest first; in a full batch the last quarter is the newest ones, newest first.
 
     ``now`` is the server's time. ``asked_at`` is when the request was sent, and ``trusted_until`` when to stop
     sending, long before the lease ends, both on our monotonic clock. ``next_look`` is the next score, None when

@@ -76,7 +76,7 @@ class RedisSchedule:
     # What beat does with due entries
 
     def claim(self, *, token: str, limit: int) -> Claim:
-        """Take up to ``limit`` due entries, oldest first, for a lease; no two beats get the same entry.
+        """Take up to ``limit`` due entries for a lease, as :class:`Claim` orders them; no two beats get the same entry.
 
         Arguments:
             token: what the lock must hold; empty: there is no lock.
@@ -215,7 +215,7 @@ class RedisSchedule:
         if not changes:
             return {}
         names = [change.name for change in changes]
-        args = [self.keys.changes, _message(names), changes_as_json(changes)]
+        args = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0]]
         unwritten = self._connection.run("save", self._keys_of_edit(names), args)
         return {names[position - 1]: word for position, word in unwritten}
 

@@ -1,5 +1,5 @@
--- Take due entries for a lease, oldest first. Each one's score becomes the end of the lease, so that it comes up again by
--- itself, with the same fire time, when nobody commits it.
+-- Take due entries for a lease, oldest first; where more are due, a quarter of them are the newest. Each one's score
+-- becomes the end of the lease, so that it comes up again by itself, with the same fire time, when nobody commits it.
 --
 -- The score is the authority on the fire time, except where beat wrote a later one (the end of a lease, a retry, jitter):
 -- then the entry's field fire_time holds the fire time, and look_at that score. A score of 0 means now, whatever the meta
@@ -7,6 +7,8 @@
 -- reported. Entry keys are read from the schedule, not passed in KEYS: they share its slot by construction (one hash tag
 -- in the prefix). Everything is read before anything is written: on a cluster that moves the slot, reading a key that has
 -- left fails the script.
+--
+-- Of a long backlog the newest ones are taken, too, so that it does not hold up what has just become due.
 --
 -- An entry of more bytes than a limit is taken, but not read. When what was read is enough for one reply, the rest stays due
 -- for the next claim.
@@ -31,16 +33,15 @@
 --      beat holds the lock, or nobody, or {'OUTDATED', what the key of the format holds}: the data is newer than this beat;
 --      nothing was taken
 local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, claim_id, lease, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local prefix, new_id, version, most, enough = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local token, claim_id, lease, limit, prefix, new_id, version, most, enough = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 
-if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 local newer = newer_format(format, version)
+if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer then return {'OUTDATED', newer} end
 
 redis.call('SET', id, new_id, 'NX')
-local now, bytes, found, missing, claimed, taken, scores = server_time(), 0, {}, {}, {}, {}, {}
-local lease_end = string.format('%.6f', tonumber(now) + tonumber(lease))
+local now, bytes, found, missing, claimed, taken = server_time(), 0, {}, {}, {}, {}
+local lease_end = string.format('%.6f', now + lease)
 
 local function entry_at(name)
   local entry = is_name(name) and read_bounded(prefix .. name, most, 'fire_time', 'look_at', 'is_due_now') or {}
@@ -48,7 +49,6 @@ local function entry_at(name)
 end
 
 local function resolve(member, score)
-  if bytes >= tonumber(enough) then return end
   local entry = string.sub(member, 1, #prefix) == prefix and entry_at(string.sub(member, #prefix + 1)) or entry_at(member)
   bytes = bytes + (entry and entry.size or #member)
   if entry then found[#found + 1] = {member, score, entry} else missing[#missing + 1] = member end
@@ -64,15 +64,17 @@ local function take(member, score, entry)
   if tonumber(entry.fire_time) == 0 then entry.fire_time, entry.is_due_now = now, '1' end
   redis.call('HSET', entry.key, 'fire_time', entry.fire_time, 'look_at', lease_end, 'claim', claim_id)
   if entry.is_due_now then redis.call('HSET', entry.key, 'is_due_now', '1') end
-  scores[#scores + 1], scores[#scores + 2] = lease_end, entry.key
+  redis.call('ZADD', schedule, lease_end, entry.key)
   claimed[#claimed + 1], taken[entry.key], entry.look_at, entry.size = entry, true, nil, nil
 end
 
 local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT', 0, limit)
-for i = 1, #due, 2 do resolve(due[i], due[i + 1]) end
+local share = #due < 2 * limit and 0 or math.floor(limit / 4)
+local newest = redis.call('ZREVRANGEBYSCORE', schedule, now, 0, 'WITHSCORES', 'LIMIT', 0, share)
+for i, text in ipairs(newest) do due[#due - #newest + i] = text end
+for i = 1, #due, 2 do if bytes < tonumber(enough) then resolve(due[i], due[i + 1]) end end
 for _, item in ipairs(found) do take(unpack(item)) end
-for i = 1, #scores, 1000 do redis.call('ZADD', schedule, unpack(scores, i, math.min(i + 999, #scores))) end
 if #claimed > 0 then redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
-local reply = {now = now, missing = missing, entries = claimed, schedule_id = string.sub(text_at(id) or '', 1, 200)}
+local reply = {now = now, schedule_id = text_at(id) or '', missing = missing, entries = claimed}
 reply.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return {'CLAIMED', cjson.encode(reply)}

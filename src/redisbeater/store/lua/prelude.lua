@@ -14,8 +14,12 @@ local function try(command, key, ...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(command .. ': ' .. reply.err) end
 end
 
--- Return the text of a key; nil where there is none, or where the key holds another type.
-local function text_at(key) return try('GET', key) or nil end
+-- Return the text of a key, or its first 200 characters: beat writes none that is longer; nil where there is none, or where the
+-- key holds another type.
+local function text_at(key)
+  local text = try('GET', key)
+  return text and string.sub(text, 1, 200) or nil
+end
 
 -- Tell whether an entry can have a name: keys of beat's own begin with a colon, and no program writes longer names.
 local function is_name(name) return name ~= '' and #name <= 512 and string.sub(name, 1, 1) ~= ':' end
