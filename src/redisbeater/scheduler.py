@@ -207,6 +207,8 @@ class RedisScheduler(Scheduler):
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error("Redis lost the schedule, storing static entries again; dynamic entries are gone")
             self._leadership.restart()
+        if self._schedule_id != claim.schedule_id:
+            self._own_keys.check_identity(claim.schedule_id)
         self._schedule_id = claim.schedule_id
         return claim
 

@@ -64,6 +64,7 @@ class Leadership:
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
         elif led and not self._lock.foreign_type:
             self._report_loss(self._lock.holder, lock_lost)
+            self._report_endless(self._lock)
         elif self._logged_leader != (holder := self._lock.holder or f"a {self._lock.foreign_type}"):
             self._logged_leader = holder
             self._report_holder(self._lock)
@@ -93,22 +94,24 @@ class Leadership:
 
     def _report_holder(self, lock: Lock) -> None:
         """Log who leads. A lock of another type, or one that never ends, keeps every beat from leading."""
-        key = shlex.quote(lock.key)
         if lock.foreign_type:
             logger.error(
                 "standing by; %s holds a %s and no lock, so no beat leads until it is deleted: redis-cli DEL %s",
                 lock.key,
                 lock.foreign_type,
-                key,
+                shlex.quote(lock.key),
             )
             return
         logger.info("standing by; the leader is %s", lock.holder)
+        self._report_endless(lock)
+
+    def _report_endless(self, lock: Lock) -> None:
         if lock.is_endless:
             logger.warning(
                 "the lock %s of %s has no time to live; if that beat has ended, no beat leads until redis-cli DEL %s",
                 lock.key,
                 lock.holder,
-                key,
+                shlex.quote(lock.key),
             )
 
     def _record_refusal(self, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import uuid
 
 from redisbeater.log_lines import get_logger
 from redisbeater.store import RedisSchedule
@@ -39,3 +40,11 @@ class OwnKeys:
                     shlex.quote(key),
                 )
         self._reported = found
+
+    def check_identity(self, identity: str) -> None:
+        """Log the identity of the schedule if another program wrote it; it serves for task ids all the same."""
+        try:
+            uuid.UUID(identity)
+        except ValueError:
+            key = self._redis.keys.id
+            logger.warning("%s holds %r, which beat did not write; task ids are computed from it", key, identity)
