@@ -33,7 +33,7 @@ from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import FormatTooNew, ImproperlyConfigured, LockNotOwnedError, StoreError
+from redisbeater.exceptions import FormatTooNew, ImproperlyConfigured, LockNotOwnedError, StoreError, StoreUnavailable
 from redisbeater.log_lines import escape_lines, get_logger
 from redisbeater.store import Claim
 
@@ -106,7 +106,10 @@ class RedisScheduler(Scheduler):
         try:
             delay = self._pass()
         except StoreError as exc:
-            return self._outage.failed(exc)
+            delay = self._outage.failed(exc)
+            if not isinstance(exc, StoreUnavailable):
+                self._name_foreign_keys()
+            return delay
         except (LockNotOwnedError, ImproperlyConfigured):
             raise
         except Exception as exc:
@@ -133,6 +136,11 @@ class RedisScheduler(Scheduler):
             return self._stand_by()
         self._repair.step()
         return self._wait()
+
+    def _name_foreign_keys(self) -> None:
+        """Log which key of the schedule another program overwrote, if that is why Redis refused a command."""
+        with suppress(StoreError):
+            self._own_keys.check()
 
     def _give_up_claim_and_lock(self) -> None:
         """Release what a failed pass has claimed, and the lock: a standby may not meet the same error."""

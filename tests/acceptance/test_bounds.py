@@ -82,7 +82,7 @@ def test_a_long_name_and_nested_entries_without_a_member_starve_no_other(
     nested = f'{DEFINITION[:-1]}, "odd": {"[" * 900}{"]" * 900}}}'
     with client.pipeline(transaction=False) as pipe:
         for number in range(3_000):
-            pipe.hset(f"{prefix}stray {number}", "definition", "x" if number else nested)
+            pipe.hset(f"{prefix}unscheduled {number}", "definition", "x" if number else nested)
         pipe.execute()
     beat = project.beat()
 

@@ -138,9 +138,12 @@ def test_a_key_that_holds_a_text_is_no_entry(app: Celery, spoil: Spoil) -> None:
         stored(app, "odd")
 
 
-def test_a_key_that_holds_a_text_is_listed_as_missing_beside_the_others(app: Celery, spoil: Spoil) -> None:
+def test_a_key_that_holds_a_text_is_listed_as_missing_beside_the_others(
+    app: Celery, spoil: Spoil, client: redis.Redis, prefix: str
+) -> None:
     save_due(app, "good")
     spoil("odd")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 1})
 
     assert [(row.name, row.state) for row in rows(Context.of(app), EVERY)] == [
         ("good", "enabled"), ("odd", "missing"),

@@ -250,7 +250,7 @@ def test_thousands_of_broken_entries_without_a_member_cost_a_page_each_and_few_l
 ) -> None:
     with client.pipeline(transaction=False) as pipe:
         for number in range(2_000):
-            pipe.hset(f"{prefix}stray {number}", "definition", "x")
+            pipe.hset(f"{prefix}unscheduled {number}", "definition", "x")
         pipe.execute()
 
     repair_all(app)
@@ -320,7 +320,7 @@ def test_a_key_of_another_type_is_logged_once_and_beat_works_without_it(
     save_due(app, "good")
     bad = save_due(app, "bad")
     client.hset(bad.key, "definition", "{")
-    client.hset(f"{prefix}stray", "definition", "{")
+    client.hset(f"{prefix}unscheduled", "definition", "{")
     scheduler = make_scheduler(app)
 
     assert names(run_due(scheduler)) == ["good"]

@@ -28,9 +28,6 @@ STEP_SECONDS = 0.05
 #: The most entries that are restored in one page, and the most bytes of their definitions.
 PAGE_ENTRIES, PAGE_BYTES = 50, 1_000_000
 
-#: Characters of the longest reason: some quote what is stored.
-MOST_CHARACTERS = 500
-
 #: How many entries of each walk get lines of their own in the log; one line at its end has the number of the others.
 LOGGED_ENTRIES = 3
 
@@ -122,5 +119,4 @@ class Repair:
 
 
 def _reason(failure: Exception) -> str:
-    text = str(failure) if isinstance(failure, RedisBeaterError) else f"$: {type(failure).__name__}: {failure}"
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 3]}..."
+    return str(failure) if isinstance(failure, RedisBeaterError) else f"$: {type(failure).__name__}: {failure}"
