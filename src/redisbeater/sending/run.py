@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
+from functools import lru_cache
 
 from celery import Celery
 
@@ -22,6 +23,7 @@ def task_id(schedule_id: str, name: str, fire_time: datetime) -> str:
     return str(uuid.uuid5(_namespace(schedule_id), f"{name}@{fire_time.isoformat()}"))
 
 
+@lru_cache(maxsize=8)
 def _namespace(schedule_id: str) -> uuid.UUID:
     """Return the namespace of a schedule's task ids: its id, or a hash of an id that is no UUID."""
     try:
