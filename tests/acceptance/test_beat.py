@@ -99,7 +99,6 @@ def test_a_process_that_only_runs_beat_is_tuned_for_it(project: Project) -> None
     message = json.loads(wait_until(project.queued, "a message")[0])
 
     assert message["headers"]["frozen"] > 10_000
-    assert "task_default_queue" in message["headers"]["first"]
 
 
 def test_two_hundred_entries_run_every_second_on_their_grids(project: Project) -> None:
