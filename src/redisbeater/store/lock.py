@@ -34,6 +34,7 @@ class Lock:
         self._keys = keys
         self._timeout = timeout
         self._asked_at = float("-inf")
+        self._is_held = False
         self.token = new_token()
         #: Token of the beat that holds the lock, when it is not this one.
         self.holder = ""
@@ -52,7 +53,7 @@ class Lock:
     @property
     def is_endless(self) -> bool:
         """Whether another beat's lock had no time to live: no beat takes over when that one ends."""
-        return bool(self.holder) and self.free_in == float("inf")
+        return self._is_held and self.free_in == float("inf")
 
     @property
     def is_fresh(self) -> bool:
@@ -99,5 +100,6 @@ class Lock:
         self.foreign_type, self.holder = (self.holder, "") if outcome == "FOREIGN" else ("", self.holder)
         # A lock that another program created without a time-out has a negative one: it is never free by itself.
         self.free_in = float("inf") if int(milliseconds) < 0 else int(milliseconds) / 1000
+        self._is_held = outcome == "HELD"
         self._asked_at = asked_at if outcome in ("ACQUIRED", "RENEWED") else float("-inf")
         return [outcome, *rest]
