@@ -100,7 +100,8 @@ class Broker:
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
 
     def _confirm_one_by_one(self) -> None:
-        logger.warning("RabbitMQ closed the channel and confirms were lost, confirming runs one by one for an hour")
+        if time.monotonic() >= self._one_by_one_until:  # several batches of one claim may lose theirs
+            logger.warning("RabbitMQ closed the channel and confirms were lost, confirming runs one by one for an hour")
         self._one_by_one_until = time.monotonic() + ONE_BY_ONE_SECONDS
 
     def is_ready(self) -> bool:
