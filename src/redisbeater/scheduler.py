@@ -210,7 +210,8 @@ class RedisScheduler(Scheduler):
         self._look_at = self._next_look(claim)
 
     def _claim(self) -> Claim:
-        claim = self._redis.claim(token=self._leadership.token, limit=self._claim_limit.value)
+        limit = self._claim_limit
+        claim = self._redis.claim(token=self._leadership.token, limit=limit.value, oldest_only=limit.oldest_only)
         report_removed(claim, self._redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error("Redis lost the schedule, storing static entries again; dynamic entries are gone")

@@ -119,8 +119,9 @@ class ClaimDispatch:
                 published = self._publish_next(1 if self._batch.sends_one_by_one else size)
                 if len(self._batch.broken) >= SAVE_PAGE:
                     self._refusals.quarantine_broken()
-            # As many as the last publish batch took in its time, and a quarter more.
-            size = min(published + published // 4 + 1, LARGEST_PUBLISH_BATCH)
+            # As many as the last publish batch took in its time: what is planned and not published is planned again.
+            is_whole = published >= size
+            size = min(published + (published // 4 + 1 if is_whole else 1), LARGEST_PUBLISH_BATCH)
 
     def _publish_catch_up(self) -> None:
         """Publish further runs, in rounds: a share for each entry that catches up, then another one."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -29,15 +27,17 @@ class BrokenByCode(InvalidEntry):
     """An entry is broken because code raised an error that is its ``__cause__``: the traceback is worth a look."""
 
 
-@contextmanager
-def broken_by_code(path: str) -> Iterator[None]:
+class broken_by_code:
     """Raise any error of the block as :class:`BrokenByCode`, so that only the entry suffers from it."""
-    try:
-        yield
-    except InvalidEntry:
-        raise
-    except Exception as exc:
-        raise BrokenByCode(path, f"{type(exc).__name__}: {_text_of(exc)}") from exc
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, InvalidEntry):
+            raise BrokenByCode(self._path, f"{type(error).__name__}: {_text_of(error)}") from error
 
 
 def _text_of(error: Exception) -> str:

@@ -75,12 +75,13 @@ class RedisSchedule:
 
     # What beat does with due entries
 
-    def claim(self, *, token: str, limit: int) -> Claim:
+    def claim(self, *, token: str, limit: int, oldest_only: bool = False) -> Claim:
         """Take up to ``limit`` due entries for a lease, as :class:`Claim` orders them; no two beats get the same entry.
 
         Arguments:
             token: what the lock must hold; empty: there is no lock.
             limit: number of entries.
+            oldest_only: where more are due, none of the newest is among them.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
@@ -90,7 +91,8 @@ class RedisSchedule:
         claim_id = uuid.uuid4().hex
         asked_at = time.monotonic()
         lease = self._config.lease_timeout
-        terms = [token, claim_id, str(lease), str(limit), self.keys.prefix]
+        newest = 0 if oldest_only else limit // 4
+        terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix]
         try:
             outcome, text = self._connection.run(
                 "claim",
