@@ -13,6 +13,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import RedisScheduleEntry
@@ -89,7 +90,13 @@ def _upsert(
             "static entry %r is not stored: a dynamic entry or another app has that name; rename one", entry.name
         )
         return None
-    return Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), origin=declared)
+    return Upsert(
+        definition=definition,
+        text=text,
+        initial_meta=entry.initial_meta(),
+        origin=declared,
+        author=_author(app),
+    )
 
 
 def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Exception]:
@@ -118,7 +125,8 @@ def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None
     if origin is not None and not _is_ours(app, origin):
         return
     # Where there was no entry, no origin matches one that was created since; only what is left of the old one goes.
-    if context.redis.delete(name, origin=origin or f"{_application(app)} -"):
+    line = _author(app).line("deleted")
+    if context.redis.delete(name, origin=origin or f"{_application(app)} -", log=line):
         logger.info("static entry %r is no longer declared; deleted", name)
 
 
@@ -141,6 +149,10 @@ def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
 
 def _is_ours(app: Celery, origin: str) -> bool:
     return bool(origin) and application_of(origin) == _application(app)
+
+
+def _author(app: Celery) -> Author:
+    return Author(by=f"code of {_application(app)}")
 
 
 def _application(app: Celery) -> str:

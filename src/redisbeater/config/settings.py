@@ -159,6 +159,12 @@ class Config:
         "The longest delay of a run, in seconds. The delay of each run depends only on the entry's name and the fire "
         "time. An entry may override it.",
     )
+    log_limit: int = _setting(
+        100,
+        values.count(10_000),
+        "a whole number, from 1 to 10,000",
+        "How many lines the log of an entry keeps: its changes, what was skipped and why, and what failed.",
+    )
     key_expiry_check: EvictionCheck = _setting(  # noqa: RUF009 - as above
         EvictionCheck.WARN,
         values.member_of(EvictionCheck),

@@ -11,6 +11,7 @@ from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
+from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import Meta
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
@@ -123,7 +124,15 @@ class Job:
             recorded_run="" if meta is self.meta else meta.recorded_run,
             definition=self._disabled() if ending is OnFinish.DISABLE else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
+            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished else (),
         )
+
+    def _log_lines(self, ending: OnFinish) -> list[LogLine]:
+        """Return the lines of the entry's log: what was skipped, and whether that was the end."""
+        lines = [skip.to_log_line() for skip in self.plan.skipped]
+        if self.plan.next.is_finished:
+            lines.append(LogLine(what="finished", details={"then": ending.value}))
+        return lines
 
     def bare_commitment(self) -> Commitment:
         """Return a commitment that sets the next score alone, for a job whose :meth:`commitment` cannot be computed."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from redisbeater.editing.author import Author
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
@@ -37,6 +38,7 @@ class Upsert:
         initial_meta: the meta that the entry gets if it is new.
         origin: for a static entry, its application and the digest of its declaration.
         only_new: refuse to change an entry that exists.
+        author: who makes the change, for the entry's log; None: the log says nothing about it.
     """
 
     definition: Definition
@@ -44,6 +46,7 @@ class Upsert:
     initial_meta: Meta
     origin: str = ""
     only_new: bool = False
+    author: Author | None = None
 
     @property
     def name(self) -> str:
@@ -72,6 +75,7 @@ class Upsert:
             score=score_of_new(self.definition, self.initial_meta, snapshot.now, defaults),
             writes_meta=bool(snapshot.meta) or self.initial_meta != NEW,  # an entry that never ran needs no meta
             origin=self.origin,
+            author=self.author,
         )
 
     def _merged(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
@@ -91,6 +95,7 @@ class Upsert:
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
             writes_meta=stored_meta is None,
             origin=self.origin,
+            author=self.author,
         )
 
 
@@ -103,6 +108,7 @@ class FieldChange:
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    author: Author | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -119,6 +125,7 @@ class FieldChange:
             text=after.to_text(codec),
             meta=meta,
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
+            author=self.author,
         )
 
 
@@ -131,6 +138,7 @@ class Reschedule:
 
     name: str
     last_run_at: datetime | None = None
+    author: Author | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -142,7 +150,8 @@ class Reschedule:
         definition = stored_definition(snapshot, codec)
         ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
         meta = replace(stored_meta(snapshot), last_run_at=ran_at)
-        return _edit_of_meta(snapshot, definition, meta, score_of_new(definition, meta, snapshot.now, defaults))
+        score = score_of_new(definition, meta, snapshot.now, defaults)
+        return replace(_edit_of_meta(snapshot, definition, meta, score), author=self.author)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,9 @@ key                type         members                                         
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
+``P:log``          list         what happened to the schedule: lines, the newest first                none
+``P:log:<name>``   list         what happened to an entry: lines, the newest first; after its         yes, once
+                                deletion for seven days                                               deleted
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
                                 when the lock is free
 =================  ===========  ====================================================================  ======
@@ -50,6 +53,7 @@ class Keys:
         self.format = f"{prefix}:format"
         self.broken = f"{prefix}:broken"
         self.changes = f"{prefix}:changes"
+        self.log = f"{prefix}:log"
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
     def entry(self, name: str) -> str:
@@ -70,7 +74,17 @@ class Keys:
 
     def bookkeeping(self) -> dict[str, str]:
         """Return the keys that are kept beside the entries, and the type of each."""
-        return {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set"}
+        return {
+            self.schedule: "zset",
+            self.id: "string",
+            self.broken: "hash",
+            self.statics: "set",
+            self.log: "list",
+        }
+
+    def log_of(self, name: str) -> str:
+        """Return the key of an entry's log; the empty name gives what every such key begins with."""
+        return f"{self.log}:{name}"
 
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""

@@ -35,6 +35,7 @@ from redisbeater.store.contents import Contents, pages
 from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
+from redisbeater.store.log import Log
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.snapshot import Snapshot
 
@@ -52,6 +53,9 @@ LOAD_PAGE = 250
 #: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
+
+#: How long the log of a deleted entry is kept: seven days.
+DELETED_SECONDS = 7 * 86400
 
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
@@ -72,6 +76,7 @@ class RedisSchedule:
         self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
+        self.log = Log(self._connection, self.keys)
 
     # What beat does with due entries
 
@@ -145,7 +150,7 @@ class RedisSchedule:
             return result
         ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.receipt(claim.id)]
         keys = [*ours, *(item.entry.key for item in commitments)]
-        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments)])
+        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments), *self._log_terms])
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
             if "fenced" in stored:
@@ -178,7 +183,7 @@ class RedisSchedule:
         outcomes = self._connection.run(
             "quarantine",
             [self.keys.schedule, self.keys.broken, *(entry.key for entry in entries)],
-            [claim.id, reports_as_json(broken, claim.now)],
+            [claim.id, reports_as_json(broken, claim.now), *self._log_terms],
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
 
@@ -217,23 +222,27 @@ class RedisSchedule:
         if not changes:
             return {}
         names = [change.name for change in changes]
-        args = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0]]
+        args = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0], *self._log_terms]
         unwritten = self._connection.run("save", self._keys_of_edit(names), args)
         return {names[position - 1]: word for position, word in unwritten}
 
-    def delete(self, name: str, *, origin: str = "") -> bool:
-        """Delete an entry; with an ``origin``, only if it still has that one. Return whether it was deleted."""
-        return bool(self.delete_many({name: origin}))
+    def delete(self, name: str, *, origin: str = "", log: str = "") -> bool:
+        """Delete an entry; with an ``origin``, only if it still has that one. Return whether it was deleted.
 
-    def delete_many(self, origins: Mapping[str, str]) -> set[str]:
+        Its log gets the line ``log``, and is kept for seven days.
+        """
+        return bool(self.delete_many({name: origin}, log=log))
+
+    def delete_many(self, origins: Mapping[str, str], *, log: str = "") -> set[str]:
         """Delete entries by name, each as :meth:`delete`, page by page. Return the names of those that were deleted."""
-        return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins)}
+        return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins, log)}
 
-    def _delete(self, names: Sequence[str], origins: Mapping[str, str]) -> Iterator[str]:
+    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str) -> Iterator[str]:
+        terms = [self.keys.changes, _message(names), *self._log_terms, log, str(DELETED_SECONDS)]
         outcomes = self._connection.run(
             "delete",
             self._keys_of_edit(names),
-            [self.keys.changes, _message(names), *(text for name in names for text in (name, origins[name]))],
+            [*terms, *(text for name in names for text in (name, origins[name]))],
         )
         return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
 
@@ -243,6 +252,11 @@ class RedisSchedule:
     def rank(self, name: str) -> int | None:
         """Return how many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
+
+    @property
+    def _log_terms(self) -> list[str]:
+        """The key of an entry's log without its name, and how many lines it keeps."""
+        return [self.keys.log_of(""), str(self._config.log_limit)]
 
     @property
     def _bounds(self) -> list[str]:

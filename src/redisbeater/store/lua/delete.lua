@@ -6,10 +6,14 @@
 -- KEYS[4..] entries  hashes: the entries
 -- ARGV[1] channel    text: where beats listen for changes
 -- ARGV[2] message    text: what is published there, once for all entries
--- ARGV[3..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
+-- ARGV[3] log        text: the key of a log, without the name of its entry
+-- ARGV[4] lines      number of lines that a log keeps
+-- ARGV[5] line       text: what the log says of it; '' for nothing
+-- ARGV[6] kept       seconds that the log of a deleted entry is kept
+-- ARGV[7..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
 -- Returns for each entry 'DELETED', 'ABSENT': there was none, or 'KEPT': it has another origin by now
 local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
-local channel, message = ARGV[1], ARGV[2]
+local channel, message, log, lines, line, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local function delete(entry, name, origin)
   local is_stored = redis.call('TYPE', entry).ok ~= 'none'
@@ -18,12 +22,14 @@ local function delete(entry, name, origin)
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)
+  if existed == 1 and line ~= '' then add_to_log(log .. name, lines, line) end
+  redis.call('EXPIRE', log .. name, kept)
   return existed == 1 and 'DELETED' or 'ABSENT'
 end
 
 local outcomes = {}
 for i = 4, #KEYS do
-  local first = 3 + (i - 4) * 2
+  local first = 7 + (i - 4) * 2
   outcomes[#outcomes + 1] = delete(KEYS[i], unpack(ARGV, first, first + 1))
 end
 redis.call('PUBLISH', channel, message)

@@ -7,12 +7,14 @@
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
 -- KEYS[3..] entries   hashes: the claimed entries
 -- ARGV[1] claim_id    text: the claim under which they were read
--- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, definition: SHA-1 of the one
+-- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, log: a line of its log, definition: SHA-1 of the one
 --                     that is broken; missing: it was not read, so that it is not compared}
+-- ARGV[3] log         text: the key of a log, without the name of its entry
+-- ARGV[4] lines       number of lines that a log keeps
 -- Returns a word for each entry: 'QUARANTINED', 'EDITED': the definition was replaced, or 'FENCED': the claim is not ours
 --      any more
 local schedule, broken = KEYS[1], KEYS[2]
-local claim_id, reports = ARGV[1], ARGV[2]
+local claim_id, reports, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local function is_edited(entry, digest)
   if not digest then return false end
@@ -33,6 +35,7 @@ local function quarantine(entry, new)
   clear_claim(entry)
   redis.call('ZADD', schedule, instant(stored.fire_time) and '-' .. stored.fire_time or '-1', entry)
   try('HSET', broken, new.name, new.report)
+  add_to_log(log .. new.name, lines, new.log)
   return 'QUARANTINED'
 end
 

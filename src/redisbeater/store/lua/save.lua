@@ -14,13 +14,15 @@
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
 --                     of a static entry (its application, and a digest of its declaration); what is missing keeps what is
---                     stored. Then what was read, missing where there was none: seen (the digest of what is stored), planned (the
+--                     stored. A line for the log, if there is one: log. Then what was read, missing where there was none: seen (the digest of what is stored), planned (the
 --                     fire time), claim
 -- ARGV[4] most        bytes of the texts of one entry
+-- ARGV[5] log         text: the key of a log, without the name of its entry
+-- ARGV[6] lines       number of lines that a log keeps
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
 local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
-local channel, message, changes, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local channel, message, changes, most, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local scores, names, static_names, unwritten = {}, {}, {}, {}
 
 local function refusal(key, change)
@@ -46,6 +48,7 @@ local function save(key, change)
     scores[#scores + 1], scores[#scores + 2] = change.score, key
     if change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now', 'last_error') end
   end
+  if change.log then add_to_log(log .. change.name, lines, change.log) end
   names[#names + 1] = change.name
 end
 
