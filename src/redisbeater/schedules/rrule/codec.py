@@ -43,7 +43,7 @@ def encode_rrule(rule: rrule) -> dict[str, Any]:
     if rule.until is not None:
         stored.update(_encode_date("until", rule.until))
     if from_unix(stored["dtstart"]).astimezone(rule.zone).replace(tzinfo=None) != rule.dtstart.replace(tzinfo=None):
-        stored["dtstart_local"] = local_text(rule.dtstart)
+        stored["dtstart_local"] = local_text(rule.dtstart.replace(tzinfo=None))
     return stored if name in (None, "UTC") else {**stored, "timezone": name}
 
 
