@@ -18,6 +18,7 @@ __all__ = (
     "instant_of",
     "offset_at",
     "offset_during",
+    "recent_shift",
     "shift_on",
     "shifts_between",
     "steady_offset",
@@ -100,6 +101,17 @@ def shift_on(day: date, zone: tzinfo) -> Shift:
         day.year, day.month, day.day, tzinfo=timezone.utc
     )  # less than a day from the zone's own midnight
     return _shift_between(midnight - _DAY, midnight + 2 * _DAY, zone)
+
+
+def recent_shift(instant: datetime, zone: tzinfo) -> Shift | None:
+    """Return the shift within the day up to an instant; None if there is none.
+
+    A gap is a day at most (Pacific/Kwajalein in 1993), so what it moved has fired when a day has passed.
+    """
+    since = instant - _DAY
+    if offset_during(since, zone) == offset_during(instant, zone):
+        return None
+    return _shift_between(since, instant, zone)
 
 
 def shifts_between(after: datetime, until: datetime, zone: tzinfo) -> Iterator[Shift]:

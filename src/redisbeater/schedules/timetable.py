@@ -16,6 +16,7 @@ from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count,
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.fire_time import next_fire_time
+from redisbeater.schedules.rrule import fire_times as recurring
 from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("Timetable",)
@@ -155,7 +156,7 @@ class Timetable:
     def _counted(self, first: datetime, last: datetime) -> Iterator[int]:
         """Yield numbers whose sum is that of the fire times after ``first`` and up to ``last``."""
         if isinstance(self.schedule, rrule):
-            yield from self.schedule.count_between(first + _MICROSECOND, last, self.counting)
+            yield from recurring.count_between(self.schedule.recurrence, first + _MICROSECOND, last, self.counting)
             return
         yield from (1 for _ in replace(self, searching=self.counting).between(first, last))
 
@@ -163,10 +164,10 @@ class Timetable:
         """Find them from an instant on that is found backwards; near a shift, it may be too late."""
         reach = limit
         while True:
-            since = rule.reach_back(reach, until, fire_time, self.searching)
+            since = recurring.reach_back(rule.recurrence, reach, until, fire_time, self.searching)
             newest = deque([fire_time] if since == fire_time else [], maxlen=limit)
             after = since if since == fire_time else since - _MICROSECOND
-            listed = rule.listed(after, until, self.searching)
+            listed = recurring.listed(rule.recurrence, after, until, self.searching)
             newest.extend(self.between(after, until) if listed is None else listed)
             if since == fire_time or len(newest) == limit:
                 return list(newest)
