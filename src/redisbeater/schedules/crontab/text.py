@@ -34,7 +34,7 @@ _MACROS = {
 
 _EXAMPLE = '"0 9 * * mon-fri" (minute, hour, day of month, month, day of week)'
 
-#: An error quotes this many characters of each field, and of a text whose fields cannot be told apart.
+#: An error quotes this many characters of each field, and of a text without five or six fields.
 _MOST_OF_FIELD, _MOST_OF_TEXT = 60, 120
 
 _RANGE = re.compile(r"(?P<first>\w+)(-(?P<last>\w+))?(?P<step>/\w+)?", re.ASCII)

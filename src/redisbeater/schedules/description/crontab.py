@@ -72,7 +72,8 @@ def days_in_words(
     """Describe the days, after a blank; return "" when every day matches and the sentence is clear without.
 
     Arguments:
-        weekdays, dates: the weekdays and the days of the month in words; "" when all match.
+        weekdays: the weekdays in words; "" when all match.
+        dates: the days of the month in words; "" when all match.
         months: by number.
         is_listed: whether the times of the day are named one by one.
         even_dates: shorter words for the days of the month, if no weekday comes before them.
