@@ -115,7 +115,7 @@ CRONSIM_DAYS = (
 def test_in_utc_it_agrees_with_cronsim(dates: str, weekdays: str) -> None:
     rng = random.Random(f"{dates} {weekdays}")
     for _ in range(20 * ROUNDS):
-        time = " ".join(rng.choice(["*", "0", "7,30", "*/20", "5-15"]) for _ in range(3))
+        time = " ".join(rng.choice(["*", "0", "7,20", "*/20", "5-15"]) for _ in range(3))
         month = rng.choice(["*", "*", "2", "jan-mar", "*/5"])
         text = f"{time} {dates} {month} {weekdays}"
         after = datetime(2000, 1, 1, tzinfo=UTC) + rng.random() * timedelta(days=30_000)
@@ -125,7 +125,8 @@ def test_in_utc_it_agrees_with_cronsim(dates: str, weekdays: str) -> None:
         assert list(timetable.between(after, expected[-1])) == expected, text
 
 
-@pytest.mark.parametrize("day", range(1, 32))
+# croniter takes 29W to 31W for the last day of a shorter month; here they have no run in it, as 29 to 31 have none.
+@pytest.mark.parametrize("day", range(1, 29))
 def test_in_utc_the_nearest_workday_is_that_of_croniter(day: int) -> None:
     after = datetime(2024, 1, 1, tzinfo=UTC)
     oracle = croniter(f"30 9 {day}W * *", after)

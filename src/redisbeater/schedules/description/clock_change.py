@@ -41,7 +41,7 @@ def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime)
 
 def _times(moved: Sequence[datetime]) -> str:
     if len(moved) > _MOST_TIMES:
-        return f"{len(moved)} times from {clock_text(moved[0].time())} to {clock_text(moved[-1].time())}"
+        return f"{len(moved)} times between {clock_text(moved[0].time())} and {clock_text(moved[-1].time())}"
     return join_words([clock_text(moment.time()) for moment in moved])
 
 
