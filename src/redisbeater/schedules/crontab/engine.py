@@ -42,10 +42,17 @@ def is_repeating(schedule: Any) -> bool:
 
 def next_fire_time(schedule: Any, zone: tzinfo, after: datetime) -> datetime | None:
     """Return the first fire time after an instant, both aware UTC; None when there is none within 41 years."""
-    slots = slots_of(schedule)
-    first = _first_day(slots, zone, after)
-    last = date(min(first.year + _YEARS_AHEAD, _LAST_YEAR), 12, 31)
-    for day in slots.matching_days(first, last):
+    slots, today = slots_of(schedule), after.astimezone(zone).date()
+    if today.year > _LAST_YEAR:
+        return None
+    is_today = slots.is_matching_day(today)
+    fire_time = _next_on_day(slots, zone, today, after) if is_today else None
+    if fire_time is not None:
+        return fire_time
+    # A clock that is put back across midnight shows the date before again (America/St_Johns until 2011, at 00:01). For
+    # a date that matches, _next_around handles this.
+    first = today + _DAY if is_today else today - _DAY
+    for day in slots.matching_days(first, date(min(first.year + _YEARS_AHEAD, _LAST_YEAR), 12, 31)):
         fire_time = _next_on_day(slots, zone, day, after)
         if fire_time is not None:
             return fire_time
@@ -77,16 +84,6 @@ def nominal_times(schedule: Any, zone: tzinfo, fire_time: datetime) -> tuple[dat
     for shift in shifts_between(just_before, fire_time, zone):
         times = [*_moved_slots(slots, shift), *times]
     return tuple(times)
-
-
-def _first_day(slots: Slots, zone: tzinfo, after: datetime) -> date:
-    """Return the local date at which the search starts: that of an instant or, if it does not match, the one before.
-
-    A clock that is put back across midnight shows the date before again (America/St_Johns until 2011, at 00:01). For
-    a date that matches, :func:`_next_around` handles this.
-    """
-    today = after.astimezone(zone).date()
-    return today if slots.is_matching_day(today) else today - _DAY
 
 
 def _next_on_day(slots: Slots, zone: tzinfo, day: date, after: datetime) -> datetime | None:
