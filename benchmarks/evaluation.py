@@ -31,12 +31,15 @@ from celery.schedules import BaseSchedule, crontab, schedule
 from cronsim import CronSim
 
 from redisbeater.schedules import interval as interval_engine
+from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab import engine as crontab_engine
 
 ZONE = ZoneInfo("America/New_York")
 APP = Celery("evaluation", set_as_current=False)
 
 CRONTABS = ("* * * * *", "*/5 * * * *", "0 9 * * *", "0 9 * * mon-fri", "0 9 1 * *", "0 0 29 2 *")
+#: A crontab could hold the first one: it shows what the other schedule costs.
+EXPRESSIONS = ("0 9 * * mon-fri", "*/10 * * * * *", "0 9 L * *", "0 9 15W * *", "0 9 * * fri#1", "0 0 29 2 fri")
 ANY_DAY = datetime(2026, 6, 10, 16, 7, 3, tzinfo=timezone.utc)
 AROUND_SHIFTS = {
     "before a gap": datetime(2026, 3, 8, 5, 7, 3, tzinfo=timezone.utc),
@@ -68,12 +71,17 @@ def cases() -> Iterator[Case]:
     """Yield the cases, in the order of the table."""
     for expression in CRONTABS:
         yield Case(name=expression, evaluations=_next_of_crontab(expression, ANY_DAY))
+    for expression in EXPRESSIONS:
+        ours = _bound(cron_expression(expression).next_fire_time, ZONE, ANY_DAY)
+        yield Case(name=f"{expression:<17} as cron expression", evaluations={"redisbeater": ours})
     for when, after in AROUND_SHIFTS.items():
         for expression in CRONTABS[:3]:
             yield Case(name=f"{expression:<17} {when}", evaluations=_next_of_crontab(expression, after))
     for name, interval in INTERVALS.items():
         ours = _bound(interval_engine.next_fire_time, interval, ZONE, ANY_DAY)
         yield Case(name=name, evaluations={"redisbeater": ours, "celery": _celery(interval, ANY_DAY)})
+    every_second = _bound(crontab_engine.count, cron_expression("* * * * * *"), ZONE, ANY_DAY, ANY_DAY + YEAR)
+    yield Case(name="* * * * * *       counted over a year", evaluations={"redisbeater": every_second})
     for expression in CRONTABS[:3]:
         count = _bound(crontab_engine.count, _crontab(expression), ZONE, ANY_DAY, ANY_DAY + YEAR)
         yield Case(name=f"{expression:<17} counted over a year", evaluations={"redisbeater": count})

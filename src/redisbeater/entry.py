@@ -20,7 +20,7 @@ from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
-from redisbeater.model.definition import Definition, as_schedule
+from redisbeater.model.definition import Definition, as_schedule, for_entry
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.policies import INHERIT, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS
@@ -43,8 +43,8 @@ class RedisScheduleEntry(ScheduleEntry):
         name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes, without control
             characters and marks of direction.
         task: the name of the task; without such characters.
-        schedule: seconds, a timedelta, or a schedule: ``crontab``, ``rrule``, ``solar``, ``clocked``, a registered
-            class.
+        schedule: seconds, a timedelta, or a schedule: ``crontab``, ``cron()``, ``rrule``, ``solar``,
+            ``clocked``, a registered class.
         args, kwargs: the arguments of the task; JSON values.
         options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
         enabled: a disabled entry stays in the schedule and does not run.
@@ -95,7 +95,7 @@ class RedisScheduleEntry(ScheduleEntry):
         self.app = app_or_default(app)
         self.name = name
         self.task = task
-        self.schedule = _schedule(schedule, relative, self.app)
+        self.schedule = _schedule(schedule, relative, name, self.app)
         self.args = [] if args is None else args
         self.kwargs = {} if kwargs is None else kwargs
         self.options = {} if options is None else options
@@ -334,10 +334,10 @@ def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisSche
     return cls(**fields)
 
 
-def _schedule(value: Any, relative: bool, app: Celery) -> Any:
+def _schedule(value: Any, relative: bool, name: str | None, app: Celery) -> Any:
     """Return the schedule for a constructor argument; saving the entry refuses one that cannot be a schedule."""
     try:
-        schedule = as_schedule(value, relative=relative)
+        schedule = for_entry(as_schedule(value, relative=relative), name)
     except InvalidEntry:
         return value
     if isinstance(schedule, BaseSchedule):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from moments import utc
 
 from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.cron import cron
 from redisbeater.schedules.crontab.engine import is_repeating
-from redisbeater.schedules.crontab.text import cron
 from redisbeater.schedules.description.describe import describe
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import join_words, ordinal, zone_text
@@ -22,6 +22,7 @@ from redisbeater.schedules.words import join_words, ordinal, zone_text
 VIENNA = ZoneInfo("Europe/Vienna")
 FIXED = "(fixed: once for each time of the day, also when the clocks change)"
 REPEATING = "(repeating: by elapsed time, also when the clocks change)"
+BY_THE_CLOCK = "(repeating: by the clock, so twice at a time that comes twice when the clocks change)"
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,15 @@ REPEATING = "(repeating: by elapsed time, also when the clocks change)"
         pytest.param("@hourly", "at 00 minutes past every hour", id="hourly"),
         pytest.param("0-29 * * * *", "every minute from 00 to 29 minutes past every hour", id="half-of-the-hour"),
         pytest.param("*/7 * * * *", "every 7 minutes from 00 to 56 minutes past every hour", id="7-is-no-part-of-60"),
+    ],
+)
+def test_a_crontab_that_means_elapsed_time(text: str, expected: str) -> None:
+    assert describe(cron(text)) == f"{expected} {REPEATING}"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         pytest.param("0 */2 * * *", "every 2 hours at 00 minutes past", id="every-2-hours"),
         pytest.param("15 1-23/2 * * *", "every 2 hours from 01:15 to 23:15", id="every-odd-hour"),
         pytest.param("* 9-17 * * *", "every minute from 09:00 to 17:59", id="every-minute-of-some-hours"),
@@ -56,8 +66,8 @@ REPEATING = "(repeating: by elapsed time, also when the clocks change)"
         ),
     ],
 )
-def test_a_crontab_that_means_elapsed_time(text: str, expected: str) -> None:
-    assert describe(cron(text)) == f"{expected} {REPEATING}"
+def test_a_repeating_crontab_of_some_hours(text: str, expected: str) -> None:
+    assert describe(cron(text)) == f"{expected} {BY_THE_CLOCK}"
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.codec import ScheduleCodec
+from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime, read_zone
 from redisbeater.schedules.local_time import in_zone
 
-__all__ = ("Definition", "as_schedule", "checked_args", "checked_kwargs")
+__all__ = ("Definition", "as_schedule", "checked_args", "checked_kwargs", "for_entry")
 
 #: Task options whose value may be a datetime; it is stored in RedBeat's form.
 _DATETIME_OPTIONS = ("eta", "expires")
@@ -34,6 +35,9 @@ _ALL_FIELDS = _REDBEAT_FIELDS.union(("timezone", *POLICY_FIELDS))
 
 #: The object of the entry lies around its arguments.
 _MAX_ARGUMENT_DEPTH = json_text.MAX_DEPTH - 1
+
+#: The schedules that always have a next fire time.
+_ENDLESS = (schedule, crontab, cron_expression)
 
 _REQUIRED = {
     "task": "the name of a task",
@@ -59,6 +63,15 @@ def as_schedule(given: Any, *, relative: bool = False) -> Any:
     if isinstance(given, (int, float)):
         given = _interval(given)
     return schedule(given, relative) if isinstance(given, timedelta) else given
+
+
+def for_entry(given: Any, name: Any) -> Any:
+    """Return a schedule as the entry of that name has it: a cron expression with ``H`` is bound to the name.
+
+    Raises:
+        InvalidEntry: with the numbers that the name decides, no date matches.
+    """
+    return given.for_entry(name) if type(given) is cron_expression and isinstance(name, str) else given
 
 
 class Decoder(Protocol):
@@ -128,7 +141,7 @@ class Definition(NamedTuple):
         Raises:
             InvalidEntry: naming the first field that cannot be stored.
         """
-        schedule = as_schedule(schedule)
+        schedule = for_entry(as_schedule(schedule), others.get("name"))
         others.update(checked_policies(others), timezone=_agreed_zone(others.get("timezone"), schedule))
         definition = cls(
             schedule=schedule,
@@ -167,7 +180,7 @@ class Definition(NamedTuple):
         definition = cls(
             name=name,
             task=data["task"],
-            schedule=codec.decode(data["schedule"]),
+            schedule=for_entry(codec.decode(data["schedule"]), name),
             args=_or(data.get("args"), []),
             kwargs=_or(data.get("kwargs"), {}),
             options=_decoded_options(_or(data.get("options"), {})),
@@ -234,7 +247,7 @@ class Definition(NamedTuple):
     @property
     def never_ends(self) -> bool:
         """Whether it certainly has a next fire time, always; other entries may have one."""
-        return self.end_at is None and type(self.schedule) in (schedule, crontab)
+        return self.end_at is None and type(self.schedule) in _ENDLESS
 
     def changed(self, /, **changes: Any) -> Definition:
         """Return a copy with some fields changed, checked like a new definition.
@@ -271,7 +284,7 @@ def _comparable(moment: datetime | None) -> Any:
 
 def _zone_of_cron(schedule_: Any) -> str | None:
     """Return the zone that was passed to ``cron()``."""
-    return getattr(schedule_, "timezone", None) if type(schedule_) is crontab else None
+    return getattr(schedule_, "timezone", None) if type(schedule_) in (crontab, cron_expression) else None
 
 
 def _agreed_zone(given: Any, schedule_: Any) -> Any:

@@ -14,6 +14,7 @@ from redisbeater.model.policies import INHERIT, Coalesce
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
+from redisbeater.schedules.cron_expression.expression import cron_expression
 
 __all__ = ("Defaults", "ResolvedPolicy")
 
@@ -92,6 +93,6 @@ class ResolvedPolicy(NamedTuple):
 def _grace(definition: Definition, defaults: Defaults) -> float | None:
     if definition.misfire_grace_time is not INHERIT:
         return definition.misfire_grace_time
-    if isinstance(definition.schedule, crontab) and defaults.crontab_grace_time is not None:
+    if isinstance(definition.schedule, (crontab, cron_expression)) and defaults.crontab_grace_time is not None:
         return defaults.crontab_grace_time
     return defaults.misfire_grace_time

@@ -2,7 +2,7 @@
 
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.crontab.text import cron
+from redisbeater.schedules.cron import cron
 from redisbeater.schedules.description.describe import describe
 from redisbeater.schedules.fire_time import next_fire_time
 from redisbeater.schedules.rrule.rrule import rrule

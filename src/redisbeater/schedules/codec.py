@@ -11,6 +11,7 @@ from celery.schedules import BaseSchedule, crontab, schedule, solar
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab.field import field_texts, make_crontab
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 from redisbeater.schedules.rrule.codec import decode_rrule, encode_rrule
@@ -38,6 +39,7 @@ class ScheduleCodec:
         self._decoders: dict[str, Callable[[dict[str, Any]], BaseSchedule]] = {
             "interval": _decode_interval,
             "crontab": _decode_crontab,
+            "cron": _decode_cron,
             "rrule": lambda data: decode_rrule(data, PATH),
             "solar": _decode_solar,
             "clocked": _decode_clocked,
@@ -56,6 +58,8 @@ class ScheduleCodec:
             raise InvalidEntry(PATH, "nowfun cannot be stored; give the entry a timezone='Europe/Vienna' instead")
         if type(schedule_) is crontab:
             return self._encode_crontab(schedule_)
+        if type(schedule_) is cron_expression:
+            return {"__type__": "cron", "text": schedule_.text}
         if isinstance(schedule_, rrule):
             return encode_rrule(schedule_)
         if isinstance(schedule_, clocked):
@@ -67,7 +71,7 @@ class ScheduleCodec:
         raise InvalidEntry(
             PATH,
             f"cannot store {schedule_!r} ({type(schedule_).__qualname__}); "
-            "expected seconds, a timedelta, crontab, rrule, solar, clocked, "
+            "expected seconds, a timedelta, crontab, cron(), rrule, solar, clocked, "
             "or a class that is listed in redisbeater_schedule_classes",
         )
 
@@ -136,6 +140,14 @@ def _check_every(every: Any) -> float:
 
 def _decode_crontab(data: dict[str, Any]) -> crontab:
     return make_crontab(data, PATH)
+
+
+def _decode_cron(data: dict[str, Any]) -> cron_expression:
+    _check_fields(data, ("text",))
+    try:
+        return cron_expression(data.get("text", ""))
+    except InvalidEntry as exc:
+        raise InvalidEntry(f"{PATH}.text", exc.problem) from exc
 
 
 def _decode_solar(data: dict[str, Any]) -> solar:

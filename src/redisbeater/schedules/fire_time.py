@@ -15,6 +15,7 @@ from celery.schedules import schedule as interval
 from redisbeater.schedules import interval as interval_engine
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.rrule.rrule import rrule
 
@@ -34,7 +35,8 @@ def next_fire_time(
     """Return the first fire time after an instant.
 
     Arguments:
-        schedule: Celery's crontab, schedule (interval) or solar, redisbeater's rrule or clocked, or a custom one.
+        schedule: Celery's crontab, schedule (interval) or solar, redisbeater's cron_expression, rrule or clocked, or
+            a custom one.
         zone: the zone of local times; an rrule has its own.
         after: an aware datetime, from which an interval counts.
         steps: the engine steps that finding it may take, if several searches share a budget.
@@ -44,7 +46,7 @@ def next_fire_time(
 
     Raises:
         ValueError: ``after`` is naive.
-        InvalidEntry: finding it takes too many steps.
+        InvalidEntry: finding it takes too many steps, or the schedule has ``H`` and no name of an entry.
 
     Example::
 
@@ -60,6 +62,8 @@ def next_fire_time(
         return interval_engine.next_fire_time(schedule, zone, after)
     if isinstance(schedule, crontab):
         return crontab_engine.next_fire_time(schedule, zone, after)
+    if isinstance(schedule, cron_expression):
+        return schedule.next_fire_time(zone, after, steps)
     if isinstance(schedule, rrule):
         return schedule.next_fire_time(after, steps)
     if isinstance(schedule, clocked):

@@ -14,6 +14,7 @@ from celery.schedules import BaseSchedule, crontab, solar
 from redisbeater.schedules import interval
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps, StepsExhausted
 from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.fire_time import next_fire_time
 from redisbeater.schedules.rrule import fire_times as recurring
@@ -131,12 +132,12 @@ class Timetable:
     def count(self, first: datetime, last: datetime) -> Count:
         """Count the fire times from ``first`` to ``last``, both included; at least 1.
 
-        Those of intervals, crontabs and rrules are counted by arithmetic, all others one by one. What takes too many
-        steps is not counted to its end.
+        Those of intervals, crontabs, cron expressions and rrules are counted by arithmetic, all others one by one. What
+        takes too many steps is not counted to its end.
         """
         if self._counts_from_last():
             return Count(interval.count(self.schedule, first, last))
-        if type(self.schedule) is crontab:
+        if type(self.schedule) in (crontab, cron_expression):
             return Count(1 + crontab_engine.count(self.schedule, self.zone, first + _MICROSECOND, last))
         counted = 1
         try:
@@ -175,7 +176,7 @@ class Timetable:
 
     def _newest_stepped(self, limit: int, fire_time: datetime, until: datetime) -> list[datetime]:
         """Find them by stepping, if each may depend on the one before; return [] when that takes too many steps."""
-        if type(self.schedule) in (crontab, solar):
+        if type(self.schedule) in (crontab, cron_expression, solar):
             return []
         newest = deque([fire_time], maxlen=limit)
         with self._partly() as part, suppress(StepsExhausted):

@@ -1,4 +1,4 @@
-"""The fire times of a Celery crontab, exact across DST.
+"""The fire times of a Celery crontab or a cron expression, exact across DST.
 
 Celery matches wall-clock fields and skips the repeated hour in autumn. Here a crontab is either *fixed*
 (``30 2 * * *``: once a day) or *repeating* (``*/10 * * * *``: elapsed time):
@@ -15,19 +15,11 @@ with a shift, the slots before the shift count, then those that a gap moves to i
 
 from __future__ import annotations
 
-from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from typing import Any
 
-from celery.schedules import crontab
-
-from redisbeater.schedules.crontab.slot import (
-    count_slots,
-    first_slot,
-    is_matching_day,
-    is_slot,
-    matching_days,
-    minute_from,
-    slots,
-)
+from redisbeater.schedules.crontab.slot import Slots, slots_of
 from redisbeater.schedules.local_time import Shift, offset_during, shift_on, shifts_between, steady_offset
 
 __all__ = ("count", "is_repeating", "next_fire_time", "nominal_times")
@@ -39,116 +31,117 @@ _YEARS_AHEAD = 41
 _LAST_YEAR = date.max.year - 1
 
 _DAY = timedelta(days=1)
-_MINUTE = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
-_ALL_HOURS = set(range(24))
 
 
-def is_repeating(schedule: crontab) -> bool:
-    """Tell whether a crontab means elapsed time: it has ``*`` or a step in minute or hour, or all 24 hours."""
-    texts = (schedule._orig_minute, schedule._orig_hour)
-    return any(isinstance(text, str) and ("*" in text or "/" in text) for text in texts) or schedule.hour == _ALL_HOURS
+def is_repeating(schedule: Any) -> bool:
+    """Tell whether a crontab means elapsed time: ``*`` or a step in a field of the time, or all 24 hours."""
+    return slots_of(schedule).is_repeating
 
 
-def next_fire_time(schedule: crontab, zone: tzinfo, after: datetime) -> datetime | None:
+def next_fire_time(schedule: Any, zone: tzinfo, after: datetime) -> datetime | None:
     """Return the first fire time after an instant, both aware UTC; None when there is none within 41 years."""
-    first = _first_day(schedule, zone, after)
-    last = date(min(first.year + _YEARS_AHEAD, _LAST_YEAR), 12, 31)
-    for day in matching_days(schedule, first, last):
-        fire_time = _next_on_day(schedule, zone, day, after)
+    slots, today = slots_of(schedule), after.astimezone(zone).date()
+    if today.year > _LAST_YEAR:
+        return None
+    is_today = slots.is_matching_day(today)
+    fire_time = _next_on_day(slots, zone, today, after) if is_today else None
+    if fire_time is not None:
+        return fire_time
+    # A clock that is put back across midnight shows the date before again (America/St_Johns until 2011, at 00:01). For
+    # a date that matches, _next_around handles this.
+    first = today + _DAY if is_today else today - _DAY
+    for day in slots.matching_days(first, date(min(first.year + _YEARS_AHEAD, _LAST_YEAR), 12, 31)):
+        fire_time = _next_on_day(slots, zone, day, after)
         if fire_time is not None:
             return fire_time
     return None
 
 
-def count(schedule: crontab, zone: tzinfo, first: datetime, last: datetime) -> int:
+def count(schedule: Any, zone: tzinfo, first: datetime, last: datetime) -> int:
     """Count the fire times between two instants, aware UTC and both included, by days instead of one by one."""
+    slots = slots_of(schedule)
     total, start, offset = 0, first, offset_during(first, zone)
     for shift in shifts_between(first - _DAY, last, zone):  # a shift just before may have left a repeated time
-        total += count_slots(schedule, _local(start, shift.before), shift.from_local)
-        if shift.at >= first and _moved_slots(schedule, shift) and not is_slot(schedule, shift.to_local):
+        total += slots.count(_local(start, shift.before), shift.from_local)
+        if shift.at >= first and _has_moved_slots(slots, shift) and not slots.contains(shift.to_local):
             total += 1
-        start, offset = max(first, _resumes_at(schedule, shift)), shift.after
-    return total + count_slots(schedule, _local(start, offset), _local(last + _MICROSECOND, offset))
+        start, offset = max(first, _resumes_at(slots, shift)), shift.after
+    return total + slots.count(_local(start, offset), _local(last + _MICROSECOND, offset))
 
 
-def nominal_times(schedule: crontab, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
+def nominal_times(schedule: Any, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
     """Return the naive local times that fire at an instant (aware UTC), in order; none if it is not a fire time.
 
     This is what the clock shows if that is a slot and, when a gap ends, the slots in the gap that were moved there.
     """
-    just_before = fire_time - _MICROSECOND
+    just_before, slots = fire_time - _MICROSECOND, slots_of(schedule)
     if next_fire_time(schedule, zone, just_before) != fire_time:
         return ()
     shown = _local(fire_time, offset_during(fire_time, zone))
-    times = [shown] if is_slot(schedule, shown) else []
+    times = [shown] if slots.contains(shown) else []
     for shift in shifts_between(just_before, fire_time, zone):
-        times = _moved_slots(schedule, shift) + times
+        times = [*_moved_slots(slots, shift), *times]
     return tuple(times)
 
 
-def _first_day(schedule: crontab, zone: tzinfo, after: datetime) -> date:
-    """Return the local date at which the search starts: that of an instant or, if it does not match, the one before.
-
-    A clock that is put back across midnight shows the date before again (America/St_Johns until 2011, at 00:01). For
-    a date that matches, :func:`_next_around` handles this.
-    """
-    today = after.astimezone(zone).date()
-    return today if is_matching_day(schedule, today) else today - _DAY
-
-
-def _next_on_day(schedule: crontab, zone: tzinfo, day: date, after: datetime) -> datetime | None:
+def _next_on_day(slots: Slots, zone: tzinfo, day: date, after: datetime) -> datetime | None:
     offset = steady_offset(day, zone, after)
     if offset is None:
-        return _next_around(schedule, shift_on(day, zone), day, after)
+        return _next_around(slots, shift_on(day, zone), day, after)
     start = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) - offset
-    # A minute that has begun is too late, so the next one counts; before the day begins, its first minute counts.
-    minute = minute_from(schedule, max((after - start) // _MINUTE + 1, 0))
-    return None if minute is None else start + minute * _MINUTE
+    # A unit that has begun is too late, so the next one counts; before the day begins, its first unit counts.
+    time = slots.time_from(max((after - start) // slots.unit + 1, 0))
+    return None if time is None else start + time * slots.unit
 
 
-def _next_around(schedule: crontab, shift: Shift, day: date, after: datetime) -> datetime | None:
+def _next_around(slots: Slots, shift: Shift, day: date, after: datetime) -> datetime | None:
     """Return the first fire time on a date with a shift: before it, at the end of its gap, or after it.
 
     The search follows elapsed time and not the dates of the slots, because midnight may be repeated, too.
     """
     midnight, earliest = datetime(day.year, day.month, day.day), after + _MICROSECOND
-    slot = first_slot(schedule, max(midnight, _local(earliest, shift.before)), shift.from_local)
+    slot = slots.first(max(midnight, _local(earliest, shift.before)), shift.from_local)
     if slot is not None:
         return _instant(slot, shift.before)
-    if shift.at >= earliest and _moved_slots(schedule, shift):
+    if shift.at >= earliest and _has_moved_slots(slots, shift):
         return shift.at
-    resumed = max(earliest, _resumes_at(schedule, shift))
-    slot = first_slot(schedule, _local(resumed, shift.after), midnight + _DAY)
+    resumed = max(earliest, _resumes_at(slots, shift))
+    slot = slots.first(_local(resumed, shift.after), midnight + _DAY)
     return None if slot is None else _instant(slot, shift.after)
 
 
-def _resumes_at(schedule: crontab, shift: Shift) -> datetime:
+def _resumes_at(slots: Slots, shift: Shift) -> datetime:
     """Return when slots count again after a shift: at once or, if the crontab is fixed, after the repeated times."""
     repeated = shift.before - shift.after
-    return shift.at if is_repeating(schedule) else max(shift.at, shift.at + repeated)
+    return shift.at if slots.is_repeating else max(shift.at, shift.at + repeated)
 
 
-def _moved_slots(schedule: crontab, shift: Shift) -> list[datetime]:
-    """Return the slots in a gap that fire when it ends: all or, if repeating, those of a date that has no others.
+def _has_moved_slots(slots: Slots, shift: Shift) -> bool:
+    return next(_moved_slots(slots, shift), None) is not None
+
+
+def _moved_slots(slots: Slots, shift: Shift) -> Iterator[datetime]:
+    """Yield the slots in a gap that fire when it ends: all or, if repeating, those of a date that has no others.
 
     A date that lies entirely in the gap does not exist and has none. A gap may be the end of its date (America/Nuuk,
     from 23:00): then the crontab fires at midnight, so that no day is lost.
     """
     if shift.after < shift.before:
-        return []
-    days = {(shift.from_local - _SECOND).date(), shift.to_local.date()}
-    if is_repeating(schedule):
-        days = {day for day in days if _is_swallowed(schedule, day, shift)}
-    return [slot for slot in slots(schedule, shift.from_local, shift.to_local) if slot.date() in days] if days else []
+        return
+    for day in sorted({(shift.from_local - _SECOND).date(), shift.to_local.date()}):
+        midnight = datetime(day.year, day.month, day.day)
+        if not slots.is_repeating or _is_swallowed(slots, midnight, shift):
+            start, stop = max(midnight, shift.from_local), min(midnight + _DAY, shift.to_local)
+            yield from slots.between(start, stop)
 
 
-def _is_swallowed(schedule: crontab, day: date, shift: Shift) -> bool:
+def _is_swallowed(slots: Slots, midnight: datetime, shift: Shift) -> bool:
     """Tell whether all slots of a date lie in a gap."""
-    first = time(min(schedule.hour), min(schedule.minute))
-    last = time(max(schedule.hour), max(schedule.minute))
-    return shift.from_local <= datetime.combine(day, first) and datetime.combine(day, last) < shift.to_local
+    first = midnight + (slots.time_from(0) or 0) * slots.unit
+    last = midnight + slots.last_time * slots.unit
+    return shift.from_local <= first and last < shift.to_local
 
 
 def _local(instant: datetime, offset: timedelta) -> datetime:

@@ -13,9 +13,10 @@ from typing import Any
 
 from celery.schedules import ParseException, crontab
 
+from redisbeater.display import quoted, shown
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("DAYS", "FIELDS", "MONTHS", "field_texts", "make_crontab")
+__all__ = ("DAYS", "FIELDS", "LIMITS", "MONTHS", "NO_DATE", "check_text", "field_texts", "make_crontab")
 
 FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 
@@ -28,7 +29,9 @@ MONTHS = (
 )  # fmt: skip
 _NAMES = {"day_of_week": DAYS, "month_of_year": MONTHS}
 
-_LIMITS = {
+#: The numbers of each field; Celery's crontab has no seconds.
+LIMITS = {
+    "second": (0, 59),
     "minute": (0, 59),
     "hour": (0, 23),
     "day_of_week": (0, 6),
@@ -39,14 +42,17 @@ _LIMITS = {
 #: Longer parts are refused, because Python raises an error of its own for numbers of thousands of digits.
 _MAX_PART_LENGTH = 40
 
+#: An error quotes this many characters of a part at most.
+_MOST_QUOTED = 60
+
 _LEAP_YEAR = 2024
 
-_NO_DATE = "no month of the crontab has such a day; change day_of_month or month_of_year"
+NO_DATE = "no month of the crontab has such a day; change day_of_month or month_of_year"
 
 #: The errors that Celery raises for a field that it cannot read.
 _UNREADABLE = (ValueError, TypeError, ParseException, IndexError)
 
-_PART = re.compile(r"(?P<first>\*|\w+)(-(?P<last>\w+))?(/(?P<step>\w+))?")
+_PART = re.compile(r"(?P<first>\*|\w+)(-(?P<last>\w+))?(/(?P<step>\w+))?", re.ASCII)
 
 
 def field_texts(schedule: crontab) -> dict[str, Any]:
@@ -68,10 +74,39 @@ def make_crontab(fields: dict[str, Any], path: str) -> crontab:
     except _UNREADABLE as exc:
         _refuse_unreadable(fields, path)
         # Celery 5.7 checks the date; older versions do not
-        raise InvalidEntry(f"{path}.day_of_month", _NO_DATE) from exc
+        raise InvalidEntry(f"{path}.day_of_month", NO_DATE) from exc
     if not any(day <= _days_in(month) for month in result.month_of_year for day in result.day_of_month):
-        raise InvalidEntry(f"{path}.day_of_month", _NO_DATE)
+        raise InvalidEntry(f"{path}.day_of_month", NO_DATE)
     return result
+
+
+def check_text(name: str, text: str, path: str, highest: int | None = None) -> None:
+    """Check the parts of a field that is a text.
+
+    Arguments:
+        name: Celery's name of the field, or ``second``.
+        text: its parts, with commas between them.
+        path: where it is, for the error.
+        highest: its highest number, if that is not Celery's.
+
+    Raises:
+        InvalidEntry: a part cannot be read, or is out of range.
+    """
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if match is None or len(part) > _MAX_PART_LENGTH:
+            problem = f"cannot read {quoted(part, _MOST_QUOTED)}"
+            raise InvalidEntry(path, f"{problem}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'")
+        if match["first"] == "*" and match["last"]:
+            raise InvalidEntry(path, f"cannot read {part!r}; a range has two ends, as in '1-5'")
+        if match["step"] is not None and (not match["step"].isdecimal() or int(match["step"]) == 0):
+            raise InvalidEntry(path, f"the step in {part!r} must be a whole number above 0")
+        if match["step"] and not match["last"] and match["first"] != "*":
+            to_the_end = f"{match['first']}-{LIMITS[name][1]}/{match['step']}"
+            raise InvalidEntry(path, f"cannot read {part!r}; a step needs a range, as in {to_the_end!r}")
+        for value in (match["first"], match["last"]):
+            if value and value != "*":
+                _check_value(name, value, path, highest)
 
 
 def _days_in(month: int) -> int:
@@ -80,13 +115,13 @@ def _days_in(month: int) -> int:
 
 def _check_field(name: str, value: Any, path: str) -> None:
     if name not in FIELDS:
-        raise InvalidEntry(path, f"unknown field; a crontab has {', '.join(FIELDS)}")
+        raise InvalidEntry(shown(path, _MOST_QUOTED), f"unknown field; a crontab has {', '.join(FIELDS)}")
     if isinstance(value, str):
-        _check_text(name, value, path)
+        check_text(name, value, path)
     elif isinstance(value, bool) or not isinstance(value, (int, Iterable)):
-        raise InvalidEntry(path, f"expected a number, a text or a list of numbers, got {value!r}")
+        raise InvalidEntry(path, f"expected a number, a text or a list of numbers, got {quoted(value)}")
     elif not isinstance(value, int) and not (value and all(type(item) is int for item in value)):
-        raise InvalidEntry(path, f"expected a list of numbers, got {value!r}")
+        raise InvalidEntry(path, f"expected a list of numbers, got {quoted(value)}")
 
 
 def _refuse_unreadable(fields: dict[str, Any], path: str) -> None:
@@ -95,30 +130,12 @@ def _refuse_unreadable(fields: dict[str, Any], path: str) -> None:
         try:
             crontab(**{name: value})
         except _UNREADABLE as exc:
-            raise InvalidEntry(f"{path}.{name}", f"{exc}".strip() or f"cannot read {value!r}") from exc
+            problem = shown(exc).strip() or f"cannot read {quoted(value)}"
+            raise InvalidEntry(f"{path}.{name}", problem) from exc
 
 
-def _check_text(name: str, text: str, path: str) -> None:
-    for part in text.split(","):
-        match = _PART.fullmatch(part)
-        if match is None or len(part) > _MAX_PART_LENGTH:
-            raise InvalidEntry(
-                path, f"cannot read {part!r}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'"
-            )
-        if match["first"] == "*" and match["last"]:
-            raise InvalidEntry(path, f"cannot read {part!r}; a range has two ends, as in '1-5'")
-        if match["step"] is not None and (not match["step"].isdecimal() or int(match["step"]) == 0):
-            raise InvalidEntry(path, f"the step in {part!r} must be a whole number above 0")
-        if match["step"] and not match["last"] and match["first"] != "*":
-            to_the_end = f"{match['first']}-{_LIMITS[name][1]}/{match['step']}"
-            raise InvalidEntry(path, f"cannot read {part!r}; a step needs a range, as in {to_the_end!r}")
-        for value in (match["first"], match["last"]):
-            if value and value != "*":
-                _check_value(name, value, path)
-
-
-def _check_value(name: str, value: str, path: str) -> None:
-    low, high = _LIMITS[name]
+def _check_value(name: str, value: str, path: str, highest: int | None) -> None:
+    low, high = LIMITS[name] if highest is None else (LIMITS[name][0], highest)
     if value.isdecimal():
         if not low <= int(value) <= high:
             raise InvalidEntry(path, f"{value!r} is out of range; expected {low} to {high}")

@@ -1,24 +1,26 @@
-"""``cron``: a Celery crontab from the five-field text of crontab(5)."""
+"""The fields of a cron text, such as ``0 9 * * mon-fri``, and their errors."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
-from celery.schedules import crontab
+from celery.schedules import crontab_parser
 
+from redisbeater.display import quoted, shown
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.crontab.field import DAYS, make_crontab
-from redisbeater.schedules.datetime_codec import read_zone
-from redisbeater.schedules.words import ordinal
+from redisbeater.schedules.crontab.field import DAYS, LIMITS, check_text
 
-__all__ = ("cron",)
+__all__ = ("DAY_FIELDS", "PATH", "celery_field", "check_part", "pointed_at", "split_text", "read_numbers", "weekday")
 
-_PATH = "$.schedule"
+#: The path of a schedule in a definition, with which error messages start.
+PATH = "$.schedule"
+
+DAY_FIELDS = ("day_of_month", "day_of_week")
 
 #: The fields in the order of the text, which is not that of Celery's arguments.
-_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
-_DAY_FIELDS = ("day_of_month", "day_of_week")
+_FIELDS = ("second", "minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -32,113 +34,92 @@ _MACROS = {
 
 _EXAMPLE = '"0 9 * * mon-fri" (minute, hour, day of month, month, day of week)'
 
-_RANGE = re.compile(r"(?P<first>\w+)(-(?P<last>\w+))?(?P<step>/\w+)?")
+#: An error quotes this many characters of each field, and of a text without five or six fields.
+_MOST_OF_FIELD, _MOST_OF_TEXT = 60, 120
+
+_RANGE = re.compile(r"(?P<first>\w+)(-(?P<last>\w+))?(?P<step>/\w+)?", re.ASCII)
+#: The highest number in a field of weekdays.
+_SUNDAY_AS_7 = 7
+
 _SUNDAYS = ("0", "00", "sun", "sunday")
 _SEVENS = ("7", "07")
 
-_NTH = re.compile(r"(?P<day>\w+)#(?P<nth>[1-5])")
-_LAST = re.compile(r"(?P<day>\w+)L", re.IGNORECASE)
-_BEFORE_LAST = re.compile(r"L(-(?P<days>\d\d?))?", re.IGNORECASE)
-_LAST_WEEKDAY = re.compile(r"LW|WL", re.IGNORECASE)
-_NEAREST_WEEKDAY = re.compile(r"\d\d?W", re.IGNORECASE)
 
-#: The days of the month on which the first, second ... of a weekday can fall.
-_WEEKS = ("1-7", "8-14", "15-21", "22-28", "29-31")
-
-
-def cron(text: str, timezone: str | None = None) -> crontab:
-    """Return Celery's ``crontab`` for a text such as ``"0 9 * * mon-fri"`` or ``"@daily"``.
-
-    Both day fields must match, as always in Celery, while in crontab(5) one of them is enough: ``"0 9 1-7 * mon"`` is
-    the first Monday. Fields may be names, lists, ranges, also around the end (``fri-mon``, ``22-2``), and steps. 7 is
-    Sunday, and ``?`` in a day field is ``*``.
-
-    Arguments:
-        text: minute, hour, day of month, month, day of week; or @yearly, @annually, @monthly, @weekly, @daily,
-            @midnight, @hourly.
-        timezone: IANA name of the zone of its local times; stored in the ``timezone`` of the result, and in its ``tz``
-            for Celery's own beat, which uses it from 5.7 on, but loses it when it stores the schedule in a file.
+def split_text(text: str) -> dict[str, str]:
+    """Return the fields of a text by Celery's names, in the order of the text; a macro is expanded.
 
     Raises:
-        InvalidEntry: a field cannot be read (the path names it), or there is no such zone.
+        InvalidEntry: it is no text, has fewer than five fields or more than six, or is an unknown macro.
     """
-    fields = _fields(text)
-    try:
-        for name in _DAY_FIELDS:
-            _refuse_extensions(name, fields)
-        schedule = make_crontab({name: _celery_field(name, value) for name, value in fields.items()}, _PATH)
-    except InvalidEntry as exc:
-        raise InvalidEntry(exc.path, _with_text(exc, fields)) from exc
-    schedule.timezone = timezone
-    if timezone is not None:
-        schedule.tz = read_zone(timezone, "$.timezone")
-    return schedule
-
-
-def _fields(text: str) -> dict[str, str]:
     if not isinstance(text, str):
-        raise InvalidEntry(_PATH, f"expected a text such as {_EXAMPLE}, got {text!r}")
+        raise InvalidEntry(PATH, f"expected a text such as {_EXAMPLE}, got {quoted(text)}")
     fields = _expand_macro(text.strip()).split()
-    if len(fields) != len(_FIELDS):
-        raise InvalidEntry(
-            _PATH,
-            f'expected 5 fields, got {len(fields)} in "{text}"; a crontab has no seconds and no year, as in {_EXAMPLE}',
-        )
-    return dict(zip(_FIELDS, fields))
+    if not len(_FIELDS) - 1 <= len(fields) <= len(_FIELDS):
+        problem = f'expected 5 fields, or 6 with seconds in front, got {len(fields)} in "{shown(text, _MOST_OF_TEXT)}"'
+        raise InvalidEntry(PATH, f"{problem}; a cron text has no year, as in {_EXAMPLE}")
+    return dict(zip(_FIELDS[-len(fields) :], fields))
+
+
+@contextmanager
+def pointed_at(fields: Mapping[str, str]) -> Iterator[None]:
+    """Quote the whole text in errors about one of its fields, and point at that field: between > and <."""
+    try:
+        yield
+    except InvalidEntry as exc:
+        wrong = exc.path.removeprefix(f"{PATH}.")
+        short = {name: shown(value, _MOST_OF_FIELD) for name, value in fields.items()}
+        text = " ".join(f">{value}<" if name == wrong else value for name, value in short.items())
+        problem, semicolon, advice = exc.problem.partition("; ")
+        raise InvalidEntry(exc.path, f'{problem} in "{text}"{semicolon}{advice}') from exc
+
+
+def check_part(name: str, part: str) -> None:
+    """Check a part of a field, or a whole field, of the kind that crontab(5) has.
+
+    Raises:
+        InvalidEntry: it cannot be read, or is out of range.
+    """
+    if not (name in DAY_FIELDS and part == "?"):
+        check_text(name, part, f"{PATH}.{name}", _SUNDAY_AS_7 if name == "day_of_week" else None)
+
+
+def read_numbers(name: str, parts: Iterable[str]) -> frozenset[int]:
+    """Return the numbers that parts of a field of the kind that crontab(5) has mean to Celery; Sunday is 0.
+
+    Raises:
+        InvalidEntry: a part cannot be read, or is out of range.
+    """
+    low, high = LIMITS[name]
+    parser, numbers = crontab_parser(high - low + 1, low), set()
+    for part in parts:
+        check_part(name, part)
+        numbers |= parser.parse(celery_field(name, part))
+    return frozenset(numbers)
+
+
+def weekday(text: str) -> int | None:
+    """Return the number of a weekday, Sunday is 0, from a number up to 7 or a name; None if it is neither."""
+    if text in tuple("01234567"):
+        return int(text) % 7
+    return next((number for number, day in enumerate(DAYS) if text.lower() in (day, day[:3])), None)
+
+
+def celery_field(name: str, text: str) -> str:
+    """Return a valid field without ``?`` and 7 for Sunday, which Celery's crontab lacks."""
+    if name in DAY_FIELDS and text == "?":
+        return "*"
+    return ",".join(_with_sunday_as_0(part) for part in text.split(",")) if name == "day_of_week" else text
 
 
 def _expand_macro(text: str) -> str:
     if not text.startswith("@"):
         return text
     if text.lower() == "@reboot":
-        raise InvalidEntry(_PATH, "@reboot is not a time; send the task from a handler of Celery's signal worker_ready")
+        raise InvalidEntry(PATH, "@reboot is not a time; send the task from a handler of Celery's signal worker_ready")
     if text.lower() not in _MACROS:
-        raise InvalidEntry(_PATH, f"unknown macro {text!r}; expected one of {', '.join(_MACROS)}, or fields")
+        known = ", ".join(_MACROS)
+        raise InvalidEntry(PATH, f"unknown macro {quoted(text, _MOST_OF_FIELD)}; expected one of {known}, or fields")
     return _MACROS[text.lower()]
-
-
-def _refuse_extensions(name: str, fields: Mapping[str, str]) -> None:
-    """Refuse ``L``, ``W`` and ``#``, which other programs add, and show how to write the same here."""
-    for part in fields[name].split(","):
-        advice = _advice_on_weekday(part, fields) if name == "day_of_week" else _advice_on_date(part)
-        if advice:
-            raise InvalidEntry(f"{_PATH}.{name}", f"cannot read {part!r}; {advice}")
-
-
-def _advice_on_weekday(part: str, fields: Mapping[str, str]) -> str | None:
-    nth, last = _NTH.fullmatch(part), _LAST.fullmatch(part)
-    day = _weekday((nth or last or {"day": ""})["day"])
-    if nth and day:
-        position = int(nth["nth"])
-        written = {**fields, "day_of_month": _WEEKS[position - 1], "day_of_week": day[:3]}
-        return f'for the {ordinal(position)} {day.capitalize()} of the month write "{_joined(written)}"'
-    if last and day:
-        return f'for the last {day.capitalize()} of the month use rrule("MONTHLY", byweekday={day[:2].upper()}(-1))'
-    return "for Saturday write 'sat'" if part.upper() == "L" else None
-
-
-def _weekday(text: str) -> str | None:
-    if text in tuple("01234567"):
-        return DAYS[int(text) % 7]
-    return next((day for day in DAYS if text.lower() in (day, day[:3])), None)
-
-
-def _advice_on_date(part: str) -> str | None:
-    if match := _BEFORE_LAST.fullmatch(part):
-        days = int(match["days"] or 0) + 1
-        return f'for the {ordinal(-days)} day of the month use rrule("MONTHLY", bymonthday={-days})'
-    if _LAST_WEEKDAY.fullmatch(part):
-        return 'use rrule("MONTHLY", byweekday=(MO, TU, WE, TH, FR), bysetpos=-1)'
-    if _NEAREST_WEEKDAY.fullmatch(part):
-        return "for the nearest weekday write a schedule class of your own"
-    return None
-
-
-def _celery_field(name: str, text: str) -> str:
-    """Return a field without ``?`` and 7 for Sunday, which Celery's crontab lacks."""
-    if name in _DAY_FIELDS and text == "?":
-        return "*"
-    return ",".join(_with_sunday_as_0(part) for part in text.split(",")) if name == "day_of_week" else text
 
 
 def _with_sunday_as_0(part: str) -> str:
@@ -151,15 +132,3 @@ def _with_sunday_as_0(part: str) -> str:
         last = "6" if first.lower() in _SUNDAYS else "0"
     first = "0" if first in _SEVENS else first
     return f"{first}-{last}{step}" if last else f"{first}{step}"
-
-
-def _with_text(error: InvalidEntry, fields: Mapping[str, str]) -> str:
-    """Return the problem with the whole text quoted in it and the wrong field between > and <."""
-    wrong = error.path.removeprefix(f"{_PATH}.")
-    text = _joined({name: f">{value}<" if name == wrong else value for name, value in fields.items()})
-    problem, semicolon, advice = error.problem.partition("; ")
-    return f'{problem} in "{text}"{semicolon}{advice}'
-
-
-def _joined(fields: Mapping[str, str]) -> str:
-    return " ".join(fields[name] for name in _FIELDS)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from celery.schedules import BaseSchedule, crontab
 
 from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.words import clock_text, join_words
 
 __all__ = ("clock_change_note",)
+
+#: Up to this many moved times are named one by one.
+_MOST_TIMES = 8
 
 
 def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> str:
@@ -24,16 +30,24 @@ def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime)
     local = fire_time.astimezone(zone)
     moved = [time for time in _nominal_times(schedule, zone, fire_time) if time != local.replace(tzinfo=None, fold=0)]
     if moved:
-        times = " and ".join(f"{time:%H:%M}" for time in moved)
-        return f"moved from {times}, which {'does' if len(moved) == 1 else 'do'} not exist on {moved[0]:%Y-%m-%d}"
+        return (
+            f"moved from {_times(moved)}, which {'does' if len(moved) == 1 else 'do'} not exist on {moved[0]:%Y-%m-%d}"
+        )
     if _comes_twice(local):
-        return f"{local:%H:%M} comes twice on {local:%Y-%m-%d}; this is the {'second' if local.fold else 'first'}"
+        pass_ = "second" if local.fold else "first"
+        return f"{clock_text(local.time())} comes twice on {local:%Y-%m-%d}; this is the {pass_}"
     return ""
+
+
+def _times(moved: Sequence[datetime]) -> str:
+    if len(moved) > _MOST_TIMES:
+        return f"{len(moved)} times between {clock_text(moved[0].time())} and {clock_text(moved[-1].time())}"
+    return join_words([clock_text(moment.time()) for moment in moved])
 
 
 def _nominal_times(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> tuple[datetime, ...]:
     """Return the local times of the schedule that fire at that instant, as its fields give them."""
-    if type(schedule) is crontab:
+    if type(schedule) in (crontab, cron_expression):
         return crontab_engine.nominal_times(schedule, zone, fire_time)
     if isinstance(schedule, rrule):
         nominal = schedule.nominal_time(fire_time)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import time
 
 from celery.schedules import crontab
@@ -20,7 +20,7 @@ from redisbeater.schedules.words import (
     weekday_names,
 )
 
-__all__ = ("crontab_in_words",)
+__all__ = ("crontab_in_words", "dates_in_words", "days_in_words", "kind_in_words", "times_in_words")
 
 #: Up to this many times of the day are always named one by one.
 _FEW = 3
@@ -28,25 +28,26 @@ _FEW = 3
 #: Up to this many are named one by one if no interval describes them.
 _SOME = 8
 
+#: What a schedule does when the clocks change.
 _FIXED = "fixed: once for each time of the day, also when the clocks change"
-_REPEATING = "repeating: by elapsed time, also when the clocks change"
+_BY_ELAPSED_TIME = "repeating: by elapsed time, also when the clocks change"
+_BY_THE_CLOCK = "repeating: by the clock, so twice at a time that comes twice when the clocks change"
 
 
 def crontab_in_words(schedule: crontab, zone: str | None) -> str:
     """Describe when a crontab fires, in which zone if it is known, and what it does when the clocks change."""
-    kind = _REPEATING if is_repeating(schedule) else _FIXED
+    kind = kind_in_words(is_repeating(schedule), len(schedule.hour))
     return f"{', '.join(filter(None, (_sentence(schedule), zone)))} ({kind})"
 
 
-def _sentence(schedule: crontab) -> str:
-    fields = (schedule.minute, schedule.hour, schedule.day_of_week, schedule.day_of_month, schedule.month_of_year)
-    if not all(fields):
-        return "never"
-    times = _times(sorted(schedule.minute), sorted(schedule.hour))
-    return f"{times}{_days(schedule, is_listed=times.startswith('at ') and len(schedule.hour) < 24)}"
+def kind_in_words(is_repeating: bool, hours: int) -> str:
+    """Describe what a schedule does when the clocks change, by its class and its number of hours of the day."""
+    if not is_repeating:
+        return _FIXED
+    return _BY_ELAPSED_TIME if hours == 24 else _BY_THE_CLOCK
 
 
-def _times(minutes: Sequence[int], hours: Sequence[int]) -> str:
+def times_in_words(minutes: Sequence[int], hours: Sequence[int]) -> str:
     """Describe the times of the day in the shortest wording that is exact."""
     number = len(minutes) * len(hours)
     if len(hours) == 24:
@@ -58,6 +59,39 @@ def _times(minutes: Sequence[int], hours: Sequence[int]) -> str:
     if number <= _SOME:
         return f"at {join_words([clock_text(time(hour, minute)) for hour in hours for minute in minutes])}"
     return _in_some_hours(minutes, hours)
+
+
+def dates_in_words(dates: Sequence[int]) -> str:
+    """Describe days of the month by number."""
+    return f"day {span_text(consecutive(dates))} of the month"
+
+
+def days_in_words(
+    weekdays: str, dates: str, months: Collection[int], *, is_listed: bool, even_dates: str | None = None
+) -> str:
+    """Describe the days, after a blank; return "" when every day matches and the sentence is clear without.
+
+    Arguments:
+        weekdays: the weekdays in words; "" when all match.
+        dates: the days of the month in words; "" when all match.
+        months: by number.
+        is_listed: whether the times of the day are named one by one.
+        even_dates: shorter words for the days of the month, if no weekday comes before them.
+    """
+    within = f" in {month_names(months)}" if len(months) < 12 else ""
+    if weekdays:
+        return f" on {weekdays}{within}" + (f", when it is {dates}" if dates else "")
+    if dates:
+        return f" on {even_dates or dates}{within}"
+    return f"{' every day' if is_listed else ''}{within}"
+
+
+def _sentence(schedule: crontab) -> str:
+    fields = (schedule.minute, schedule.hour, schedule.day_of_week, schedule.day_of_month, schedule.month_of_year)
+    if not all(fields):
+        return "never"
+    times = times_in_words(sorted(schedule.minute), sorted(schedule.hour))
+    return f"{times}{_days(schedule, is_listed=times.startswith('at ') and len(schedule.hour) < 24)}"
 
 
 def _in_every_hour(minutes: Sequence[int]) -> str:
@@ -112,15 +146,15 @@ def _from_to(first: time, last: time) -> str:
 
 
 def _days(schedule: crontab, is_listed: bool) -> str:
-    """Describe the days, after a blank; return "" when every day matches and the sentence is clear without."""
     days = [day or 7 for day in schedule.day_of_week] if len(schedule.day_of_week) < 7 else []
     dates = sorted(schedule.day_of_month) if len(schedule.day_of_month) < 31 else []
-    within = f" in {month_names(schedule.month_of_year)}" if len(schedule.month_of_year) < 12 else ""
-    if days:
-        return f" on {weekday_names(days)}{within}" + (f", when it is {_dates(dates)}" if dates else "")
-    if dates:
-        return f" on {_even_dates(dates) or _dates(dates)}{within}"
-    return f"{' every day' if is_listed else ''}{within}"
+    return days_in_words(
+        weekday_names(days) if days else "",
+        dates_in_words(dates) if dates else "",
+        schedule.month_of_year,
+        is_listed=is_listed,
+        even_dates=_even_dates(dates) if dates else None,
+    )
 
 
 def _even_dates(dates: Sequence[int]) -> str | None:
@@ -128,7 +162,3 @@ def _even_dates(dates: Sequence[int]) -> str | None:
     if step in (None, 1) or len(dates) <= _SOME:
         return None
     return f"every {ordinal(step or 1)} day of the month from day {dates[0]} to {dates[-1]}"
-
-
-def _dates(dates: Sequence[int]) -> str:
-    return f"day {span_text(consecutive(dates))} of the month"

@@ -9,6 +9,8 @@ from celery.schedules import BaseSchedule, crontab, solar
 from celery.schedules import schedule as interval
 
 from redisbeater.schedules.clocked import clocked
+from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.description.cron_expression import cron_expression_in_words
 from redisbeater.schedules.description.crontab import crontab_in_words
 from redisbeater.schedules.description.rrule import rrule_in_words
 from redisbeater.schedules.rrule.rrule import rrule
@@ -42,6 +44,8 @@ def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> st
         return _relative(schedule.run_every, zone) if schedule.relative else _interval(schedule.run_every)
     if isinstance(schedule, crontab):
         return crontab_in_words(schedule, zone or getattr(schedule, "timezone", None))
+    if isinstance(schedule, cron_expression):
+        return cron_expression_in_words(schedule, zone or schedule.timezone)
     if isinstance(schedule, rrule):
         return rrule_in_words(schedule)
     if isinstance(schedule, clocked):

@@ -1,0 +1,65 @@
+"""``cron``: a schedule from a cron text, Celery's crontab if that can hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from celery.schedules import crontab
+
+from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.cron_expression.name_hash import is_hashed
+from redisbeater.schedules.crontab.field import make_crontab
+from redisbeater.schedules.crontab.text import PATH, celery_field, check_part, pointed_at, split_text
+from redisbeater.schedules.datetime_codec import read_zone
+
+__all__ = ("cron",)
+
+
+def cron(text: str, timezone: str | None = None) -> crontab | cron_expression:
+    """Return the schedule of a text such as ``"0 9 * * mon-fri"``, ``"0 18 * * friL"`` or ``"@daily"``.
+
+    Both day fields must match, as always in Celery, while in crontab(5) one of them is enough: ``"0 9 1-7 * mon"`` is
+    the first Monday. Fields may be names, lists, ranges, also around the end (``fri-mon``, ``22-2``), and steps. 7 is
+    Sunday, and ``?`` in a day field is ``*``.
+
+    What Celery's crontab lacks: a field of seconds in front; ``L`` (the last day of the month), ``L-2``, ``LW`` (the
+    last weekday), ``15W`` (the weekday nearest to day 15); ``fri#1`` (the first Friday), ``friL`` (the last); and
+    ``H``, ``H(0-29)``, ``H/15``, which a hash of the entry's name decides.
+
+    Arguments:
+        text: second (optional), minute, hour, day of month, month, day of week; or @yearly, @annually, @monthly,
+            @weekly, @daily, @midnight, @hourly.
+        timezone: IANA name of the zone of its local times; stored in the ``timezone`` of the result, and in its ``tz``
+            for Celery's own beat, which uses it from 5.7 on, but loses that of a crontab when it stores the schedule
+            in a file.
+
+    Returns:
+        Celery's crontab if that can hold it; else a ``cron_expression``, a schedule of this package.
+
+    Raises:
+        InvalidEntry: a field cannot be read (the path names it), or there is no such zone.
+    """
+    fields = split_text(text)
+    if _is_extended(fields):
+        return cron_expression(text, timezone)
+    with pointed_at(fields):
+        for name, value in fields.items():
+            check_part(name, value)
+        schedule = make_crontab({name: celery_field(name, value) for name, value in fields.items()}, PATH)
+    schedule.timezone = timezone
+    if timezone is not None:
+        schedule.tz = read_zone(timezone, "$.timezone")
+    return schedule
+
+
+def _is_extended(fields: Mapping[str, str]) -> bool:
+    """Tell whether a text has what Celery's crontab lacks, or what is misspelt for it."""
+    dates, weekdays = fields["day_of_month"].upper(), fields["day_of_week"].upper()
+    return (
+        "second" in fields
+        or "L" in dates
+        or "W" in dates
+        or "#" in weekdays
+        or any(part.endswith("L") for part in weekdays.split(","))
+        or any(is_hashed(part) for value in fields.values() for part in value.split(","))
+    )
