@@ -19,6 +19,7 @@ from celery.signals import beat_embedded_init, beat_init
 
 from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.fault import Fault
+from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
 from redisbeater.beat.outage import Outage
@@ -35,6 +36,7 @@ from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import FormatTooNew, ImproperlyConfigured, LockNotOwnedError, StoreError, StoreUnavailable
 from redisbeater.log_lines import escape_lines, get_logger
+from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
 
 __all__ = ("RedisScheduler",)
@@ -54,6 +56,7 @@ EXPIRY_MARGIN_SECONDS = 0.002
 class RedisScheduler(Scheduler):
     """The scheduler for ``celery beat -S redisbeater.RedisScheduler``. Creating one does no I/O."""
 
+    #: The class of the entries that beat sends, of those in :attr:`schedule` and of static ones.
     Entry = RedisScheduleEntry
     max_interval = DEFAULT_MAX_INTERVAL
 
@@ -61,6 +64,7 @@ class RedisScheduler(Scheduler):
     tunes_process = True
 
     def __init__(self, app: Celery, lazy: bool = False, **kwargs: Any) -> None:
+        check_entry_class(type(self))
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
         escape_lines(logging.getLogger("celery.beat"))  # its lines name entries and tasks as they are stored
@@ -77,9 +81,11 @@ class RedisScheduler(Scheduler):
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
         self._fault = Fault()
         self._broker = Broker(app, config.publish_timeout, self.Producer)
-        self._dispatcher = Dispatcher(app, self._broker, send=self._send_run, renew_lock=self._leadership.renew)
+        self._sender = Sender(self)
+        self._dispatcher = Dispatcher(
+            app, self._broker, send=self._sender.send, renew_lock=self._leadership.renew, entry_class=self.Entry
+        )
         self._claim_limit = ClaimLimit(config.batch_size)
-        self._send_error: Exception | None = None
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
         #: When to claim again, on the monotonic clock.
@@ -178,7 +184,7 @@ class RedisScheduler(Scheduler):
         """Store the static entries of the app in the schedule; called when this beat begins to lead."""
         declared = dict(self.app.conf.beat_schedule)
         self.install_default_entries(declared)
-        reconcile(self.app, declared)
+        reconcile(self.app, declared, self.Entry)
 
     def install_default_entries(self, data: dict[str, Any]) -> None:
         """Add Celery's own task that deletes old results, for backends that do not expire them."""
@@ -236,22 +242,10 @@ class RedisScheduler(Scheduler):
 
     # Send one run by Celery's own path
 
-    def _send_run(self, entry: RedisScheduleEntry) -> Exception | None:
-        """Send one run. Return the error, which ``apply_entry`` only logs, or None."""
-        self._send_error = None
-        try:
-            self.apply_entry(entry, producer=self.producer)
-        except Exception as exc:  # the producer cannot connect, or an instrument around apply_entry failed
-            return exc
-        return self._send_error
-
     def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
-        """Send one run by Celery's own path, and keep its error for :meth:`_send_run`."""
-        try:
-            return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
-        except Exception as exc:  # a SchedulingError, or what kept Celery from making one: an error without a text
-            self._send_error = exc
-            raise
+        """Send one run by Celery's own path, with prepared texts of its arguments."""
+        self._sender.prepare(entry)
+        return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
 
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
         """Return the entry unchanged: the commit sets its next fire time, after the run was sent."""
@@ -279,7 +273,7 @@ class RedisScheduler(Scheduler):
     @property
     def schedule(self) -> ScheduleMapping:
         """The entries in Redis, by name."""
-        return ScheduleMapping(self.app)
+        return ScheduleMapping(self.app, self.Entry)
 
     def merge_inplace(self, b: dict[str, Any]) -> None:
         """Create or change entries; unlike Celery's own method, this one does not delete the others."""
@@ -325,6 +319,7 @@ def _serve(sender: Service, **_: Any) -> None:
     scheduler = sender.scheduler
     if isinstance(scheduler, RedisScheduler):
         scheduler.is_served = True
+        report_unused_hooks(type(scheduler), RedisScheduler)
         scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
         if scheduler.tunes_process and not scheduler.is_embedded:
             tune_process()
