@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from celery.beat import ScheduleEntry, Service
+from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.schedules import crontab
 from celery.signals import beat_init, before_task_publish
 from due import save_due, stored
@@ -266,6 +266,23 @@ def test_hooks_that_are_never_called_are_logged_when_beat_starts(
 
     lines = [record.getMessage() for record in caplog.records if "beat never calls" in record.getMessage()]
     assert [line[: len(expected[0])] for line in lines] == expected if expected else not lines
+
+
+# Another scheduler
+
+
+@pytest.mark.parametrize("is_meant", [True, False], ids=["with settings", "without"])
+def test_a_beat_with_another_scheduler_is_logged_if_its_app_has_settings_of_ours(
+    app: Celery, caplog: pytest.LogCaptureFixture, is_meant: bool
+) -> None:
+    service = Service(app if is_meant else Celery("proj", set_as_current=False))
+    service.scheduler = Scheduler(service.app, lazy=True)
+
+    beat_init.send(sender=service)
+
+    lines = [record.getMessage() for record in caplog.records]
+    expected = "this beat runs celery.beat.Scheduler, so no entry of redisbeater runs; start it with celery beat -S"
+    assert [line.startswith(expected) for line in lines] == [True] * is_meant
 
 
 # The zone of a schedule

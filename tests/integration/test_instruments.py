@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from servers import Server, programs
 
 #: Which Redis the schedule is in makes no difference here.
