@@ -55,7 +55,7 @@ MAX_WAIT_SECONDS = 1.0
 EXPIRY_MARGIN_SECONDS = 0.002
 
 #: A signal that ends beat waits this long for a step that asks Redis, and its end then this long for the last answers.
-REDIS_STEP_SECONDS, CLOSE_SECONDS = 0.5, 1.0
+REDIS_STEP_SECONDS, CLOSE_SECONDS = 0.4, 1.5
 
 
 class RedisScheduler(Scheduler):
