@@ -105,5 +105,5 @@ def test_a_worker_whose_beat_runs_another_scheduler_says_which_option_is_right(p
     worker = project.worker("--beat", "-S", "redisbeater")
 
     worker.says("-S redisbeater names the state file of this worker, not the scheduler of its beat; write --scheduler")
-    worker.says("this beat runs celery.beat.PersistentScheduler, so no entry of redisbeater runs; start it with")
+    worker.says("this beat runs celery.beat.PersistentScheduler, so no entry of redisbeater runs; write")
     assert worker.popen.poll() is None

@@ -281,7 +281,7 @@ def test_a_beat_with_another_scheduler_is_logged_if_its_app_has_settings_of_ours
     beat_init.send(sender=service)
 
     lines = [record.getMessage() for record in caplog.records]
-    expected = "this beat runs celery.beat.Scheduler, so no entry of redisbeater runs; start it with celery beat -S"
+    expected = "this beat runs celery.beat.Scheduler, so no entry of redisbeater runs; write -S redisbeater"
     assert [line.startswith(expected) for line in lines] == [True] * is_meant
 
 

@@ -21,8 +21,8 @@ def report_other_scheduler(service: Service) -> None:
     if has_settings(service.app):
         scheduler = type(service.scheduler)
         logger.warning(
-            "this beat runs %s.%s, so no entry of redisbeater runs; start it with celery beat -S redisbeater, "
-            "or in a worker with celery worker --beat --scheduler redisbeater",
+            "this beat runs %s.%s, so no entry of redisbeater runs; write -S redisbeater, or for the beat of a worker "
+            "--scheduler redisbeater",
             scheduler.__module__,
             scheduler.__qualname__,
         )
