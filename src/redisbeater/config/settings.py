@@ -16,7 +16,7 @@ from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck
 
-__all__ = ("PREFIX", "Config", "cron_starting_deadline")
+__all__ = ("PREFIX", "Config", "cron_starting_deadline", "has_settings")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
@@ -239,6 +239,11 @@ def cron_starting_deadline(app: Celery) -> float | None:
     if deadline is None or values.is_seconds(deadline, 1):
         return deadline
     raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")
+
+
+def has_settings(app: Celery) -> bool:
+    """Return whether an app sets anything of redisbeater."""
+    return any(True for _ in _given_settings(app))
 
 
 def _given_settings(app: Celery) -> Iterator[tuple[str, Any]]:

@@ -83,7 +83,14 @@ class Job:
             )
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
-    def runs(self, schedule_id: str, app: Celery, first: int = 0, end: int | None = None) -> list[RedisScheduleEntry]:
+    def runs(
+        self,
+        schedule_id: str,
+        app: Celery,
+        first: int = 0,
+        end: int | None = None,
+        entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
+    ) -> list[RedisScheduleEntry]:
         """Return an entry for each run that is due, or for those from number ``first`` up to ``end``.
 
         Raises:
@@ -96,6 +103,7 @@ class Job:
                 schedule_id=schedule_id,
                 run_count=self.meta.total_run_count,
                 app=app,
+                entry_class=entry_class,
             )
             for fire_time in self.plan.runs[first:end]
         ]

@@ -93,7 +93,4 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
 
 def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
     with broken_by_code("$"):
-        runs = job.runs(claim.schedule_id, resources.app, first, first + count)
-    for run in runs:
-        resources.representations.add_to(run)
-    return runs
+        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class)
