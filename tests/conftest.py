@@ -81,7 +81,7 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
     ours = {"schedule": "zset", "statics": "set", "broken": "hash", **dict.fromkeys(("lock", "id", "format"), "string")}
-    kind = "string" if key.startswith(f"{prefix}:claim:") else "hash"
+    kind = "string" if key.startswith((f"{prefix}:claim:", f"{prefix}:answer:")) else "hash"
     expected = ours.get(key.removeprefix(f"{prefix}:"), kind)
     return client.type(key) == expected
 
