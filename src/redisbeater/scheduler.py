@@ -28,6 +28,7 @@ from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.broker.broker import Broker
+from redisbeater.config.redbeat import leftover_settings
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
@@ -56,6 +57,9 @@ class RedisScheduler(Scheduler):
 
     Entry = RedisScheduleEntry
     max_interval = DEFAULT_MAX_INTERVAL
+
+    #: None: RedBeat's handler of ``beat_init``, which Sentry imports where RedBeat is installed, takes no lock then.
+    lock_key = None
 
     #: Whether a process that runs nothing but beat is tuned for it; see :mod:`redisbeater.beat.process`.
     tunes_process = True
@@ -325,6 +329,7 @@ def _serve(sender: Service, **_: Any) -> None:
     scheduler = sender.scheduler
     if isinstance(scheduler, RedisScheduler):
         scheduler.is_served = True
+        _report_settings_of_redbeat(scheduler.app)
         scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
         if scheduler.tunes_process and not scheduler.is_embedded:
             tune_process()
@@ -334,3 +339,14 @@ def _serve(sender: Service, **_: Any) -> None:
 def _serve_worker(sender: Service, **_: Any) -> None:
     if isinstance(sender.scheduler, RedisScheduler):
         sender.scheduler.is_embedded = True
+
+
+def _report_settings_of_redbeat(app: Celery) -> None:
+    """Log RedBeat's settings that have no effect any more, and what to set instead."""
+    names, settings = leftover_settings(app)
+    if names:
+        logger.warning(
+            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
+            ", ".join(names),
+            ", ".join(settings),
+        )

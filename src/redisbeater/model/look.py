@@ -46,4 +46,3 @@ def _after_run_of_interval(policy: ResolvedPolicy, score: datetime, last_run_at:
         return score
     following = timetable.next(last_run_at)
     return following and max(score, following)
-

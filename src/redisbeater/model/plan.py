@@ -44,9 +44,7 @@ class Plan:
         return Plan(next=Score(fire_time=unsent), runs=self.runs[:count], skipped=skipped, handled=self.runs[count - 1])
 
 
-def plan(
-    policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_count: int = 0, meta: Meta = NEW
-) -> Plan:
+def plan(policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_count: int = 0, meta: Meta = NEW) -> Plan:
     """Plan an entry whose score has come.
 
     The next fire time follows from the newest one that is run or skipped, so that a late run moves no fire time.
