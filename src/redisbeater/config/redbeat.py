@@ -20,7 +20,7 @@ _DEFAULT_KEY_PREFIX = "redbeat:"
 def leftover_settings(app: Celery) -> tuple[list[str], list[str]]:
     """Return the names of RedBeat's settings that an app has, and what is to be set in their place; nothing if all is.
 
-    Values are left out, as they may hold passwords, but for the prefix: without it, the entries of RedBeat are not found.
+    Values are left out, as they may hold passwords. The prefix is shown: without it RedBeat's entries are not found.
     """
     theirs, ours = dict(given_settings(app, _REDBEAT_PREFIX)), dict(given_settings(app))
     settings = [f"{PREFIX}{name} as {_REDBEAT_PREFIX}{name}" for name in _SUCCEEDED if name in theirs.keys() - ours]

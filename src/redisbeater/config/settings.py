@@ -236,7 +236,7 @@ def cron_starting_deadline(app: Celery) -> float | None:
 
 
 def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of what the user set, with or without the app's namespace; the names leave out the prefix."""
+    """Yield name and value of what the user set, with or without the app's namespace; names leave out the prefix."""
     namespace = (app.namespace or "").lower().rstrip("_") + "_"
     for key in app.conf.keys():  # noqa: SIM118 - iterating app.conf does not finalise it, keys() does
         name = str(key).lower()

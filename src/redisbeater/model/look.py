@@ -1,7 +1,7 @@
 """Scores that only say when to look: those of RedBeat.
 
-Nearly always a score is the fire time. RedBeat's are whole seconds, and often long before the fire time, because RedBeat
-asks the schedule again when it looks. Nothing here reads a clock.
+Nearly always a score is the fire time. RedBeat's are whole seconds, and often long before the fire time: when it looks,
+RedBeat asks the schedule again. Nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ("meant_fire_time",)
 def meant_fire_time(policy: ResolvedPolicy, score: datetime, meta: Meta) -> datetime | None:
     """Return the fire time that a score means: itself, or what follows the last run; None when nothing does.
 
-    A score of another program is a look if it is a whole second at which the entry does not fire, or at which it has run.
-    An entry that never ran has nothing to count from, and a score of 0 means now: both are fire times.
+    A score is a look if it is a whole second at which the entry does not fire, or at which it has run. If the entry
+    never ran, there is nothing to count from, and a score of 0 means now: both are fire times.
 
     Arguments:
         policy: the policy of the entry.

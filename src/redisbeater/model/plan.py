@@ -81,7 +81,7 @@ def plan(policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_coun
 
 
 def _owed(policy: ResolvedPolicy, fire_time: datetime, meta: Meta) -> datetime | None:
-    """Return the fire time that a score means, which a reported execution of an interval may delay; None: none is left."""
+    """Return the fire time that a score means, delayed by a reported execution of an interval; None: none is left."""
     if meta.executed_at is None or not policy.is_interval:
         return meant_fire_time(policy, fire_time, meta)
     following = policy.timetable.next(meta.executed_at)

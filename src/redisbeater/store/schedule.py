@@ -240,7 +240,7 @@ class RedisSchedule:
         return [*ours, *(self.keys.entry(name) for name in names)]
 
     def _new_answer(self) -> str:
-        """Return the key under which a script keeps its answer, so that a retry after a lost reply gets the same one."""
+        """Return the key under which a script keeps its answer, for a retry after a lost reply."""
         return self.keys.answer(uuid.uuid4().hex)
 
     def rank(self, name: str) -> int | None:

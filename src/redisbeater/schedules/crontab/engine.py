@@ -63,13 +63,13 @@ def next_fire_time(schedule: crontab, zone: tzinfo, after: datetime) -> datetime
 
 
 def fires_at(schedule: crontab, zone: tzinfo, instant: datetime) -> bool:
-    """Tell whether an instant, aware UTC, is a fire time; much faster than the search for one, where the clock is steady."""
+    """Tell whether an instant, aware UTC, is a fire time; if it is a slot, that is much faster than a search."""
     if instant.second or instant.microsecond:
         return False
     local = instant.astimezone(zone)
-    if not local.fold and is_matching_day(schedule, local) and local.hour in schedule.hour:
-        if local.minute in schedule.minute:
-            return True
+    is_in_hour = local.hour in schedule.hour and local.minute in schedule.minute
+    if is_in_hour and not local.fold and is_matching_day(schedule, local):
+        return True
     return next_fire_time(schedule, zone, instant - _MICROSECOND) == instant
 
 
