@@ -31,6 +31,7 @@ from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.broker.broker import Broker
+from redisbeater.config.redbeat import leftover_settings
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
@@ -64,6 +65,9 @@ class RedisScheduler(Scheduler):
     #: The class of the entries that beat sends, of those in :attr:`schedule` and of static ones.
     Entry = RedisScheduleEntry
     max_interval = DEFAULT_MAX_INTERVAL
+
+    #: None: RedBeat's handler of ``beat_init``, which Sentry imports where RedBeat is installed, takes no lock then.
+    lock_key = None
 
     #: Whether a process that runs nothing but beat is tuned for it; see :mod:`redisbeater.beat.process`.
     tunes_process = True
@@ -338,6 +342,7 @@ def _serve(sender: Service, **_: Any) -> None:
         return
     scheduler.is_served = True
     report_unused_hooks(type(scheduler), RedisScheduler)
+    _report_settings_of_redbeat(scheduler.app)
     scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
     if not scheduler.is_embedded:
         end_with_other_signals()
@@ -355,3 +360,14 @@ def _serve_worker(sender: Service, **_: Any) -> None:
 @celeryd_after_setup.connect(weak=False)
 def _check_worker(instance: Any, **_: Any) -> None:
     report_state_file(instance)
+
+
+def _report_settings_of_redbeat(app: Celery) -> None:
+    """Log RedBeat's settings that have no effect any more, and what to set instead."""
+    names, settings = leftover_settings(app)
+    if names:
+        logger.warning(
+            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
+            ", ".join(names),
+            ", ".join(settings),
+        )

@@ -12,7 +12,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.score import Score
@@ -79,7 +79,7 @@ class Job:
                 claimed.fire_time,
                 now,
                 run_count=meta.total_run_count,
-                ran_at=None if claimed.is_due_now else meta.executed_at,
+                meta=NEW if claimed.is_due_now else meta,
             )
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 

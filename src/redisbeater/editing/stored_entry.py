@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.model.definition import Definition
+from redisbeater.model.look import meant_fire_time
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
@@ -47,10 +49,19 @@ class StoredEntry:
         )
 
     def due_at(self, defaults: Defaults) -> datetime | None:
-        """Return when the entry is next due, aware UTC; None when it is dormant."""
-        if self.score.dormant or self.score.fire_time is None:
+        """Return when the entry is next due, aware UTC; None when it is dormant, or has no fire time left."""
+        policy = ResolvedPolicy.of(self.definition, defaults)
+        fire_time = self.fire_time(policy)
+        return None if fire_time is None else policy.due_at(fire_time)
+
+    def fire_time(self, policy: ResolvedPolicy) -> datetime | None:
+        """Return the fire time that its score means, by its resolved policy; None: it has none."""
+        score = self.score.fire_time
+        if self.score.dormant or score is None:
             return None
-        return ResolvedPolicy.of(self.definition, defaults).due_at(self.score.fire_time)
+        with suppress(InvalidEntry, OverflowError):  # beat meets it as well, and quarantines the entry
+            return meant_fire_time(policy, score, self.meta)
+        return score
 
 
 def load(context: Context, name: str) -> StoredEntry:

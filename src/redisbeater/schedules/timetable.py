@@ -97,6 +97,16 @@ class Timetable:
             return self.resumed(self.start_at, now)
         return self.resumed(last_run_at, now)
 
+    def fires_at(self, instant: datetime) -> bool:
+        """Tell whether an instant is a fire time, bounds aside; of a custom schedule, any may be one."""
+        if type(self.schedule) is crontab:
+            return crontab_engine.fires_at(self.schedule, self.zone, instant)
+        return hasattr(self.schedule, "to_redisbeater") or self._next(instant - _MICROSECOND) == instant
+
+    def is_on_given_grid(self, instant: datetime) -> bool:
+        """Tell whether an interval fires at an instant because of its ``start_at``, whatever its last run."""
+        return self.start_at is not None and not (instant - self.start_at) % interval.every(self.schedule)
+
     def includes(self, instant: datetime) -> bool:
         """Tell whether an instant lies between the bounds."""
         return not self.is_past_end(instant) and (self.start_at is None or instant >= self.start_at)

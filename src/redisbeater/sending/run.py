@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule
 
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.schedules.datetime_codec import read_zone
+from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
 __all__ = ("make_run", "task_id")
 
@@ -64,8 +67,8 @@ def make_run(
         definition.name,
         definition.task,
         _schedule_in_zone(definition),
-        args=json_text.copied(definition.args),
-        kwargs=json_text.copied(definition.kwargs),
+        args=[_sendable(value) for value in definition.args],
+        kwargs={name: _sendable(value) for name, value in definition.kwargs.items()},
         options=options,
         app=app,
         timezone=definition.timezone,
@@ -85,3 +88,16 @@ def _schedule_in_zone(definition: Definition) -> BaseSchedule:
     copied: BaseSchedule = object.__new__(type(shared))
     vars(copied).update(vars(shared), tz=read_zone(definition.timezone, "$.timezone"))
     return copied
+
+
+def _sendable(value: Any) -> Any:
+    """Return a copy of an argument in which RedBeat's objects for datetimes are datetimes, as RedBeat sends them.
+
+    An object that is no date is passed as it is stored: it is an argument that happens to look like one.
+    """
+    if isinstance(value, dict):
+        if value.get("__type__") == "datetime":
+            with suppress(InvalidEntry):
+                return decode_datetime(value, "$")
+        return {name: _sendable(item) for name, item in value.items()}
+    return [_sendable(item) for item in value] if isinstance(value, list) else value

@@ -13,6 +13,8 @@ key                type         members                                         
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none
 ``P:format``       string       version of what beat writes, a whole number                           none
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
+``P:answer:<id>``  string       what a change of entries has answered, for a retry whose reply was    yes
+                                lost
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
 ``P:log``          list         what happened to the schedule: lines, the newest first                none
@@ -89,6 +91,10 @@ class Keys:
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""
         return f"{self.prefix}:claim:{claim_id}"
+
+    def answer(self, call_id: str) -> str:
+        """Return the key that holds what one call has answered."""
+        return f"{self.prefix}:answer:{call_id}"
 
     @staticmethod
     def declaration(name: str) -> str:

@@ -182,7 +182,7 @@ class RedisSchedule:
         entries = [entry for entry, _ in broken]
         outcomes = self._connection.run(
             "quarantine",
-            [self.keys.schedule, self.keys.broken, *(entry.key for entry in entries)],
+            [self.keys.schedule, self.keys.broken, self._new_answer(), *(entry.key for entry in entries)],
             [claim.id, reports_as_json(broken, claim.now), *self._log_terms],
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
@@ -247,7 +247,12 @@ class RedisSchedule:
         return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
 
     def _keys_of_edit(self, names: Sequence[str]) -> list[str]:
-        return [self.keys.schedule, self.keys.broken, self.keys.statics, *(self.keys.entry(name) for name in names)]
+        ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self._new_answer()]
+        return [*ours, *(self.keys.entry(name) for name in names)]
+
+    def _new_answer(self) -> str:
+        """Return the key under which a script keeps its answer, for a retry after a lost reply."""
+        return self.keys.answer(uuid.uuid4().hex)
 
     def rank(self, name: str) -> int | None:
         """Return how many entries come before this one; None when it is not in the schedule."""

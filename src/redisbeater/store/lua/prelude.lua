@@ -119,3 +119,15 @@ local function newer_format(key, version)
   if not number or number > tonumber(version) then return stored == '' and 'an empty text' or string.sub(stored, 1, 40) end
   return nil, number < tonumber(version)
 end
+
+-- Return what a script answered when it was executed before, with its reply lost; nil: this is the first time.
+local function given_answer(key)
+  local answer = try('GET', key)
+  return answer and cjson.decode(answer)
+end
+
+-- Return an answer, and keep it for longer than a call is retried.
+local function answer_once(key, answer)
+  redis.call('SET', key, cjson.encode(answer), 'PX', 60000)
+  return answer
+end
