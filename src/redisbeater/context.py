@@ -11,9 +11,11 @@ from celery.app import app_or_default
 from celery.local import Proxy
 
 from redisbeater.config.settings import Config, cron_starting_deadline
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.reader import Reader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.zone import read_zone
 from redisbeater.store import RedisSchedule
 
 __all__ = ("Context",)
@@ -61,9 +63,21 @@ class Context:
         return cls(config=config, defaults=defaults, codec=codec, reader=reader, redis=RedisSchedule(config))
 
 
+def _zone(app: Celery) -> tzinfo:
+    """Return the zone of an app.
+
+    Raises:
+        ImproperlyConfigured: it has no IANA name, so that other programs cannot use the same.
+    """
+    try:
+        return read_zone(app.timezone, "timezone")
+    except InvalidEntry as exc:
+        raise ImproperlyConfigured(str(exc)) from exc
+
+
 def _defaults(app: Celery, config: Config) -> Defaults:
     return Defaults(
-        zone=app.timezone,
+        zone=_zone(app),
         misfire_grace_time=config.misfire_grace_time,
         crontab_grace_time=cron_starting_deadline(app),
         coalesce=config.coalesce,

@@ -16,8 +16,9 @@ from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime, read_zone
+from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
 
 __all__ = ("Definition", "as_schedule", "checked_args", "checked_kwargs")
 
@@ -274,12 +275,17 @@ def _zone_of_cron(schedule_: Any) -> str | None:
     return getattr(schedule_, "timezone", None) if type(schedule_) is crontab else None
 
 
-def _agreed_zone(given: Any, schedule_: Any) -> Any:
-    of_cron = _zone_of_cron(schedule_)
+def _agreed_zone(given: Any, schedule_: Any) -> str | None:
+    """Return the name of the zone that was passed with the entry, with its schedule or with both."""
+    given, of_cron = (None if zone is None else _name(zone) for zone in (given, _zone_of_cron(schedule_)))
     if given is not None and of_cron is not None and given != of_cron:
         problem = f"is {quoted(given)}, but the schedule has {quoted(of_cron)}; pass only one of them"
         raise InvalidEntry("$.timezone", problem)
     return of_cron if given is None else given
+
+
+def _name(zone: Any) -> str | None:
+    return zone_name(read_zone(zone, "$.timezone"))
 
 
 def _list(given: Any) -> Any:
@@ -335,8 +341,13 @@ def _storable_options(options: Any) -> Any:
     """Return the options with a relative ``expires`` in seconds, which Celery accepts like a timedelta."""
     if not isinstance(options, Mapping):
         return _or(options, {})
-    expires = options.get("expires")
-    return {**options, "expires": expires.total_seconds()} if isinstance(expires, timedelta) else dict(options)
+    return {name: _storable_option(name, value) for name, value in options.items()}
+
+
+def _storable_option(name: str, value: Any) -> Any:
+    if name == "expires" and isinstance(value, timedelta):
+        return value.total_seconds()
+    return in_iana_zone(value, f"$.options.{name}") if isinstance(value, datetime) else value
 
 
 def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import tzinfo
 
 from celery.schedules import crontab
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.crontab.field import DAYS, make_crontab
-from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.schedules.words import ordinal
+from redisbeater.schedules.zone import read_zone, zone_name
 
 __all__ = ("cron",)
 
@@ -46,7 +47,7 @@ _NEAREST_WEEKDAY = re.compile(r"\d\d?W", re.IGNORECASE)
 _WEEKS = ("1-7", "8-14", "15-21", "22-28", "29-31")
 
 
-def cron(text: str, timezone: str | None = None) -> crontab:
+def cron(text: str, timezone: str | tzinfo | None = None) -> crontab:
     """Return Celery's ``crontab`` for a text such as ``"0 9 * * mon-fri"`` or ``"@daily"``.
 
     Both day fields must match, as always in Celery, while in crontab(5) one of them is enough: ``"0 9 1-7 * mon"`` is
@@ -56,8 +57,9 @@ def cron(text: str, timezone: str | None = None) -> crontab:
     Arguments:
         text: minute, hour, day of month, month, day of week; or @yearly, @annually, @monthly, @weekly, @daily,
             @midnight, @hourly.
-        timezone: IANA name of the zone of its local times; stored in the ``timezone`` of the result, and in its ``tz``
-            for Celery's own beat, which uses it from 5.7 on, but loses it when it stores the schedule in a file.
+        timezone: zone of its local times, by its IANA name or as a ``ZoneInfo``; the name is stored in the ``timezone``
+            of the result, the zone in its ``tz`` for Celery's own beat, which uses it from 5.7 on, but loses it when it
+            stores the schedule in a file.
 
     Raises:
         InvalidEntry: a field cannot be read (the path names it), or there is no such zone.
@@ -69,9 +71,10 @@ def cron(text: str, timezone: str | None = None) -> crontab:
         schedule = make_crontab({name: _celery_field(name, value) for name, value in fields.items()}, _PATH)
     except InvalidEntry as exc:
         raise InvalidEntry(exc.path, _with_text(exc, fields)) from exc
-    schedule.timezone = timezone
+    schedule.timezone = None
     if timezone is not None:
         schedule.tz = read_zone(timezone, "$.timezone")
+        schedule.timezone = zone_name(schedule.tz)
     return schedule
 
 

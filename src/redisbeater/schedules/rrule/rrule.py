@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.datetime_codec import read_zone, zone_name
 from redisbeater.schedules.local_time import in_zone, instant_of, offset_during, to_utc
 from redisbeater.schedules.rrule.counting import count_of_rules
 from redisbeater.schedules.rrule.recurrence import Recurrence
 from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, make_rule
 from redisbeater.schedules.rrule.rule_text import rfc_name
 from redisbeater.schedules.rrule.text import is_text, read_text, write_text
+from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
 
 __all__ = ("rrule",)
 
@@ -54,7 +54,8 @@ class rrule(BaseSchedule):
             (``"FREQ=MONTHLY;BYDAY=1MO"``), or lines of DTSTART, RRULE, RDATE and EXDATE.
         dtstart: when the rule begins, in whole seconds; default: now.
         interval, wkst, count, until, bysetpos, ...: as in :class:`dateutil.rrule.rrule`; a text contains them.
-        timezone: IANA name of the zone of the local times; default: that of ``dtstart``, else the app's.
+        timezone: zone of the local times, by its IANA name or as a ``ZoneInfo``; default: that of ``dtstart``, else the
+            app's.
 
     Raises:
         ValueError, TypeError: the value of a part is not valid; the message starts with its name.
@@ -83,7 +84,7 @@ class rrule(BaseSchedule):
         byhour: Any = None,
         byminute: Any = None,
         bysecond: Any = None,
-        timezone: str | None = None,
+        timezone: str | tzinfo | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -146,7 +147,8 @@ class rrule(BaseSchedule):
         if not isinstance(moment, datetime):
             raise TypeError(f"{name}: expected a datetime, got {moment!r}")
         if moment.tzinfo is None:
-            return moment.replace(tzinfo=zone or self.tz)
+            return moment.replace(tzinfo=zone or read_zone(self.tz, "timezone"))
+        moment = in_iana_zone(moment, name)
         return moment if zone is None else moment.astimezone(zone)
 
     def _local_until(self) -> datetime | None:
