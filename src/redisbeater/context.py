@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from weakref import WeakKeyDictionary
 
@@ -15,7 +15,7 @@ from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.reader import Reader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zone import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 
 __all__ = ("Context",)
@@ -33,10 +33,27 @@ class Context:
     codec: ScheduleCodec
     reader: Reader
     redis: RedisSchedule
+    #: The same context in other zones, by their names.
+    _others: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
+
+    def in_zone(self, name: str) -> Context:
+        """Return this context with the zone that is stored for all programs; itself where that is empty or no zone."""
+        if name in ("", zone_name(self.zone)):
+            return self
+        if name not in self._others:
+            self._others[name] = self._in_other_zone(name)
+        return self._others[name]
+
+    def _in_other_zone(self, name: str) -> Context:
+        try:
+            defaults = replace(self.defaults, zone=read_zone(name, "zone"))
+        except InvalidEntry:
+            return self
+        return replace(self, defaults=defaults, reader=Reader(self.codec, defaults), _others={})
 
     @property
     def zone(self) -> tzinfo:
-        """The app's zone."""
+        """The zone of entries without their own: the app's, unless this is the context :meth:`in_zone` of another."""
         return self.defaults.zone
 
     @classmethod

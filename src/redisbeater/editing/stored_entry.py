@@ -29,6 +29,8 @@ class StoredEntry:
     score: Score
     skipped: Mapping[str, Skipped]
     now: datetime
+    #: The zone of entries without their own; empty where none is stored: that of the application.
+    zone: str = ""
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
@@ -44,6 +46,7 @@ class StoredEntry:
             score=snapshot.score or FINISHED,
             skipped=read_skipped(snapshot.skipped),
             now=snapshot.now,
+            zone=snapshot.zone,
         )
 
     def due_at(self, defaults: Defaults) -> datetime | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple, Protocol
 
-from celery.schedules import BaseSchedule, crontab, schedule
+from celery.schedules import BaseSchedule, crontab, schedule, solar
 
 from redisbeater.display import quoted
 from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
@@ -14,9 +14,10 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
-from redisbeater.schedules import Timetable
+from redisbeater.schedules import Timetable, clocked, rrule
 from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
+from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
 
@@ -231,6 +232,16 @@ class Definition(NamedTuple):
     def is_interval(self) -> bool:
         """Whether each fire time counts from the one before, and so from a run that the application reports."""
         return type(self.schedule) is schedule
+
+    @property
+    def follows_app_zone(self) -> bool:
+        """Whether its fire times are local times of the app's zone; those of an rrule and of solar never are."""
+        if self.timezone is not None:
+            return False
+        has_local_bound = any(bound is not None and bound.tzinfo is None for bound in (self.start_at, self.end_at))
+        if isinstance(self.schedule, clocked):
+            return self.schedule.at.tzinfo is None or has_local_bound
+        return has_local_bound or not (isinstance(self.schedule, (rrule, solar)) or counts_from_last(self.schedule))
 
     @property
     def never_ends(self) -> bool:

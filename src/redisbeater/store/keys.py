@@ -12,6 +12,8 @@ key                type         members                                         
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none
 ``P:format``       string       version of what beat writes, a whole number                           none
+``P:zone``         string       the zone by which entries that inherit the application's were planned  none
+``P:zone:before``  string       the zone before it: without TTL while entries are planned again       an hour
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
@@ -48,6 +50,8 @@ class Keys:
         self.statics = f"{prefix}:statics"
         self.id = f"{prefix}:id"
         self.format = f"{prefix}:format"
+        self.zone = f"{prefix}:zone"
+        self.zone_before = f"{prefix}:zone:before"
         self.broken = f"{prefix}:broken"
         self.changes = f"{prefix}:changes"
         self.lock = lock if lock is not None else f"{prefix}:lock"
@@ -70,7 +74,7 @@ class Keys:
 
     def bookkeeping(self) -> dict[str, str]:
         """Return the keys that are kept beside the entries, and the type of each."""
-        return {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set"}
+        return {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set", self.zone: "string"}
 
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""
