@@ -51,7 +51,10 @@ def replanned(
     known = {name: fields.pop(name) for name in ("claim_id", "skipped") if name in fields}
     definition = Definition.checked(name="report", task="proj.work", schedule=given, **fields)
     snapshot = snapshot_of(definition, now=now, pending=pending, last=last, **known)
-    change, defaults = ReplanInZone(name="report", before=ZoneInfo(before)), Defaults(zone=ZoneInfo(after))
+    change, defaults = (
+        ReplanInZone(name="report", before=ZoneInfo(before), decoder=CODEC),
+        Defaults(zone=ZoneInfo(after)),
+    )
     score = change.apply(snapshot, defaults, CODEC).score or snapshot.score
     again = change.apply(replace(snapshot, score=score), defaults, CODEC).score
     assert again is None
@@ -334,7 +337,7 @@ def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_finishes(
     lead(in_zone("UTC"))
     for name in names:
         save(in_zone("UTC"), name)
-    monkeypatch.setattr(zone_change, "SAVE_PAGE", 2)
+    monkeypatch.setattr(zone_change, "PAGE_ENTRIES", 2)
     monkeypatch.setattr(zone_change, "STEP_SECONDS", -1.0)
     halfway = ZoneChange(Context.of(in_zone(NEW_YORK)))
     halfway.begin()

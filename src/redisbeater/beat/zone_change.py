@@ -15,7 +15,6 @@ from redisbeater.editing.edit import Edit
 from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.schedules.zone import read_zone, zone_name
-from redisbeater.store import SAVE_PAGE
 
 __all__ = ("ZoneChange",)
 
@@ -23,6 +22,9 @@ logger = get_logger(__name__)
 
 #: How long one step goes on; nothing is sent until the last one is done.
 STEP_SECONDS = 0.2
+
+#: How many entries are planned again in one page, so that a step does not take much longer.
+PAGE_ENTRIES = 100
 
 #: When a leader asks again whether it may change the zone to that of its application.
 RETRY_SECONDS = 3600.0
@@ -68,7 +70,7 @@ class ZoneChange:
             self.begin()
         deadline = time.monotonic() + STEP_SECONDS
         while self._names and time.monotonic() < deadline:
-            page = list(islice(self._names, SAVE_PAGE))
+            page = list(islice(self._names, PAGE_ENTRIES))
             self._names.extend(self._replan(page))
             for _ in page:  # only now: a page that Redis did not take comes again
                 self._names.popleft()
@@ -94,7 +96,8 @@ class ZoneChange:
 
     def _replan(self, page: list[str]) -> list[str]:
         """Plan a page of entries again; return those that other programs kept changing meanwhile."""
-        changes = [ReplanInZone(name=name, before=self._before) for name in page]
+        decoder = self._context.reader.decoder
+        changes = [ReplanInZone(name=name, before=self._before, decoder=decoder) for name in page]
         result = write_page(self._context, changes, only_differing=True)
         self._log(result.written)
         return [name for name, failure in result.failures.items() if isinstance(failure, EditConflict)]

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
-from redisbeater.model.definition import Definition
+from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
@@ -66,7 +66,7 @@ def load(context: Context, name: str) -> StoredEntry:
     return StoredEntry.from_snapshot(context.redis.load(name), context.codec)
 
 
-def stored_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition:
+def stored_definition(snapshot: Snapshot, codec: Decoder) -> Definition:
     """Decode the definition of a snapshot.
 
     Raises:

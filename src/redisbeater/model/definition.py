@@ -21,7 +21,7 @@ from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
 
-__all__ = ("Definition", "as_schedule", "checked_args", "checked_kwargs")
+__all__ = ("Decoder", "Definition", "as_schedule", "checked_args", "checked_kwargs")
 
 #: Task options whose value may be a datetime; it is stored in RedBeat's form.
 _DATETIME_OPTIONS = ("eta", "expires")
