@@ -33,18 +33,19 @@ class Context:
     codec: ScheduleCodec
     reader: Reader
     redis: RedisSchedule
-    #: The same context in other zones, by their names.
+    #: The contexts that :meth:`in_zone` has returned, by the names of their zones.
     _others: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
 
     def in_zone(self, name: str) -> Context:
         """Return this context with the zone that is stored for all programs; itself where that is empty or no zone."""
-        if name in ("", zone_name(self.zone)):
-            return self
-        if name not in self._others:
-            self._others[name] = self._in_other_zone(name)
-        return self._others[name]
+        found = self._others.get(name)
+        if found is None:
+            found = self._others[name] = self._in_other_zone(name)
+        return found
 
     def _in_other_zone(self, name: str) -> Context:
+        if name in ("", zone_name(self.zone)):
+            return self
         try:
             defaults = replace(self.defaults, zone=read_zone(name, "zone"))
         except InvalidEntry:

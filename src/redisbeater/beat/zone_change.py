@@ -123,7 +123,7 @@ class ZoneChange:
         self._retry_at = time.monotonic() + RETRY_SECONDS
         logger.error(
             "time zone %s of this application is not used: the schedule was changed from %s to %s within an hour; "
-            "set one timezone in all its applications. To change it now: redis-cli DEL %s, and restart beat",
+            "use one timezone in all of them, or redis-cli DEL %s and restart beat",
             self._wanted,
             before,
             self._zone,
