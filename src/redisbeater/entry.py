@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 from celery import Celery
@@ -48,8 +48,8 @@ class RedisScheduleEntry(ScheduleEntry):
         args, kwargs: the arguments of the task; JSON values.
         options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
         enabled: a disabled entry stays in the schedule and does not run.
-        timezone: IANA name; local times of the schedule are read in it. Default: that of a ``cron()`` text, else the
-            app's.
+        timezone: IANA name or ``ZoneInfo``; local times of the schedule are read in it. Default: that of a ``cron()``
+            text, else the app's.
         last_run_at: for a new entry: count from a run at this time. Naive: in the entry's zone.
         start_at, end_at: no fire time lies before or after; naive: in the entry's zone. An interval begins at
             ``start_at``.
@@ -78,7 +78,7 @@ class RedisScheduleEntry(ScheduleEntry):
         options: Mapping[str, Any] | None = None,
         enabled: bool = True,
         app: Celery | None = None,
-        timezone: str | None = None,
+        timezone: str | tzinfo | None = None,
         last_run_at: datetime | None = None,
         total_run_count: int | None = None,
         relative: bool = False,
@@ -223,7 +223,8 @@ class RedisScheduleEntry(ScheduleEntry):
             EntryNotFound: it has only a name, and is not stored.
             ValueError: ``n`` is not from 1 to 1000.
         """
-        return upcoming_runs(self._previewed(), self._context.defaults, n)
+        stored = self._previewed()
+        return upcoming_runs(stored, self._context.in_zone(stored.zone).defaults, n)
 
     def enable(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let it run again from its next fire time on; fire times that passed while it was disabled are not run.
@@ -294,7 +295,7 @@ class RedisScheduleEntry(ScheduleEntry):
         self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
         for name in POLICY_FIELDS:
             setattr(self, name, getattr(definition, name))
-        self._due_at = stored.due_at(self._context.defaults)
+        self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
         self._skipped = stored.skipped
         return self
 

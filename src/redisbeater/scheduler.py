@@ -30,6 +30,7 @@ from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.statics import CLEANUP, reconcile
+from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.config.redbeat import leftover_settings
 from redisbeater.context import Context
@@ -37,7 +38,14 @@ from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import FormatTooNew, ImproperlyConfigured, LockNotOwnedError, StoreError, StoreUnavailable
+from redisbeater.exceptions import (
+    FormatTooNew,
+    ImproperlyConfigured,
+    LockNotOwnedError,
+    StoreError,
+    StoreUnavailable,
+    ZoneChanging,
+)
 from redisbeater.log_lines import escape_lines, get_logger
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
@@ -86,6 +94,7 @@ class RedisScheduler(Scheduler):
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
         self._repair = Repair(self._context, self._own_keys)
+        self._zone_change = ZoneChange(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
         self._fault = Fault()
@@ -155,6 +164,9 @@ class RedisScheduler(Scheduler):
         try:
             if not self._leadership.renew() and not self._leadership.acquire(self._lock_lost()):
                 return self._stand_by()
+            if not self._zone_change.is_done:
+                self._zone_change.step()
+                return 0.0
             if not self.is_served or time.monotonic() >= self._look_at:
                 self._run_due()
         except FormatTooNew as exc:
@@ -190,6 +202,7 @@ class RedisScheduler(Scheduler):
         self._own_keys.check()
         self._look_at = 0.0
         check_eviction(self._redis, self._context.config.key_expiry_check)
+        self._zone_change.begin()
         self.setup_schedule()
         self._repair.begin()
 
@@ -228,6 +241,10 @@ class RedisScheduler(Scheduler):
                 self._dispatch = self._dispatcher.dispatch(claim)
         except LockNotOwnedError:
             self._leadership.invalidate()
+            self._look_at = 0.0
+            return
+        except ZoneChanging:  # another beat, where there is no lock, has begun to plan entries again
+            self._leadership.restart()
             self._look_at = 0.0
             return
         self._dispatch.publish()

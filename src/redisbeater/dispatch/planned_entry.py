@@ -74,7 +74,7 @@ def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> Pl
             claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
         )
     try:
-        job = Job.planned(claimed, claim.now, resources.context)
+        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone))
         return PlannedEntry(claimed=claimed, job=job, runs=_runs(job, claim, resources, first=0, count=1))
     except InvalidEntry as exc:
         error = exc.__cause__ if isinstance(exc, BrokenByCode) else None

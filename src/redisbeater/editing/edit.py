@@ -96,6 +96,7 @@ class Edit:
             score=score,
             skipped=read_skipped(self.snapshot.skipped),
             now=self.snapshot.now,
+            zone=self.snapshot.zone,
         )
 
     @property

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
-from redisbeater.model.definition import Definition
+from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.look import meant_fire_time
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -31,6 +31,8 @@ class StoredEntry:
     score: Score
     skipped: Mapping[str, Skipped]
     now: datetime
+    #: The zone of entries without their own; empty where none is stored: that of the application.
+    zone: str = ""
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
@@ -46,6 +48,7 @@ class StoredEntry:
             score=snapshot.score or FINISHED,
             skipped=read_skipped(snapshot.skipped),
             now=snapshot.now,
+            zone=snapshot.zone,
         )
 
     def due_at(self, defaults: Defaults) -> datetime | None:
@@ -74,7 +77,7 @@ def load(context: Context, name: str) -> StoredEntry:
     return StoredEntry.from_snapshot(context.redis.load(name), context.codec)
 
 
-def stored_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition:
+def stored_definition(snapshot: Snapshot, codec: Decoder) -> Definition:
     """Decode the definition of a snapshot.
 
     Raises:

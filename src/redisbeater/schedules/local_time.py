@@ -16,6 +16,7 @@ __all__ = (
     "Shift",
     "in_zone",
     "instant_of",
+    "is_in_gap",
     "offset_at",
     "offset_during",
     "recent_shift",
@@ -70,8 +71,15 @@ def to_utc(local: datetime, zone: tzinfo) -> datetime:
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """Return the instant of a datetime; a naive one is local time in the zone."""
-    return to_utc(moment, zone) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    """Return the instant of a datetime; a naive one is in the zone, and one in a gap has the offset before it."""
+    local = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+    return (local.replace(fold=0) if is_in_gap(local) else local).astimezone(timezone.utc)
+
+
+def is_in_gap(moment: datetime) -> bool:
+    """Tell whether the clock of its zone skips the local time of an aware datetime."""
+    before, after = (moment.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1))
+    return before < after
 
 
 def instant_of(local: datetime, zone: tzinfo) -> datetime | None:

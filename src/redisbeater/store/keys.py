@@ -12,6 +12,8 @@ key                type         members                                         
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none
 ``P:format``       string       version of what beat writes, a whole number                           none
+``P:zone``         string       the zone by which entries that inherit the application's were planned  none
+``P:zone:before``  string       the zone before it: without TTL while entries are planned again       an hour
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:answer:<id>``  string       what a change of entries has answered, for a retry whose reply was    yes
                                 lost
@@ -53,6 +55,8 @@ class Keys:
         self.statics = f"{prefix}:statics"
         self.id = f"{prefix}:id"
         self.format = f"{prefix}:format"
+        self.zone = f"{prefix}:zone"
+        self.zone_before = f"{prefix}:zone:before"
         self.broken = f"{prefix}:broken"
         self.changes = f"{prefix}:changes"
         self.log = f"{prefix}:log"
@@ -81,6 +85,7 @@ class Keys:
             self.id: "string",
             self.broken: "hash",
             self.statics: "set",
+            self.zone: "string",
             self.log: "list",
         }
 

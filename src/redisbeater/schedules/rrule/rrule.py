@@ -9,7 +9,6 @@ from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.display import quoted, shown
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.datetime_codec import read_zone, zone_name
 from redisbeater.schedules.local_time import in_zone, offset_at
 from redisbeater.schedules.rrule.clock import RuleClock
 from redisbeater.schedules.rrule.fire_times import first_fire_time, following
@@ -18,6 +17,7 @@ from redisbeater.schedules.rrule.recurrence import Recurrence
 from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, make_rule
 from redisbeater.schedules.rrule.rule_text import rfc_name
 from redisbeater.schedules.rrule.text import is_text, read_text, write_text
+from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
 
 __all__ = ("rrule",)
 
@@ -35,7 +35,8 @@ class rrule(BaseSchedule):
             (``"FREQ=MONTHLY;BYDAY=1MO"``), or lines of DTSTART, RRULE, RDATE and EXDATE.
         dtstart: when the rule begins, in whole seconds; default: now.
         interval, wkst, count, until, bysetpos, ...: as in :class:`dateutil.rrule.rrule`; a text contains them.
-        timezone: IANA name of the zone of the local times; default: that of ``dtstart``, else the app's.
+        timezone: zone of the local times, by its IANA name or as a ``ZoneInfo``; default: that of ``dtstart``, else the
+            app's.
 
     Raises:
         ValueError, TypeError: the value of a part is not valid; the message starts with its name.
@@ -64,7 +65,7 @@ class rrule(BaseSchedule):
         byhour: Any = None,
         byminute: Any = None,
         bysecond: Any = None,
-        timezone: str | None = None,
+        timezone: str | tzinfo | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -134,7 +135,8 @@ class rrule(BaseSchedule):
         if not isinstance(moment, datetime):
             raise TypeError(f"{name}: expected a datetime, got {quoted(moment)}")
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=zone or self.tz)
+            moment = moment.replace(tzinfo=zone or read_zone(self.tz, "timezone"))
+        moment = in_iana_zone(moment, name)
         return _without_needless_fold((moment if zone is None else moment.astimezone(zone)).replace(microsecond=0))
 
     @property

@@ -9,7 +9,8 @@
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
 -- KEYS[3] statics     set: names of the static entries
 -- KEYS[4] answer      string: what this call has answered, kept for a minute
--- KEYS[5..] entries   hashes: the entries
+-- KEYS[5] zone        string: the zone of entries that have none of their own
+-- KEYS[6..] entries   hashes: the entries
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
@@ -19,10 +20,12 @@
 -- ARGV[4] most        bytes of the texts of one entry
 -- ARGV[5] log         text: the key of a log, without the name of its entry
 -- ARGV[6] lines       number of lines that a log keeps
+-- ARGV[7] planned_by  text: the zone by which the scores were planned where none is stored; '': it is
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
-local schedule, broken, statics, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local schedule, broken, statics, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, message, changes, most, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local planned_by = ARGV[7]
 local scores, names, static_names, unwritten = {}, {}, {}, {}
 
 local function refusal(key, change)
@@ -55,10 +58,11 @@ end
 local given = given_answer(answer)
 if given then return given end
 local rows = cjson.decode(changes)
-for i = 5, #KEYS do
-  local word = refusal(KEYS[i], rows[i - 4])
-  if word then unwritten[#unwritten + 1] = {i - 4, word} else save(KEYS[i], rows[i - 4]) end
+for i = 6, #KEYS do
+  local word = refusal(KEYS[i], rows[i - 5])
+  if word then unwritten[#unwritten + 1] = {i - 5, word} else save(KEYS[i], rows[i - 5]) end
 end
+if planned_by ~= '' and #scores > 0 then redis.call('SET', zone, planned_by, 'NX') end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
 if #static_names > 0 then try('SADD', statics, unpack(static_names)) end
 if #names > 0 then try('HDEL', broken, unpack(names)) end
