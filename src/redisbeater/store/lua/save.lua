@@ -24,9 +24,8 @@
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
 local schedule, broken, statics, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local channel, message, changes, most, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local planned_by = ARGV[7]
-local scores, names, static_names, unwritten = {}, {}, {}, {}
+local channel, message, changes, most, log, lines, planned_by = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local scores, names, static_names, unwritten, rows = {}, {}, {}, {}, cjson.decode(changes)
 
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
@@ -57,7 +56,6 @@ end
 
 local given = given_answer(answer)
 if given then return given end
-local rows = cjson.decode(changes)
 for i = 6, #KEYS do
   local word = refusal(KEYS[i], rows[i - 5])
   if word then unwritten[#unwritten + 1] = {i - 5, word} else save(KEYS[i], rows[i - 5]) end
