@@ -10,16 +10,23 @@ from celery import Celery
 from celery.app import app_or_default
 from celery.local import Proxy
 
+from redisbeater.broker.task_options import TaskOptions
 from redisbeater.config.settings import Config, cron_starting_deadline
+from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.reader import Reader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import RedisSchedule
 
-__all__ = ("Context",)
+__all__ = ("Context", "task_options")
 
 #: One context, and so one connection pool, for each app of the process; nothing is stored on the app itself.
 _CONTEXTS: WeakKeyDictionary[Celery, Context] = WeakKeyDictionary()
+
+
+def task_options(app: Celery) -> TaskOptions:
+    """Return what an app knows about the options of its tasks."""
+    return TaskOptions(app=app, names=Context.of(app).config.task_options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +70,20 @@ class Context:
 
 def _defaults(app: Celery, config: Config) -> Defaults:
     return Defaults(
-        zone=app.timezone,
+        zone=_zone(app),
         misfire_grace_time=config.misfire_grace_time,
         crontab_grace_time=cron_starting_deadline(app),
         coalesce=config.coalesce,
         jitter=config.jitter,
     )
+
+
+def _zone(app: Celery) -> tzinfo:
+    problem = f"timezone = {app.conf.timezone!r}: expected an IANA name such as 'Europe/Vienna'"
+    try:
+        zone = app.timezone
+    except (KeyError, ValueError, TypeError, OSError) as exc:  # as zoneinfo raises them
+        raise ImproperlyConfigured(problem) from exc
+    if not isinstance(zone, tzinfo):
+        raise ImproperlyConfigured(problem)
+    return zone

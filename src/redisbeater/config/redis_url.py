@@ -40,6 +40,9 @@ SCHEMES: Mapping[str, Topology] = {
 #: Default key prefix on a cluster. The part in braces decides the slot, so all keys share one slot.
 CLUSTER_PREFIX = "{redisbeater}:"
 
+#: Characters of a wrong database that an error shows.
+MOST_DATABASE_SHOWN = 20
+
 #: Ports of hosts without a port.
 DEFAULT_PORTS = {Topology.SENTINEL: 26379, Topology.CLUSTER: 6379}
 
@@ -67,11 +70,13 @@ class RedisUrl:
             text: the URL.
 
         Raises:
-            ImproperlyConfigured: the URL cannot be parsed. No part of it is shown, because it may hold a password.
+            ImproperlyConfigured: the URL cannot be parsed. No part of it is shown, because it may hold a password; only
+                what stands for the number of the database is, when there is no ``@`` that it could belong to.
         """
         if scheme_of(text) not in SCHEMES:
             schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
             raise ImproperlyConfigured(f"{setting} has the scheme {scheme_of(text)!r}: expected one of {schemes}")
+        _check_database(setting, text)
         with suppress(ValueError):  # its text may quote the password, so it must not become the context of our error
             return cls._parse(text)
         raise ImproperlyConfigured(f"{setting} is not a URL; percent-encode special characters in its password")
@@ -149,6 +154,20 @@ class _Part:
     @property
     def shown(self) -> str:
         return self.hosts + self.path
+
+
+def _check_database(setting: str, text: str) -> None:
+    """Refuse a database that is no number, which redis-py would take for 0."""
+    scheme, _, rest = text.partition("://")
+    if scheme == "unix":
+        return
+    for part in re.split(f"[;,]{re.escape(scheme)}://", rest):
+        database = _Part.of(part).path.strip("/")
+        if database and not database.isdecimal() and "@" not in database and "#" not in text:
+            shown = f" {database!r}" if len(database) <= MOST_DATABASE_SHOWN else ""
+            raise ImproperlyConfigured(
+                f"{setting}: the database{shown} is not a number; end the URL with /0, for example"
+            )
 
 
 def _host_urls(parts: Sequence[_Part], scheme: str, topology: Topology) -> Iterator[str]:

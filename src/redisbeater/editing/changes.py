@@ -17,6 +17,7 @@ from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.options import OptionRules
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
@@ -99,10 +100,14 @@ class FieldChange:
     """Change some fields of an entry's definition; the others stay as they are stored.
 
     Without any field, an entry that is missing from the schedule gets a score again.
+
+    Attributes:
+        option_rules: what checks changed options.
     """
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    option_rules: OptionRules | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -112,7 +117,7 @@ class FieldChange:
             InvalidEntry: the stored entry is broken, a field cannot be stored, or the entry would never fire.
         """
         before = stored_definition(snapshot, codec)
-        after, meta = before.changed(**self.fields), stored_meta(snapshot)
+        after, meta = before.changed(self.option_rules, **self.fields), stored_meta(snapshot)
         return Edit(
             snapshot=snapshot,
             definition=after,

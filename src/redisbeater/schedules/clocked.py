@@ -7,6 +7,8 @@ from typing import Any
 
 from celery.schedules import BaseSchedule, schedstate
 
+from redisbeater.display import quoted
+from redisbeater.exceptions import WrongType
 from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.schedules.local_time import in_zone
 
@@ -22,8 +24,7 @@ class clocked(BaseSchedule):
         timezone: IANA name of the zone of a naive ``at``; default: the entry's. An aware ``at`` is converted to it.
 
     Raises:
-        TypeError: ``at`` is not a datetime.
-        InvalidEntry: there is no such zone (also a ValueError).
+        InvalidEntry: ``at`` is not a datetime (also a TypeError), or there is no such zone (also a ValueError).
 
     Example::
 
@@ -32,7 +33,7 @@ class clocked(BaseSchedule):
 
     def __init__(self, at: datetime, timezone: str | None = None, **kwargs: Any) -> None:
         if not isinstance(at, datetime):
-            raise TypeError(f"clocked(at): expected a datetime, got {at!r}")
+            raise WrongType("clocked(at)", f"expected a datetime, got {quoted(at)}")
         super().__init__(**kwargs)
         self.at = at if timezone is None else _in_timezone(at, read_zone(timezone, "$.timezone"))
 
