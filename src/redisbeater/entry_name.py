@@ -40,7 +40,8 @@ def check_unreserved(name: Any) -> str:
     if is_unreserved(name):
         return name
     if not isinstance(name, str):
-        raise InvalidEntry("$.name", f"expected a str, got {type(name).__name__} {quoted(name)}")
+        kind = "" if name is None else f"{type(name).__name__} "
+        raise InvalidEntry("$.name", f"expected a str, got {kind}{quoted(name)}")
     if not name:
         raise InvalidEntry("$.name", "expected a text that is not empty, got ''")
     raise InvalidEntry("$.name", f"{quoted(name)} starts with ':', which is reserved for redisbeater's own keys")

@@ -155,7 +155,7 @@ def test_of_many_that_create_one_entry_at_once_one_succeeds(app: Celery) -> None
             r"\$\.end_at", id="order",
         ),
         pytest.param(
-            "a", "proj.work", 60, {"end_at": datetime(2020, 1, 1, tzinfo=UTC)}, r"\$\.schedule", id="in-the-past"
+            "a", "proj.work", 60, {"end_at": datetime(2020, 1, 1, tzinfo=UTC)}, r"\$\.end_at", id="in-the-past"
         ),
     ],
 )  # fmt: skip

@@ -40,7 +40,7 @@ class TaskOptions:
 
     def compressions(self) -> Collection[str]:
         """Return the names and content types of the compression methods."""
-        return [*COMPRESSIONS, *compression.encoders()]  # type: ignore[no-untyped-call]
+        return [*COMPRESSIONS, *compression.encoders()]
 
     def queues(self) -> Collection[str] | None:
         """Return the names of the queues; None if Celery creates any other when it is needed."""

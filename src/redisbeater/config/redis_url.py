@@ -40,9 +40,6 @@ SCHEMES: Mapping[str, Topology] = {
 #: Default key prefix on a cluster. The part in braces decides the slot, so all keys share one slot.
 CLUSTER_PREFIX = "{redisbeater}:"
 
-#: Characters of a wrong database that an error shows.
-MOST_DATABASE_SHOWN = 20
-
 #: Ports of hosts without a port.
 DEFAULT_PORTS = {Topology.SENTINEL: 26379, Topology.CLUSTER: 6379}
 
@@ -70,8 +67,7 @@ class RedisUrl:
             text: the URL.
 
         Raises:
-            ImproperlyConfigured: the URL cannot be parsed. No part of it is shown, because it may hold a password; only
-                what stands for the number of the database is, when there is no ``@`` that it could belong to.
+            ImproperlyConfigured: the URL cannot be parsed. No part of it is shown, because it may hold a password.
         """
         if scheme_of(text) not in SCHEMES:
             schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
@@ -164,9 +160,8 @@ def _check_database(setting: str, text: str) -> None:
     for part in re.split(f"[;,]{re.escape(scheme)}://", rest):
         database = _Part.of(part).path.strip("/")
         if database and not database.isdecimal() and "@" not in database and "#" not in text:
-            shown = f" {database!r}" if len(database) <= MOST_DATABASE_SHOWN else ""
             raise ImproperlyConfigured(
-                f"{setting}: the database{shown} is not a number; end the URL with /0, for example"
+                f"{setting}: the database is not a number; end the URL as in redis://host:6379/0"
             )
 
 

@@ -83,7 +83,8 @@ def _where_unknown(config: Config, problem: str) -> tuple[str, str]:
         return f"{PREFIX}redis_url, {OPTIONS}", problem
     name, tls = found[1], config.redis_use_ssl
     is_tls = isinstance(tls, Mapping) and name in tls
-    where = OPTIONS if name in config.redis_options else f"{PREFIX}redis_{'use_ssl' if is_tls else 'url'}"
+    is_own = name in {**config.redis_options, **(config.redis_options.get("sentinel_kwargs") or {})}
+    where = OPTIONS if is_own else f"{PREFIX}redis_{'use_ssl' if is_tls else 'url'}"
     return where, f"unknown option {name!r}{did_you_mean(name, _known_options())}"
 
 
