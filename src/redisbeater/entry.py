@@ -21,7 +21,7 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.model.definition import Definition
-from redisbeater.model.entry_fields import ScheduleLike, TaskObject
+from redisbeater.model.entry_fields import ScheduleLike, TaskLike
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.passed_values import as_schedule, as_task, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
@@ -94,7 +94,7 @@ class RedisScheduleEntry(ScheduleEntry):
     def __init__(
         self,
         name: str | None = None,
-        task: str | TaskObject | None = None,
+        task: TaskLike | None = None,
         schedule: ScheduleLike | float | timedelta | None = None,
         args: list[Any] | tuple[Any, ...] | None = None,
         kwargs: Mapping[str, Any] | None = None,

@@ -20,7 +20,7 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
-from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskObject
+from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
     from typing_extensions import Unpack
@@ -54,7 +54,7 @@ class ScheduleStore:
     def create(
         self,
         name: str,
-        task: str | TaskObject,
+        task: TaskLike,
         schedule: ScheduleLike | float | timedelta,
         **fields: Unpack[EntryFields],
     ) -> RedisScheduleEntry:

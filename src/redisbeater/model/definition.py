@@ -13,7 +13,7 @@ from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
-from redisbeater.model.passed_values import args_advice, as_schedule, as_task, unknown_field
+from redisbeater.model.passed_values import args_advice, as_schedule, as_task, task_advice, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable
@@ -306,7 +306,9 @@ def _or(value: Any, default: Any) -> Any:
 
 def _check(definition: Definition) -> None:
     if not isinstance(definition.task, str) or not definition.task:
-        raise InvalidEntry("$.task", f"expected a task or its name, got {quoted(definition.task)}")
+        raise InvalidEntry(
+            "$.task", f"expected a task or its name, got {quoted(definition.task)}{task_advice(definition.task)}"
+        )
     for name, type_, expected in _TYPES:
         value = getattr(definition, name)
         if not isinstance(value, type_):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol, TypedDict
 
 from redisbeater.model.policies import Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
 
-__all__ = ("EntryChanges", "EntryFields", "ScheduleLike", "TaskObject")
+__all__ = ("EntryChanges", "EntryFields", "ScheduleLike", "TaskLike", "TaskObject")
 
 
 class TaskObject(Protocol):
@@ -20,6 +20,10 @@ class TaskObject(Protocol):
 
     def apply_async(self, *args: Any, **kwargs: Any) -> Any:
         """Send the task."""
+
+
+#: Callable: without types of Celery, some type checkers take a task for the function that it was.
+TaskLike = str | TaskObject | Callable[..., Any]
 
 
 class ScheduleLike(Protocol):
@@ -56,5 +60,5 @@ class EntryFields(_SharedFields, total=False):
 class EntryChanges(_SharedFields, total=False):
     """What :meth:`redisbeater.ScheduleStore.update` can change."""
 
-    task: str | TaskObject
+    task: TaskLike
     schedule: ScheduleLike | float | timedelta

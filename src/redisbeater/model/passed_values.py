@@ -13,7 +13,7 @@ from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry, UnknownField
 from redisbeater.model.options import OPTIONS
 
-__all__ = ("args_advice", "as_schedule", "as_task", "unknown_field")
+__all__ = ("args_advice", "as_schedule", "as_task", "task_advice", "unknown_field")
 
 _NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
 
@@ -54,6 +54,11 @@ def unknown_field(name: str, known: Iterable[str]) -> InvalidEntry:
     if name in OPTIONS:
         return UnknownField(f"$.{name}", f'is not a field of an entry; did you mean options={{"{name}": ...}}?')
     return UnknownField(f"$.{name}", f"is not a field of an entry{did_you_mean(name, known)}")
+
+
+def task_advice(given: Any) -> str:
+    """Return how to make a task of a function; empty for other values."""
+    return "; a function becomes a task by the decorator @app.task" if callable(given) else ""
 
 
 def args_advice(given: Any) -> str:
