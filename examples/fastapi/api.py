@@ -48,5 +48,5 @@ def delete(name: str) -> None:
 @api.exception_handler(EntryNotFound)
 def refuse(_: Request, error: Exception) -> JSONResponse:
     """Answer with the reason: the message begins with the field."""
-    statuses = {EntryExists: 409, EntryNotFound: 404}
-    return JSONResponse({"detail": str(error)}, statuses.get(type(error), 422))
+    status = 409 if isinstance(error, EntryExists) else 404 if isinstance(error, EntryNotFound) else 422
+    return JSONResponse({"detail": str(error)}, status)
