@@ -516,6 +516,20 @@ def test_a_store_of_the_current_app_needs_no_app(app: Celery) -> None:
     assert stored(app, "report").task == "proj.report"
 
 
+def test_a_store_that_is_older_than_its_app_finds_it_at_each_call(make_app: Callable[..., Celery]) -> None:
+    store, first, second = ScheduleStore(), make_app("first"), make_app("second", redisbeater_key_prefix="t-second:")
+    with bound_current(first):
+        store.create("report", "proj.report", 60.0)
+        pages = [[entry.name for entry in store.list().entries]]
+
+        assert repr(store) == "<ScheduleStore of the app 'first'>"
+    with bound_current(second):
+        pages.append([entry.name for entry in store.list().entries])
+
+        assert repr(store) == "<ScheduleStore of the app 'second'>"
+    assert pages == [["report"], []]
+
+
 @contextmanager
 def bound_current(app: Celery) -> Iterator[None]:
     """Make an app the current one during a block."""

@@ -265,7 +265,7 @@ def test_dynamic_entries_are_not_pruned(start: Start, make_app: Callable[..., Ce
         ({"schedule": 60.0}, "$.task: "),
         ({"task": "proj.work"}, "$.schedule: "),
         ({**REPORT, "kwargs": {"a": object()}}, "$.kwargs.a: "),
-        ({**REPORT, "shedule": 1}, "$: "),
+        ({**REPORT, "shedule": 1}, "$.shedule: is not a field of an entry; did you mean 'schedule'?"),
         ("daily", "$"),
         ({**REPORT, "schedule": rrule("DAILY")}, "$.schedule.dtstart: is missing"),
         (

@@ -132,6 +132,8 @@ def _forget_repaired(context: Context, app: Celery, failed: Set[str]) -> None:
 def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
     try:
         entry = fields if isinstance(fields, RedisScheduleEntry) else RedisScheduleEntry(name, app=app, **fields)
+    except InvalidEntry:
+        raise
     except TypeError as exc:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
     if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:

@@ -17,7 +17,7 @@ from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
-from redisbeater.model.options import OptionRules
+from redisbeater.model.options import OptionRules, check_expiry
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
@@ -55,7 +55,7 @@ class Upsert:
         """Return the edit that applies this change to what is stored.
 
         Raises:
-            InvalidEntry: the entry never fires.
+            InvalidEntry: the entry never fires, or its runs have expired.
             EntryExists: the entry is stored, and only a new one was to be created.
         """
         if not snapshot.exists:
@@ -65,6 +65,7 @@ class Upsert:
         return self._merged(snapshot, defaults, codec)
 
     def _created(self, snapshot: Snapshot, defaults: Defaults) -> Edit:
+        check_expiry(self.definition.options, snapshot.now)
         return Edit(
             snapshot=snapshot,
             definition=self.definition,
@@ -118,6 +119,8 @@ class FieldChange:
         """
         before = stored_definition(snapshot, codec)
         after, meta = before.changed(self.option_rules, **self.fields), stored_meta(snapshot)
+        if "options" in self.fields:
+            check_expiry(after.options, snapshot.now)
         return Edit(
             snapshot=snapshot,
             definition=after,

@@ -16,6 +16,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.management.template import EntryTemplates, RenderedEntry
+from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.store import SAVE_PAGE, Change
 
@@ -117,7 +118,7 @@ class Bulk:
         changes = [
             Change(rendered.name, rendered.text, rendered.template.first_score(now).to_text())
             for rendered, meta in self._upserts.values()
-            if meta is NEW and rendered.template.definition.never_ends
+            if meta is NEW and _is_always_sendable(rendered.template.definition)
         ]
         refused = self._context.redis.save(changes)
         for change in changes:
@@ -159,6 +160,11 @@ class Bulk:
 
 def _upsert(rendered: RenderedEntry, meta: Meta) -> Upsert:
     return Upsert(definition=rendered.definition(), text=rendered.text, initial_meta=meta)
+
+
+def _is_always_sendable(definition: Definition) -> bool:
+    """Tell whether a new entry needs no look at the time: it has fire times, and no fixed time when its runs expire."""
+    return definition.never_ends and not isinstance(definition.options.get("expires"), datetime)
 
 
 def _raise_first(failures: Mapping[str, Exception]) -> None:

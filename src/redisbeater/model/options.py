@@ -11,7 +11,15 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 
-__all__ = ("OPTIONS", "OptionRules", "check_options", "decoded_options", "encoded_options", "storable_options")
+__all__ = (
+    "OPTIONS",
+    "OptionRules",
+    "check_expiry",
+    "check_options",
+    "decoded_options",
+    "encoded_options",
+    "storable_options",
+)
 
 #: The greatest priority that a message can have.
 MOST_PRIORITY = 255
@@ -58,6 +66,18 @@ def check_options(options: Mapping[str, Any], task: str, rules: OptionRules) -> 
             raise InvalidEntry(f"$.options.{name}", problem)
 
 
+def check_expiry(options: Mapping[str, Any], now: datetime) -> None:
+    """Refuse an ``expires`` that has passed, for an entry that is created or whose options are changed.
+
+    Raises:
+        InvalidEntry: every run would have expired before it is sent.
+    """
+    expires = options.get("expires")
+    if isinstance(expires, datetime) and expires.tzinfo is not None and expires <= now:
+        problem = f"{expires.isoformat()} has passed: every run would have expired before it is sent"
+        raise InvalidEntry("$.options.expires", f"{problem}; for an age pass seconds")
+
+
 def storable_options(options: Any) -> Any:
     """Return the options with a relative ``expires`` in seconds, which Celery accepts like a timedelta."""
     if not isinstance(options, Mapping):
@@ -98,7 +118,7 @@ def _problem(name: str, value: Any, rules: OptionRules) -> str | None:
     if name not in OPTIONS:
         return (
             f"is not an option of apply_async{did_you_mean(name, OPTIONS)}"
-            "; if the task's own apply_async takes it, add it to redisbeater_task_options"
+            " (list one that the task's own apply_async takes in redisbeater_task_options)"
         )
     accepts, expected = OPTIONS[name]
     if not accepts(value):
