@@ -371,3 +371,15 @@ def test_a_store_says_which_app_has_no_redis() -> None:
         "redisbeater_redis_url is not set, and the broker (amqp) of the app 'shop' is not a Redis that could keep the "
         "schedule; set redisbeater_redis_url = 'redis://host:6379/0'"
     )
+
+
+def test_a_store_without_an_app_says_how_to_pass_one() -> None:
+    app = Celery("default", set_as_current=False, loader="celery.loaders.default:Loader")  # as Celery makes it itself
+
+    with pytest.raises(ImproperlyConfigured) as refused:
+        ScheduleStore(app).count()
+
+    assert str(refused.value).endswith(
+        "of Celery's own default app is not a Redis that could keep the schedule; pass your app: celery -A proj ... on "
+        "the command line, ScheduleStore(app) in a program"
+    )
