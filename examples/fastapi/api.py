@@ -11,6 +11,8 @@
 The endpoints are plain ``def``: each one waits for Redis, and FastAPI runs them in threads.
 """
 
+from datetime import datetime
+
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from proj import app as celery_app
@@ -22,17 +24,17 @@ store = ScheduleStore(celery_app)
 
 
 @api.post("/reminders/{name}", status_code=201)
-def create(name: str, text: str, seconds: float) -> dict[str, str]:
+def create(name: str, text: str, seconds: float) -> dict[str, datetime | None]:
     """Create an entry."""
     entry = store.create(name, "proj.remind", seconds, args=[text])
-    return {"next": entry.due_at.isoformat()}
+    return {"next": entry.due_at}
 
 
 @api.patch("/reminders/{name}")
-def update(name: str, text: str) -> dict[str, str]:
-    """Change the text; the next run stays where it is."""
+def update(name: str, text: str) -> dict[str, datetime | None]:
+    """Change the text; the next run stays where it is. A disabled entry has none."""
     entry = store.update(name, args=[text])
-    return {"next": entry.due_at.isoformat()}
+    return {"next": entry.due_at}
 
 
 @api.delete("/reminders/{name}", status_code=204)
@@ -46,5 +48,5 @@ def delete(name: str) -> None:
 @api.exception_handler(EntryNotFound)
 def refuse(_: Request, error: Exception) -> JSONResponse:
     """Answer with the reason: the message begins with the field."""
-    status = {InvalidEntry: 422, EntryExists: 409, EntryNotFound: 404}[type(error)]
+    status = 409 if isinstance(error, EntryExists) else 404 if isinstance(error, EntryNotFound) else 422
     return JSONResponse({"detail": str(error)}, status)

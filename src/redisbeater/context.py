@@ -10,6 +10,7 @@ from celery import Celery
 from celery.app import app_or_default
 from celery.local import Proxy
 
+from redisbeater.broker.task_options import TaskOptions
 from redisbeater.config.settings import Config, cron_starting_deadline
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.reader import Reader
@@ -18,10 +19,15 @@ from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zone import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 
-__all__ = ("Context",)
+__all__ = ("Context", "task_options")
 
 #: One context, and so one connection pool, for each app of the process; nothing is stored on the app itself.
 _CONTEXTS: WeakKeyDictionary[Celery, Context] = WeakKeyDictionary()
+
+
+def task_options(app: Celery) -> TaskOptions:
+    """Return what an app knows about the options of its tasks."""
+    return TaskOptions(app=app, names=Context.of(app).config.task_options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +97,9 @@ def _zone(app: Celery) -> tzinfo:
         return read_zone(app.timezone, "timezone")
     except InvalidEntry as exc:
         raise ImproperlyConfigured(str(exc)) from exc
+    except (KeyError, ValueError, TypeError, OSError) as exc:  # as zoneinfo raises them
+        problem = f"timezone = {app.conf.timezone!r}: expected an IANA name such as 'Europe/Vienna'"
+        raise ImproperlyConfigured(problem) from exc
 
 
 def _defaults(app: Celery, config: Config) -> Defaults:

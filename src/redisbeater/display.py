@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ("MOST_CHARACTERS", "MOST_QUOTED", "printable_json", "quoted", "shown", "unsafe_character")
+__all__ = ("MOST_CHARACTERS", "MOST_QUOTED", "did_you_mean", "printable_json", "quoted", "shown", "unsafe_character")
 
 #: Characters of a reason, an error or a log line at most.
 MOST_CHARACTERS = 500
@@ -46,6 +47,12 @@ def quoted(value: Any, limit: int = MOST_QUOTED) -> str:
     if isinstance(value, str) and len(shortened) > limit:
         return _shortened_text(value, limit)
     return shown(shortened, limit)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "", cutoff: float = 0.6) -> str:
+    """Return ``; did you mean 'queue'?`` with the known name that is nearest to another; empty if none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f"; did you mean {prefix + near[0]!r}?" if near else ""
 
 
 def printable_json(value: Any, *, indent: int | None = None) -> str:

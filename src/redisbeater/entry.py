@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Any, NoReturn
 
 from celery import Celery
 from celery.app import app_or_default
 from celery.beat import ScheduleEntry
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.context import Context
+from redisbeater.context import Context, task_options
+from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
 from redisbeater.editing.compare_and_set import preview, write
@@ -20,9 +21,11 @@ from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
-from redisbeater.model.definition import Definition, as_schedule, for_entry
+from redisbeater.model.definition import Definition, for_entry
+from redisbeater.model.entry_fields import ScheduleLike, TaskLike
 from redisbeater.model.meta import NEW, Meta
-from redisbeater.model.policies import INHERIT, Inherit, OnFinish
+from redisbeater.model.passed_values import as_schedule, as_task, unknown_field
+from redisbeater.model.policies import INHERIT, Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
 from redisbeater.model.policy_fields import POLICY_FIELDS
 from redisbeater.model.skip import Skipped
 from redisbeater.schedules.local_time import in_zone
@@ -42,11 +45,12 @@ class RedisScheduleEntry(ScheduleEntry):
     Arguments:
         name: unique in the schedule; any text that does not begin with ``:``, at most 512 bytes, without control
             characters and marks of direction.
-        task: the name of the task; without such characters.
+        task: the task or its name; the name without such characters.
         schedule: seconds, a timedelta, or a schedule: ``crontab``, ``cron()``, ``rrule``, ``solar``,
             ``clocked``, a registered class.
         args, kwargs: the arguments of the task; JSON values.
-        options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
+        options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...; other names
+            than those of ``apply_async`` are refused, unless :confval:`redisbeater_task_options` lists them.
         enabled: a disabled entry stays in the schedule and does not run.
         timezone: IANA name or ``ZoneInfo``; local times of the schedule are read in it. Default: that of a ``cron()``
             text, else the app's.
@@ -67,12 +71,33 @@ class RedisScheduleEntry(ScheduleEntry):
         RedisScheduleEntry("report", "proj.tasks.report", crontab(hour=9, minute=0), args=[1], app=app).save()
     """
 
+    app: Celery
+    name: str
+    task: str
+    #: A number of seconds and a timedelta become a schedule when the entry is saved.
+    schedule: Any
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+    enabled: bool
+    timezone: str | tzinfo | None
+    last_run_at: datetime | None
+    total_run_count: int
+    start_at: datetime | None
+    end_at: datetime | None
+    max_runs: int | None
+    on_finish: OnFinishWord | OnFinish
+    misfire_grace_time: float | timedelta | Inherit | None
+    coalesce: CoalesceWord | Coalesce | Inherit
+    jitter: float | timedelta | Inherit
+    description: str
+
     def __init__(
         self,
         name: str | None = None,
-        task: str | None = None,
-        schedule: BaseSchedule | float | timedelta | None = None,
-        args: Sequence[Any] | None = None,
+        task: TaskLike | None = None,
+        schedule: ScheduleLike | float | timedelta | None = None,
+        args: list[Any] | tuple[Any, ...] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         *,
         options: Mapping[str, Any] | None = None,
@@ -85,20 +110,23 @@ class RedisScheduleEntry(ScheduleEntry):
         start_at: datetime | None = None,
         end_at: datetime | None = None,
         max_runs: int | None = None,
-        on_finish: str = OnFinish.KEEP,
+        on_finish: OnFinishWord | OnFinish = OnFinish.KEEP,
         misfire_grace_time: float | timedelta | Inherit | None = INHERIT,
-        coalesce: str | Inherit = INHERIT,
+        coalesce: CoalesceWord | Coalesce | Inherit = INHERIT,
         jitter: float | timedelta | Inherit = INHERIT,
         description: str = "",
+        **unknown: NoReturn,
     ) -> None:
+        if unknown:
+            raise unknown_field(next(iter(unknown)), (*_FIELDS, "relative"))
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         self.app = app_or_default(app)
-        self.name = name
-        self.task = task
+        self.name = name  # type: ignore[assignment]  # None is refused when it is saved
+        self.task = task if isinstance(task, str) else _task(task)
         self.schedule = _schedule(schedule, relative, name, self.app)
-        self.args = [] if args is None else args
-        self.kwargs = {} if kwargs is None else kwargs
-        self.options = {} if options is None else options
+        self.args = [] if args is None else list(args) if isinstance(args, tuple) else args
+        self.kwargs = {} if kwargs is None else kwargs if type(kwargs) is dict else _dict(kwargs)
+        self.options = {} if options is None else options if type(options) is dict else _dict(options)
         self.enabled = enabled
         self.timezone = timezone
         self.last_run_at = last_run_at
@@ -248,6 +276,9 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             InvalidEntry: the message names the first field that cannot be stored.
         """
+        if self.schedule is None and self.task is None:
+            problem = f"is missing: this entry was not read; use ScheduleStore(app).get({quoted(self.name)}) first"
+            raise InvalidEntry("$.schedule", problem)
         definition = Definition.checked(
             name=self.name,
             task=self.task,
@@ -260,6 +291,7 @@ class RedisScheduleEntry(ScheduleEntry):
             **{name: getattr(self, name) for name in POLICY_FIELDS},
         )
         definition.check_texts()
+        definition.check_options(task_options(self.app))
         return definition
 
     @property
@@ -333,6 +365,18 @@ class RedisScheduleEntry(ScheduleEntry):
 
 def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisScheduleEntry:
     return cls(**fields)
+
+
+def _task(value: Any) -> Any:
+    """Return the name of a task object; saving the entry refuses what is neither a task nor its name."""
+    try:
+        return as_task(value)
+    except InvalidEntry:
+        return value
+
+
+def _dict(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _schedule(value: Any, relative: bool, name: str | None, app: Celery) -> Any:

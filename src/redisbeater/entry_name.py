@@ -39,8 +39,11 @@ def check_unreserved(name: Any) -> str:
     """
     if is_unreserved(name):
         return name
-    if not isinstance(name, str) or not name:
-        raise InvalidEntry("$.name", f"expected a non-empty text, got {quoted(name)}")
+    if not isinstance(name, str):
+        kind = "" if name is None else f"{type(name).__name__} "
+        raise InvalidEntry("$.name", f"expected a str, got {kind}{quoted(name)}")
+    if not name:
+        raise InvalidEntry("$.name", "expected a text that is not empty, got ''")
     raise InvalidEntry("$.name", f"{quoted(name)} starts with ':', which is reserved for redisbeater's own keys")
 
 

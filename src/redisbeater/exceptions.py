@@ -5,6 +5,8 @@
     RedisBeaterError
     ├── ImproperlyConfigured   (also celery's)       a setting is wrong
     ├── InvalidEntry           (also ValueError)     an entry cannot be stored or read
+    │   └── WrongType          (also TypeError)          a value has a wrong type
+    │       └── UnknownField                                 there is no such field
     ├── EntryNotFound          (also KeyError)       no entry of that name
     ├── EntryExists            (also ValueError)     an entry of that name exists
     ├── EditConflict                                 other writers kept changing the entry
@@ -14,6 +16,8 @@
     └── StoreError                                   Redis answered with an error
         └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached
 """
+
+from __future__ import annotations
 
 from celery import exceptions as celery_exceptions
 
@@ -30,6 +34,8 @@ __all__ = (
     "RedisBeaterError",
     "StoreError",
     "StoreUnavailable",
+    "UnknownField",
+    "WrongType",
     "ZoneChanging",
 )
 
@@ -59,6 +65,23 @@ class InvalidEntry(RedisBeaterError, ValueError):
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.path, self.problem)
+
+    @classmethod
+    def of(cls, error: Exception, path: str) -> InvalidEntry:
+        """Return an error of other code as one of ours that is still of its class; ``path`` if it names no field."""
+        if isinstance(error, InvalidEntry):
+            return error
+        field, _, problem = str(error).partition(": ")
+        kind = WrongType if isinstance(error, TypeError) else InvalidEntry
+        return kind(field, problem) if problem and " " not in field else kind(path, str(error))
+
+
+class WrongType(InvalidEntry, TypeError):
+    """A value has a type that its field cannot have."""
+
+
+class UnknownField(WrongType):
+    """A program passed a field that no entry has."""
 
 
 class EntryNotFound(RedisBeaterError, KeyError):

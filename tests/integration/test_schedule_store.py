@@ -155,7 +155,7 @@ def test_of_many_that_create_one_entry_at_once_one_succeeds(app: Celery) -> None
             r"\$\.end_at", id="order",
         ),
         pytest.param(
-            "a", "proj.work", 60, {"end_at": datetime(2020, 1, 1, tzinfo=UTC)}, r"\$\.schedule", id="in-the-past"
+            "a", "proj.work", 60, {"end_at": datetime(2020, 1, 1, tzinfo=UTC)}, r"\$\.end_at", id="in-the-past"
         ),
     ],
 )  # fmt: skip
@@ -514,6 +514,20 @@ def test_a_store_of_the_current_app_needs_no_app(app: Celery) -> None:
         ScheduleStore().create("report", "proj.report", 60.0)
 
     assert stored(app, "report").task == "proj.report"
+
+
+def test_a_store_that_is_older_than_its_app_finds_it_at_each_call(make_app: Callable[..., Celery]) -> None:
+    store, first, second = ScheduleStore(), make_app("first"), make_app("second", redisbeater_key_prefix="t-second:")
+    with bound_current(first):
+        store.create("report", "proj.report", 60.0)
+        pages = [[entry.name for entry in store.list().entries]]
+
+        assert repr(store) == "<ScheduleStore of the app 'first'>"
+    with bound_current(second):
+        pages.append([entry.name for entry in store.list().entries])
+
+        assert repr(store) == "<ScheduleStore of the app 'second'>"
+    assert pages == [["report"], []]
 
 
 @contextmanager

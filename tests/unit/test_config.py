@@ -379,7 +379,7 @@ def test_the_error_of_a_broker_that_is_not_redis_shows_the_fix(broker: str) -> N
     scheme = broker.split(":", 1)[0]
 
     with pytest.raises(
-        ImproperlyConfigured, match=rf"\({scheme}\) is not a Redis .*set redisbeater_redis_url = 'redis"
+        ImproperlyConfigured, match=rf"\({scheme}\) of the app '.*' is not a Redis .*set redisbeater_redis_url = 'redis"
     ):
         read_without_url(broker)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import traceback
 from pathlib import Path
@@ -113,13 +114,22 @@ def test_a_url_is_shown_without_credentials(url: str, shown: str) -> None:
         pytest.param(f"redis-cluster://user:1#{SECRET}@a:1", id="hash-in-password"),
         pytest.param(f"redis-cluster://[{SECRET}", id="bracket"),
         pytest.param(f"sentinel://a:1;redis://:{SECRET}@b", id="another-scheme"),
-        pytest.param(f"sentinel://a:1/{SECRET}", id="database-is-a-word"),
         pytest.param(f"sentinel://:{SECRET}@a:port", id="port-is-a-word"),
     ],
 )
 def test_the_error_of_an_invalid_url_does_not_show_its_password(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match="redisbeater_redis_url is not a URL") as refused:
         config(url, redis_options=SERVICE)
+
+    assert SECRET not in "".join(traceback.format_exception(refused.value)) + repr(refused.value.__context__)
+
+
+@pytest.mark.parametrize("url", ["redis://a/", "rediss://a:1/", "sentinel://a:1/", "redis-cluster://a,b/"])
+def test_a_database_that_is_no_number_is_refused_without_showing_it(url: str) -> None:
+    problem = "redisbeater_redis_url: the database is not a number; end the URL as in redis://host:6379/0"
+
+    with pytest.raises(ImproperlyConfigured, match=f"^{re.escape(problem)}$") as refused:
+        config(url + SECRET, redis_options=SERVICE)
 
     assert SECRET not in "".join(traceback.format_exception(refused.value)) + repr(refused.value.__context__)
 

@@ -148,6 +148,8 @@ def _forget_repaired(context: Context, app: Celery, failed: Set[str]) -> None:
 def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleEntry]) -> RedisScheduleEntry:
     try:
         entry = fields if isinstance(fields, RedisScheduleEntry) else entry_class(name, app=app, **fields)
+    except InvalidEntry:
+        raise
     except TypeError as exc:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
     if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:

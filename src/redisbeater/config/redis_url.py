@@ -72,6 +72,7 @@ class RedisUrl:
         if scheme_of(text) not in SCHEMES:
             schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
             raise ImproperlyConfigured(f"{setting} has the scheme {scheme_of(text)!r}: expected one of {schemes}")
+        _check_database(setting, text)
         with suppress(ValueError):  # its text may quote the password, so it must not become the context of our error
             return cls._parse(text)
         raise ImproperlyConfigured(f"{setting} is not a URL; percent-encode special characters in its password")
@@ -149,6 +150,19 @@ class _Part:
     @property
     def shown(self) -> str:
         return self.hosts + self.path
+
+
+def _check_database(setting: str, text: str) -> None:
+    """Refuse a database that is no number, which redis-py would take for 0."""
+    scheme, _, rest = text.partition("://")
+    if scheme == "unix":
+        return
+    for part in re.split(f"[;,]{re.escape(scheme)}://", rest):
+        database = _Part.of(part).path.strip("/")
+        if database and not database.isdecimal() and "@" not in database and "#" not in text:
+            raise ImproperlyConfigured(
+                f"{setting}: the database is not a number; end the URL as in redis://host:6379/0"
+            )
 
 
 def _host_urls(parts: Sequence[_Part], scheme: str, topology: Topology) -> Iterator[str]:

@@ -16,7 +16,7 @@ from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck
 
-__all__ = ("PREFIX", "Config", "cron_starting_deadline", "given_settings", "has_settings")
+__all__ = ("PREFIX", "Config", "app_text", "cron_starting_deadline", "given_settings", "has_settings")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
@@ -178,6 +178,13 @@ class Config:
         "a list of classes or import paths",
         "Custom schedule classes that may be stored, as classes or import paths.",
     )
+    task_options: tuple[str, ...] = _setting(
+        (),
+        values.read_names,
+        "a list of names",
+        "Names of options that ``apply_async`` of your own task classes takes besides Celery's. An entry with any "
+        "other unknown option is refused when it is saved.",
+    )
 
     @classmethod
     def from_app(cls, app: Celery | None = None) -> Config:
@@ -273,11 +280,27 @@ def _broker_redis_url(app: Celery) -> str:
     scheme = scheme_of(first)
     if scheme not in SCHEMES:
         raise ImproperlyConfigured(
-            f"redisbeater_redis_url is not set, and the broker ({scheme or 'none'}) is not a Redis that could keep "
-            "the schedule; set redisbeater_redis_url = 'redis://host:6379/0'"
+            f"redisbeater_redis_url is not set, and the broker ({scheme or 'none'}) of {app_text(app)} is not a Redis "
+            f"that could keep the schedule; {_advice(app)}"
         )
     # Of several brokers only the first is used, but several Sentinels belong to one Redis.
     return ";".join(brokers) if SCHEMES[scheme] is Topology.SENTINEL else first
+
+
+def app_text(app: Celery) -> str:
+    """Return the name of an app for people, and say so if it is the one that Celery makes when there is no other."""
+    return "Celery's own default app" if _is_nobodys(app) else f"the app {str(app.main or '__main__')!r}"
+
+
+def _is_nobodys(app: Celery) -> bool:
+    """Return whether Celery made the app itself, because none was passed and none was current."""
+    return bool(app.main == "default" and not app.set_as_current)
+
+
+def _advice(app: Celery) -> str:
+    if _is_nobodys(app):
+        return "pass your app: celery -A proj ... on the command line, ScheduleStore(app) in a program"
+    return "set redisbeater_redis_url = 'redis://host:6379/0'"
 
 
 def _read(setting: Field[Any], value: Any) -> Any:

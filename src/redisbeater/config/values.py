@@ -25,6 +25,7 @@ __all__ = (
     "one_of",
     "optional",
     "read_classes",
+    "read_names",
     "read_options",
     "read_retry_period",
     "read_ssl",
@@ -161,6 +162,13 @@ def entry_size(name: str, value: Any) -> int:
     if size < LEAST_ENTRY_SIZE:
         raise UnacceptableValue
     return int(size)
+
+
+def read_names(name: str, value: Any) -> tuple[str, ...]:
+    """Accept a list of texts that are not empty."""
+    if isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, str) and item for item in value):
+        return tuple(value)
+    raise UnacceptableValue
 
 
 def read_classes(name: str, value: Any) -> Mapping[str, type]:

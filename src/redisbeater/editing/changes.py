@@ -19,6 +19,7 @@ from redisbeater.editing.zone_change import score_in_new_zone
 from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.options import OptionRules, check_expiry
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
@@ -58,7 +59,7 @@ class Upsert:
         """Return the edit that applies this change to what is stored.
 
         Raises:
-            InvalidEntry: the entry never fires.
+            InvalidEntry: the entry never fires, or its runs have expired.
             EntryExists: the entry is stored, and only a new one was to be created.
         """
         if not snapshot.exists:
@@ -68,6 +69,7 @@ class Upsert:
         return self._merged(snapshot, defaults, codec)
 
     def _created(self, snapshot: Snapshot, defaults: Defaults) -> Edit:
+        check_expiry(self.definition.options, snapshot.now)
         return Edit(
             snapshot=snapshot,
             definition=self.definition,
@@ -105,11 +107,15 @@ class FieldChange:
     """Change some fields of an entry's definition; the others stay as they are stored.
 
     Without any field, an entry that is missing from the schedule gets a score again.
+
+    Attributes:
+        option_rules: what checks changed options.
     """
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
     author: Author | None = None
+    option_rules: OptionRules | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -119,7 +125,9 @@ class FieldChange:
             InvalidEntry: the stored entry is broken, a field cannot be stored, or the entry would never fire.
         """
         before = stored_definition(snapshot, codec)
-        after, meta = before.changed(**self.fields), stored_meta(snapshot)
+        after, meta = before.changed(self.option_rules, **self.fields), stored_meta(snapshot)
+        if "options" in self.fields:
+            check_expiry(after.options, snapshot.now)
         return Edit(
             snapshot=snapshot,
             definition=after,

@@ -38,7 +38,7 @@ def score_after_edit(
         return score_of_new(after, meta, now, defaults)
     policy = ResolvedPolicy.of(after, defaults)
     if before is None or not (after is before or after.has_same_fire_times_as(before, codec)):
-        return _planned(after, policy.timetable.restarted(meta.last_run_at, now))
+        return _planned(after, policy.timetable.restarted(meta.last_run_at, now), now, defaults)
     if not after.enabled:
         return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
     if score.is_finished and before.enabled and not _has_new_end(before, after):
@@ -58,7 +58,7 @@ def score_of_new(definition: Definition, meta: Meta, now: datetime, defaults: De
     """
     if meta.last_run_at is not None:
         return ResolvedPolicy.of(definition, defaults).score_after(meta.last_run_at, meta.total_run_count)
-    return _planned(definition, definition.timetable(defaults.zone).first(now))
+    return _planned(definition, definition.timetable(defaults.zone).first(now), now, defaults)
 
 
 def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, defaults: Defaults) -> Score | None:
@@ -75,10 +75,12 @@ def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, de
     return replace(following, dormant=score.dormant)
 
 
-def _planned(definition: Definition, fire_time: datetime | None) -> Score:
-    if fire_time is None:
-        raise InvalidEntry("$.schedule", f"{definition.schedule!r} never fires again")
-    return Score.planned(fire_time, enabled=definition.enabled)
+def _planned(definition: Definition, fire_time: datetime | None, now: datetime, defaults: Defaults) -> Score:
+    if fire_time is not None:
+        return Score.planned(fire_time, enabled=definition.enabled)
+    if definition.end_at is not None and definition.timetable(defaults.zone).is_past_end(now):
+        raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
+    raise InvalidEntry("$.schedule", f"{definition.schedule!r} never fires again")
 
 
 def _has_new_end(before: Definition, after: Definition) -> bool:

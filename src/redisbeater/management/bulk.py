@@ -16,6 +16,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.management.template import EntryTemplates, RenderedEntry
+from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.schedules.zone import zone_name
 from redisbeater.store import SAVE_PAGE, Change
@@ -120,7 +121,7 @@ class Bulk:
         new = [
             rendered
             for rendered, meta in self._upserts.values()
-            if meta is NEW and rendered.template.definition.never_ends
+            if meta is NEW and _is_always_sendable(rendered.template.definition)
         ]
         defaults = context.in_zone(self._zone).defaults
         changes = [Change(each.name, each.text, each.template.first_score(now, defaults).to_text()) for each in new]
@@ -167,6 +168,11 @@ class Bulk:
 
 def _upsert(rendered: RenderedEntry, meta: Meta) -> Upsert:
     return Upsert(definition=rendered.definition(), text=rendered.text, initial_meta=meta)
+
+
+def _is_always_sendable(definition: Definition) -> bool:
+    """Tell whether a new entry needs no look at the time: it has fire times, and no fixed time when its runs expire."""
+    return definition.never_ends and not isinstance(definition.options.get("expires"), datetime)
 
 
 def _raise_first(failures: Mapping[str, Exception]) -> None:

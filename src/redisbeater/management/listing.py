@@ -102,7 +102,7 @@ class Listing:
     """
 
     def __init__(self, app: Celery) -> None:
-        self._app = app
+        self.app = app
         self._remembered = _NOTHING
 
     def page(self, wanted: Filter, *, limit: int, cursor: str | None) -> EntryPage:
@@ -117,7 +117,7 @@ class Listing:
         if cursor is not None:
             begin = max(begin, bisect_right(names, cursor))
         most = limit if wanted.is_by_name else max(limit, MOST_READ)
-        found = _Found(self._app, wanted, limit)
+        found = _Found(self.app, wanted, limit)
         position = begin + found.read(names[begin : min(end, begin + most)])
         if position < end:
             return found.page(cursor=names[position - 1])
@@ -127,7 +127,7 @@ class Listing:
     def _names(self, *, is_first: bool) -> Sequence[str]:
         names, until = self._remembered
         if is_first or time.monotonic() > until:
-            names = sorted(Context.of(self._app).redis.contents.names())
+            names = sorted(Context.of(self.app).redis.contents.names())
         self._remembered = names, time.monotonic() + MEMORY_SECONDS
         return names
 

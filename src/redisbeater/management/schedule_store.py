@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from celery import Celery
 from celery.app import app_or_default
-from celery.schedules import BaseSchedule
 
-from redisbeater.context import Context
+from redisbeater.config.settings import app_text
+from redisbeater.context import Context, task_options
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
@@ -21,7 +21,11 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.log_line import LogLine
+
+if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
+    from typing_extensions import Unpack
 
 __all__ = ("ScheduleStore",)
 
@@ -31,6 +35,9 @@ MOST_LINES_READ = 10_000
 
 class ScheduleStore:
     """The schedule of an app. Building one does no I/O; one for each process is enough.
+
+    Arguments:
+        app: default: the current app at each call, so that a store may be made before the app is.
 
     Every method raises :exc:`~redisbeater.InvalidEntry` for a field that cannot be stored, before anything is written,
     and :exc:`~redisbeater.StoreUnavailable` when Redis cannot be reached.
@@ -43,18 +50,21 @@ class ScheduleStore:
     """
 
     def __init__(self, app: Celery | None = None) -> None:
-        self._app = app_or_default(app)
-        self._listing = Listing(self._app)
+        self._given_app = app
+        self._listing: Listing | None = None
+
+    def __repr__(self) -> str:
+        return f"<ScheduleStore of {app_text(self._app)}>"
 
     def create(
         self,
         name: str,
-        task: str,
-        schedule: BaseSchedule | float | timedelta,
+        task: TaskLike,
+        schedule: ScheduleLike | float | timedelta,
         *,
         note: str = "",
         by: str = "",
-        **fields: Any,
+        **fields: Unpack[EntryFields],
     ) -> RedisScheduleEntry:
         """Create an entry; all arguments but these are those of :class:`~redisbeater.RedisScheduleEntry`.
 
@@ -66,14 +76,21 @@ class ScheduleStore:
         """
         return RedisScheduleEntry(name, task, schedule, app=self._app, **fields).create(note=note, by=by)
 
-    def update(self, name: str, /, *, note: str = "", by: str = "", **changes: Any) -> RedisScheduleEntry:
+    def update(
+        self, name: str, /, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
+    ) -> RedisScheduleEntry:
         """Change the named fields of an entry; the others stay as they are at that moment.
 
         Raises:
             EntryNotFound: there is none of that name.
             EditConflict: others kept changing it.
         """
-        change = FieldChange(name=check_name(name), fields=changes, author=Author.of(by, note))
+        change = FieldChange(
+            name=check_name(name),
+            fields={**changes},
+            option_rules=task_options(self._app),
+            author=Author.of(by, note),
+        )
         return RedisScheduleEntry.of(write(self._context, change), self._app)
 
     def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
@@ -169,6 +186,9 @@ class ScheduleStore:
             while page.cursor is not None:
                 page = store.list(task="proj.report", cursor=page.cursor)
         """
+        app = self._app
+        if self._listing is None or self._listing.app is not app:
+            self._listing = Listing(app)
         return self._listing.page(Filter(prefix=prefix, task=task, enabled=enabled), limit=limit, cursor=cursor)
 
     def names(self) -> Iterator[str]:
@@ -182,6 +202,10 @@ class ScheduleStore:
     def broken(self) -> dict[str, str]:
         """Return the entries that were quarantined because they cannot be read or planned: name -> why."""
         return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
+
+    @property
+    def _app(self) -> Celery:
+        return app_or_default(self._given_app)
 
     @property
     def _context(self) -> Context:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timezone, tzinfo
 from typing import Any, NamedTuple, Protocol
 
 from celery.schedules import BaseSchedule, crontab, schedule, solar
@@ -12,20 +12,18 @@ from redisbeater.display import quoted
 from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
+from redisbeater.model.passed_values import args_advice, as_schedule, as_task, task_advice, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable, clocked, rrule
 from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.local_time import in_zone
-from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
+from redisbeater.schedules.zone import read_zone, zone_name
 
-__all__ = ("Decoder", "Definition", "as_schedule", "checked_args", "checked_kwargs", "for_entry")
-
-#: Task options whose value may be a datetime; it is stored in RedBeat's form.
-_DATETIME_OPTIONS = ("eta", "expires")
+__all__ = ("Decoder", "Definition", "checked_args", "checked_kwargs", "for_entry")
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
 _SET_BY_BEAT = ("args", "kwargs", "producer")
@@ -54,19 +52,6 @@ _TYPES = (
 )
 
 
-def as_schedule(given: Any, *, relative: bool = False) -> Any:
-    """Return the interval for a number of seconds or a timedelta; return anything else unchanged.
-
-    Raises:
-        InvalidEntry: it is None, a bool or a number that no timedelta can hold.
-    """
-    if isinstance(given, bool) or given is None:
-        raise InvalidEntry("$.schedule", f"expected seconds, a timedelta or a schedule, got {quoted(given)}")
-    if isinstance(given, (int, float)):
-        given = _interval(given)
-    return schedule(given, relative) if isinstance(given, timedelta) else given
-
-
 def for_entry(given: Any, name: Any) -> Any:
     """Return a schedule as the entry of that name has it: a cron expression with ``H`` is bound to the name.
 
@@ -91,7 +76,7 @@ def checked_args(args: Any) -> list[Any]:
     """
     checked = _list(args)
     if type(checked) is not list:
-        raise InvalidEntry("$.args", f"expected a list, got {quoted(args)}")
+        raise InvalidEntry("$.args", f"expected a list, got {quoted(args)}{args_advice(args)}")
     json_text.check_value(checked, "$.args", max_depth=_MAX_ARGUMENT_DEPTH)
     return checked
 
@@ -144,12 +129,13 @@ class Definition(NamedTuple):
             InvalidEntry: naming the first field that cannot be stored.
         """
         schedule = for_entry(as_schedule(schedule), others.get("name"))
+        others["task"] = as_task(others.get("task"))
         others.update(checked_policies(others), timezone=_agreed_zone(others.get("timezone"), schedule))
         definition = cls(
             schedule=schedule,
             args=_list(args),
             kwargs=_dict(kwargs),
-            options=_storable_options(options),
+            options=storable_options(options),
             **{"extra": {}, **others},
         )
         check_name(definition.name)
@@ -164,6 +150,14 @@ class Definition(NamedTuple):
         """
         check_new_name(self.name)
         refuse_unsafe("$.task", self.task)
+
+    def check_options(self, rules: OptionRules) -> None:
+        """Refuse options that another program may store, but that no broker could take.
+
+        Raises:
+            InvalidEntry: as for :func:`redisbeater.model.options.check_options`.
+        """
+        check_options(self.options, self.task, rules)
 
     @classmethod
     def from_text(cls, name: str, text: str, codec: Decoder) -> Definition:
@@ -185,7 +179,7 @@ class Definition(NamedTuple):
             schedule=for_entry(codec.decode(data["schedule"]), name),
             args=_or(data.get("args"), []),
             kwargs=_or(data.get("kwargs"), {}),
-            options=_decoded_options(_or(data.get("options"), {})),
+            options=decoded_options(_or(data.get("options"), {})),
             enabled=_or(data.get("enabled"), True),
             **({"extra": {}} if _REDBEAT_FIELDS.issuperset(data) else _optional_fields(data)),
         )
@@ -211,7 +205,7 @@ class Definition(NamedTuple):
             "task": self.task,
             "args": self.args,
             "kwargs": self.kwargs,
-            "options": _encoded_options(self.options),
+            "options": encoded_options(self.options),
             "schedule": codec.encode(self.schedule),
             "enabled": self.enabled,
         }
@@ -261,8 +255,10 @@ class Definition(NamedTuple):
         """Whether it certainly has a next fire time, always; other entries may have one."""
         return self.end_at is None and type(self.schedule) in _ENDLESS
 
-    def changed(self, /, **changes: Any) -> Definition:
+    def changed(self, rules: OptionRules | None = None, /, **changes: Any) -> Definition:
         """Return a copy with some fields changed, checked like a new definition.
+
+        ``rules`` checks changed options; without it any names are accepted.
 
         Raises:
             InvalidEntry: naming the first field that cannot be stored, or does not exist.
@@ -271,11 +267,15 @@ class Definition(NamedTuple):
         if "schedule" in changes and _zone_of_cron(changes["schedule"]) is not None:
             fields_["timezone"] = None
         for name in changes:
-            if name not in fields_ or name in ("name", "extra"):
-                raise InvalidEntry(f"$.{name}", "cannot be changed" if name == "name" else "is not a field of an entry")
+            if name == "name":
+                raise InvalidEntry("$.name", "cannot be changed")
+            if name not in _ALL_FIELDS:
+                raise unknown_field(name, _ALL_FIELDS)
         after = Definition.checked(**{**fields_, **changes})
         if "task" in changes:
             refuse_unsafe("$.task", after.task)
+        if "options" in changes and rules is not None:
+            after.check_options(rules)
         return after
 
     def has_same_fire_times_as(self, other: Definition, codec: ScheduleCodec) -> bool:
@@ -333,20 +333,16 @@ def _or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-def _interval(seconds: float) -> timedelta:
-    try:
-        return timedelta(seconds=seconds)
-    except (ValueError, OverflowError) as exc:
-        raise InvalidEntry("$.schedule.every", f"expected seconds above 0, got {quoted(seconds)}") from exc
-
-
 def _check(definition: Definition) -> None:
     if not isinstance(definition.task, str) or not definition.task:
-        raise InvalidEntry("$.task", f"expected the name of a task, got {quoted(definition.task)}")
+        raise InvalidEntry(
+            "$.task", f"expected a task or its name, got {quoted(definition.task)}{task_advice(definition.task)}"
+        )
     for name, type_, expected in _TYPES:
         value = getattr(definition, name)
         if not isinstance(value, type_):
-            raise InvalidEntry(f"$.{name}", f"expected {expected}, got {quoted(value)}")
+            advice = args_advice(value) if name == "args" else ""
+            raise InvalidEntry(f"$.{name}", f"expected {expected}, got {quoted(value)}{advice}")
     if definition.options:
         _check_options(definition.options)
     if definition.timezone is not None:
@@ -359,36 +355,3 @@ def _check_options(options: dict[str, Any]) -> None:
             raise InvalidEntry(f"$.options.{name}", "is not an option of a task; beat sets it itself")
     if not isinstance(options.get("headers"), (dict, type(None))):
         raise InvalidEntry("$.options.headers", f"expected a dict, got {quoted(options['headers'])}")
-
-
-def _storable_options(options: Any) -> Any:
-    """Return the options with a relative ``expires`` in seconds, which Celery accepts like a timedelta."""
-    if not isinstance(options, Mapping):
-        return _or(options, {})
-    return {name: _storable_option(name, value) for name, value in options.items()}
-
-
-def _storable_option(name: str, value: Any) -> Any:
-    if name == "expires" and isinstance(value, timedelta):
-        return value.total_seconds()
-    return in_iana_zone(value, f"$.options.{name}") if isinstance(value, datetime) else value
-
-
-def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:
-    if not options:
-        return options
-    return {
-        key: encode_datetime(value) if key in _DATETIME_OPTIONS and isinstance(value, datetime) else value
-        for key, value in options.items()
-    }
-
-
-def _decoded_options(options: Any) -> Any:
-    if not isinstance(options, dict) or not options:
-        return options
-    return {
-        key: decode_datetime(value, f"$.options.{key}")
-        if key in _DATETIME_OPTIONS and isinstance(value, dict)
-        else value
-        for key, value in options.items()
-    }

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Literal
 
-__all__ = ("INHERIT", "Coalesce", "EvictionCheck", "Inherit", "OnFinish", "TextEnum")
+__all__ = (
+    "INHERIT",
+    "Coalesce",
+    "CoalesceWord",
+    "EvictionCheck",
+    "Inherit",
+    "OnFinish",
+    "OnFinishWord",
+    "TextEnum",
+)
+
+#: The values of the enums below, for type checkers.
+CoalesceWord = Literal["latest", "earliest", "all"]
+OnFinishWord = Literal["keep", "disable", "delete"]
 
 
 class TextEnum(str, Enum):

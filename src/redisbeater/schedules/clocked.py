@@ -7,7 +7,8 @@ from typing import Any
 
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.display import quoted
+from redisbeater.exceptions import InvalidEntry, WrongType
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import in_iana_zone, read_zone
 
@@ -24,8 +25,8 @@ class clocked(BaseSchedule):
             is converted to it.
 
     Raises:
-        TypeError: ``at`` is not a datetime.
-        InvalidEntry: there is no such zone, or ``at`` is in another year (also a ValueError).
+        InvalidEntry: ``at`` is not a datetime (also a TypeError), there is no such zone, or ``at`` is in another year
+            (both also a ValueError).
 
     Example::
 
@@ -34,7 +35,7 @@ class clocked(BaseSchedule):
 
     def __init__(self, at: datetime, timezone: str | tzinfo | None = None, **kwargs: Any) -> None:
         if not isinstance(at, datetime):
-            raise TypeError(f"clocked(at): expected a datetime, got {at!r}")
+            raise WrongType("clocked(at)", f"expected a datetime, got {quoted(at)}")
         if not MINYEAR < at.year < MAXYEAR:
             years = f"{MINYEAR + 1} to {MAXYEAR - 1}"
             raise InvalidEntry("$.schedule.at", f"expected a year from {years}, got {at.year}")

@@ -94,10 +94,13 @@ def _from_parts(data: dict[str, Any], path: str) -> rrule:
         if dates["dtstart"] is None:
             raise InvalidEntry(f"{path}.dtstart", "is missing; expected UNIX seconds")
         parts: dict[str, Any] = {name: _decode_part(name, part, path) for name, part in data.items()}
-        return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
     except InvalidEntry:
         raise
     except (TypeError, ValueError, OverflowError, KeyError) as exc:
+        raise InvalidEntry(path, f"rrule: {exc}") from exc
+    try:
+        return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
+    except (TypeError, ValueError, OverflowError) as exc:
         raise InvalidEntry(path, f"rrule: {exc}") from exc
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.display import quoted, shown
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.local_time import in_zone, offset_at
 from redisbeater.schedules.rrule.clock import RuleClock
@@ -39,7 +40,8 @@ class rrule(BaseSchedule):
             app's.
 
     Raises:
-        ValueError, TypeError: the value of a part is not valid; the message starts with its name.
+        InvalidEntry: the value of a part is not valid; the message starts with its name. It is also a TypeError if the
+            value has a wrong type.
 
     Example::
 
@@ -79,6 +81,12 @@ class rrule(BaseSchedule):
         #: dateutil's number; None when the text has more than one rule.
         self.freq: Any = None
         self.until: datetime | None = None
+        try:
+            self._set_rule(freq, dtstart, until, zone)
+        except (ValueError, TypeError) as exc:
+            raise InvalidEntry.of(exc, "rrule") from exc
+
+    def _set_rule(self, freq: Any, dtstart: datetime | None, until: datetime | None, zone: tzinfo | None) -> None:
         if is_text(freq):
             self._refuse_parts(until)
             self._set_from_text(str(freq), dtstart, zone)

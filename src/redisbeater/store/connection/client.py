@@ -6,8 +6,10 @@ Creating one does no I/O, but refuses options that redis-py would refuse at the 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from inspect import signature
 from typing import Any, Protocol
 
 import redis
@@ -18,6 +20,7 @@ from redis.retry import Retry
 
 from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import PREFIX, Config
+from redisbeater.display import did_you_mean
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.store.connection.cluster import CLUSTER_OPTIONS, Cluster
 from redisbeater.store.connection.credentials import Credentials
@@ -35,6 +38,10 @@ HEALTH_CHECK_SECONDS = 30
 FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 OPTIONS = f"{PREFIX}redis_options"
+
+#: redis-py's texts for an option that it does not know, and for one of the URL whose value it cannot read.
+_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
+_UNREADABLE_OPTION = re.compile(r"Invalid value for [`'\"]?(\w+)[`'\"]? in connection URL")
 
 
 class Client(Protocol):
@@ -60,11 +67,39 @@ def make_client(config: Config) -> Client:
     makers = {Topology.SERVER: _server, Topology.SENTINEL: _sentinel, Topology.CLUSTER: _cluster}
     try:
         return makers[config.url.topology](config, _options(config))
-    except (TypeError, redis.RedisError, RedisClusterException) as exc:
-        problem = str(exc)
-    except ValueError:  # its text may quote the password, so it must not become the context of our error
-        problem = "redis-py cannot parse them; check that the port is a number and the password is percent-encoded"
-    raise ImproperlyConfigured(f"{PREFIX}redis_url, {OPTIONS}: {problem}")
+    except TypeError as exc:
+        where, problem = _where_unknown(config, str(exc))
+    except (redis.RedisError, RedisClusterException) as exc:
+        where, problem = f"{PREFIX}redis_url, {OPTIONS}", str(exc)
+    except ValueError as exc:  # its text may quote the password, so it must not become the context of our error
+        where, problem = f"{PREFIX}redis_url", _unreadable(str(exc))
+    raise ImproperlyConfigured(f"{where}: {problem}")
+
+
+def _where_unknown(config: Config, problem: str) -> tuple[str, str]:
+    """Return the setting that has an option that redis-py does not know, and the problem with the nearest name."""
+    found = _UNKNOWN_OPTION.search(problem)
+    if found is None:
+        return f"{PREFIX}redis_url, {OPTIONS}", problem
+    name, tls = found[1], config.redis_use_ssl
+    is_tls = isinstance(tls, Mapping) and name in tls
+    is_own = name in {**config.redis_options, **(config.redis_options.get("sentinel_kwargs") or {})}
+    where = OPTIONS if is_own else f"{PREFIX}redis_{'use_ssl' if is_tls else 'url'}"
+    return where, f"unknown option {name!r}{did_you_mean(name, _known_options())}"
+
+
+def _known_options() -> set[str]:
+    """Return the names of the options of connections and of the clients for Sentinel and Cluster."""
+    classes = [cls for kind in (redis.SSLConnection, redis.UnixDomainSocketConnection) for cls in kind.__mro__[:-1]]
+    named = {name for cls in classes for name in signature(cls).parameters}
+    return {*named, *CLUSTER_OPTIONS, "service_name", "sentinels", "sentinel_kwargs"} - {"self", "args", "kwargs"}
+
+
+def _unreadable(problem: str) -> str:
+    found = _UNREADABLE_OPTION.search(problem)
+    if found is not None:
+        return f"redis-py cannot read the value of the option {found[1]}; expected a number or true or false"
+    return "redis-py cannot parse it; check that the port is a number and the password is percent-encoded"
 
 
 class _Pooled:

@@ -1,0 +1,90 @@
+"""What programs pass as the fields of an entry: what it obviously means, or the call that makes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from celery.schedules import schedule
+
+from redisbeater.display import did_you_mean, quoted
+from redisbeater.exceptions import InvalidEntry, UnknownField
+from redisbeater.model.options import OPTIONS
+
+__all__ = ("args_advice", "as_schedule", "as_task", "task_advice", "unknown_field")
+
+_NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
+
+#: What RFC 5545 text holds.
+_RULE = re.compile(r"\b(FREQ=|RRULE|DTSTART)", re.IGNORECASE)
+
+
+def as_schedule(given: Any, *, relative: bool = False) -> Any:
+    """Return the interval for a number of seconds or a timedelta; return anything else unchanged.
+
+    Raises:
+        InvalidEntry: it is None, a bool, a text, a date or a number that no timedelta can hold.
+    """
+    if given is None or isinstance(given, (bool, str, date)):
+        problem = f"expected seconds, a timedelta or a schedule, got {quoted(given)}"
+        raise InvalidEntry("$.schedule", problem + _schedule_advice(given))
+    if isinstance(given, (int, float)):
+        given = _interval(given)
+    return schedule(given, relative) if isinstance(given, timedelta) else given
+
+
+def as_task(given: Any) -> Any:
+    """Return the name of a task object; return anything else unchanged.
+
+    Raises:
+        InvalidEntry: it is a signature, whose arguments and options would be lost.
+    """
+    if isinstance(given, str) or not callable(getattr(given, "apply_async", None)):
+        return given
+    if isinstance(given, Mapping):
+        problem = "expected a task or its name, got a signature; pass its parts: task=s.task, args=s.args, "
+        raise InvalidEntry("$.task", problem + "kwargs=s.kwargs, options=s.options")
+    return getattr(given, "name", given)
+
+
+def unknown_field(name: str, known: Iterable[str]) -> InvalidEntry:
+    """Return the error for a field that no entry has, with the nearest of the known names."""
+    if name in OPTIONS:
+        return UnknownField(f"$.{name}", f'is not a field of an entry; did you mean options={{"{name}": ...}}?')
+    return UnknownField(f"$.{name}", f"is not a field of an entry{did_you_mean(name, known)}")
+
+
+def task_advice(given: Any) -> str:
+    """Return how to make a task of a function; empty for other values."""
+    return "; a function becomes a task by the decorator @app.task" if callable(given) else ""
+
+
+def args_advice(given: Any) -> str:
+    """Return how to write arguments that were passed as a text; empty for others."""
+    return f"; for one argument pass [{quoted(given, 80)}]" if isinstance(given, str) else ""
+
+
+def _interval(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (ValueError, OverflowError) as exc:
+        raise InvalidEntry("$.schedule.every", f"expected seconds above 0, got {quoted(seconds)}") from exc
+
+
+def _schedule_advice(given: Any) -> str:
+    """Return the call that makes a schedule of a text or a date; empty if there is none."""
+    if isinstance(given, datetime):
+        return "; for one run at that time use clocked(...)"
+    if isinstance(given, date):
+        return "; for one run use clocked(datetime(...))"
+    if not isinstance(given, str):
+        return ""
+    if _NUMBER.fullmatch(given):
+        return f"; for an interval pass the number {given.strip()}"
+    if _RULE.search(given):
+        return f"; for a recurrence rule use rrule({quoted(given, 80)})"
+    if len(given.split()) > 1 or given.startswith("@"):
+        return f"; for cron text use cron({quoted(given, 80)})"
+    return '; for cron text use cron("*/5 * * * *"), for an interval timedelta(minutes=5)'

@@ -1,0 +1,113 @@
+"""Options that no broker could take: refused when they are saved, read and run as ever where they are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+
+from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.context import Context
+
+ODD = {"que": "low", "tenant": 1, "task_id": "mine", "priority": 3}
+PASSED = {"expires": datetime(2020, 1, 1, tzinfo=timezone.utc)}
+
+
+@pytest.fixture
+def store(app: Celery) -> ScheduleStore:
+    return ScheduleStore(app)
+
+
+@pytest.fixture
+def write(client: redis.Redis, prefix: str) -> Callable[..., None]:
+    """Write an entry as another program does; it is due."""
+
+    def write(name: str, **fields: Any) -> None:
+        interval = {"__type__": "interval", "every": 60.0}
+        client.hset(prefix + name, "definition", json.dumps({"task": "proj.work", "schedule": interval, **fields}))
+        client.zadd(f"{prefix}:schedule", {prefix + name: 0})
+
+    return write
+
+
+@pytest.mark.parametrize("options", [{"que": "low"}, {"expires": "soon"}, PASSED], ids=str)
+def test_odd_options_are_refused_however_they_come(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, options: dict[str, Any]
+) -> None:
+    store.create("stored", "proj.work", 60)
+    before = client.hgetall(f"{prefix}stored")
+    path = rf"^\$\.options\.{next(iter(options))}: "
+
+    with pytest.raises(InvalidEntry, match=path):
+        store.create("new", "proj.work", 60, options=options)
+    with pytest.raises(InvalidEntry, match=path):
+        RedisScheduleEntry("new", "proj.work", 60, options=options, app=app).save()
+    with pytest.raises(InvalidEntry, match=path):
+        store.update("stored", options=options)
+    with pytest.raises(InvalidEntry, match=path), store.bulk() as bulk:
+        bulk.upsert(RedisScheduleEntry("new", "proj.work", 60, options=options, app=app))
+
+    assert (list(store.names()), client.hgetall(f"{prefix}stored")) == (["stored"], before)
+
+
+def test_odd_options_that_are_stored_are_read_and_sent(
+    app: Celery, store: ScheduleStore, write: Callable[..., None], make_scheduler: Callable[[Celery], RedisScheduler]
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    class Recording(app.Task):  # type: ignore[name-defined]
+        def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            seen.append({name: options.get(name) for name in ("que", "tenant", "priority")})
+
+    @app.task(name="proj.work", base=Recording, shared=False)
+    def work() -> None: ...
+
+    write("odd", options=ODD)
+
+    assert store.get("odd").options == ODD
+    make_scheduler(app).tick()
+    assert seen == [{"que": "low", "tenant": 1, "priority": 3}]
+    assert store.broken() == {}
+
+
+def test_other_fields_of_an_entry_with_odd_options_can_be_changed(
+    store: ScheduleStore, write: Callable[..., None]
+) -> None:
+    write("odd", options=ODD)
+
+    store.disable("odd")
+    changed = store.update("odd", args=[1], enabled=True)
+
+    assert (changed.args, changed.enabled, changed.options) == ([1], True, ODD)
+    with pytest.raises(InvalidEntry, match=r"^\$\.options\.que: is not an option of apply_async; did you mean 'queue'"):
+        store.update("odd", options=ODD)
+
+
+def test_a_static_entry_with_odd_options_or_fields_is_listed_as_broken(
+    app: Celery, store: ScheduleStore, make_scheduler: Callable[[Celery], RedisScheduler]
+) -> None:
+    fields = {"task": "proj.work", "schedule": 60}
+    app.conf.beat_schedule = {
+        "odd": {**fields, "options": {"que": "x"}},
+        "odder": {**fields, "queue": "x"},
+        "good": fields,
+    }
+
+    make_scheduler(app).tick()
+
+    reasons = {name: report["reason"] for name, report in Context.of(app).redis.broken.reports().items()}
+    assert store.count() == 1 + ("celery.backend_cleanup" in store.names())
+    assert reasons["odd"].startswith("$.options.que: is not an option of apply_async; did you mean 'queue'?")
+    assert reasons["odder"] == '$.queue: is not a field of an entry; did you mean options={"queue": ...}?'
+
+
+def test_an_end_that_has_passed_is_named(store: ScheduleStore) -> None:
+    with pytest.raises(InvalidEntry) as refused:
+        store.create("a", "proj.work", 60, end_at=datetime(2020, 1, 1, tzinfo=timezone.utc))
+
+    assert str(refused.value) == "$.end_at: 2020-01-01T00:00:00+00:00 has passed; the entry would never run"
