@@ -21,10 +21,13 @@ from redisbeater.schedules import rrule
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Steps, StepsExhausted
 
 OWN = os.environ.get("REDISBEATER_EXAMPLES")
-NUMBER = int(OWN or "10000")
+NUMBER = int(OWN or "2500")
 
-#: One rule of so many is planned late, too.
-PLANNED = 50
+#: How many next fire times of each rule are searched.
+INSTANTS = 4
+
+#: The calls of one rule of so many are counted, which is slow, and it is planned late, too.
+MEASURED = 25
 
 #: Calls that come with each rule, and with each step.
 BASE_CALLS, CALLS_PER_STEP = 3_000, 4
@@ -121,6 +124,14 @@ def calls_of(function: Callable[[], Any]) -> tuple[int, Any]:
     return number, result
 
 
+def uncounted(function: Callable[[], Any]) -> tuple[int, Any]:
+    """Return no number of calls, and the result of a function or the error of its rule."""
+    try:
+        return 0, function()
+    except ValueError as exc:
+        return 0, exc
+
+
 def late_plan(rule: rrule, chance: random.Random) -> Any:
     definition = Definition.checked(name="n", task="t", schedule=rule)
     policy = ResolvedPolicy.of(definition, Defaults(zone=timezone.utc))
@@ -131,23 +142,25 @@ def late_plan(rule: rrule, chance: random.Random) -> Any:
 def test_no_rule_takes_more_work_than_its_steps_allow() -> None:
     chance, outcome = random.Random(None if OWN else 5545), Outcome()
     for number in range(NUMBER):
-        text, steps = random_text(chance), Steps()
-        calls, rule = calls_of(partial(rrule, text))
+        measured = calls_of if number % MEASURED == 0 else uncounted
+        text = random_text(chance)
+        calls, rule = measured(partial(rrule, text))
         outcome.add(calls, SEARCHING_STEPS, text)
         if isinstance(rule, ValueError):
             outcome.refused += not isinstance(rule, StepsExhausted)
             outcome.exhausted += isinstance(rule, StepsExhausted)
             continue
-        after = START + timedelta(seconds=chance.randrange(20 * 365 * 86_400))
-        calls, following = calls_of(partial(rule.next_fire_time, after, steps))
-        outcome.add(calls, steps.taken, f"{after} {text}")
-        outcome.exhausted += isinstance(following, StepsExhausted)
-        outcome.found += isinstance(following, datetime)
-        if number % PLANNED == 0:
+        for _ in range(INSTANTS):
+            after, steps = START + timedelta(seconds=chance.randrange(20 * 365 * 86_400)), Steps()
+            calls, following = measured(partial(rule.next_fire_time, after, steps))
+            outcome.add(calls, steps.taken, f"{after} {text}")
+            outcome.exhausted += isinstance(following, StepsExhausted)
+            outcome.found += isinstance(following, datetime)
+        if measured is calls_of:
             calls, _ = calls_of(partial(late_plan, rule, chance))
             outcome.add(calls, SEARCHING_STEPS + COUNTING_STEPS, f"plan {text}")
 
     assert outcome.dearest == []
-    assert outcome.found > NUMBER / 2
+    assert outcome.found > NUMBER
     assert outcome.refused > NUMBER / 200
-    assert 0 < outcome.exhausted < NUMBER / 10
+    assert 0 < outcome.exhausted < NUMBER / 2
