@@ -92,7 +92,7 @@ def expected(
 def of_dateutil(start: datetime, last: datetime, *, count: int | None = None, **parts: Any) -> Iterable[datetime]:
     """Return the local times of a rule up to one; none if dateutil refuses it, because it can never match."""
     try:
-        return islice(dateutil_rrule(dtstart=start, until=last, **parts), count)
+        return list(islice(dateutil_rrule(dtstart=start, until=last, **parts), count))
     except ValueError:
         return ()
 
