@@ -39,11 +39,11 @@ def cases() -> Iterator[tuple[str, Any, datetime]]:
     yield "SECONDLY 3 h", START + "RRULE:FREQ=SECONDLY", NOW - 3 * HOUR
     yield "MINUTELY 7 days", START + "RRULE:FREQ=MINUTELY", NOW - 7 * DAY
     yield "DAILY since 1970", START + "RRULE:FREQ=DAILY", LONG_AGO
-    yield "20,000 RDATEs 1 day", START + f"RDATE:{stamps(NOW - DAY, 20_000)}", NOW - DAY
-    exdates = f"RRULE:FREQ=SECONDLY\nEXDATE:{stamps(NOW - 7 * HOUR, 20_000)}"
-    yield "SECONDLY, 20,000 EXDATEs 8 h", START + exdates, NOW - 8 * HOUR
-    never = "\n".join(f"RRULE:FREQ=SECONDLY;INTERVAL=9908;BYSECOND={second}" for second in range(1, 41, 2))
-    yield "20 rules that never match 1 day", START + "RRULE:FREQ=DAILY\n" + never, NOW - DAY
+    yield "5,000 RDATEs 1 day", START + f"RDATE:{stamps(NOW - DAY, 5_000)}", NOW - DAY
+    exdates = f"RRULE:FREQ=SECONDLY\nEXDATE:{stamps(NOW - 7 * HOUR, 5_000)}"
+    yield "SECONDLY, 5,000 EXDATEs 8 h", START + exdates, NOW - 8 * HOUR
+    rare = "\n".join(f"RRULE:FREQ=SECONDLY;INTERVAL=99;BYHOUR=0;BYMINUTE={minute}" for minute in range(1, 21))
+    yield "20 rules of a second 1 day", START + "RRULE:FREQ=DAILY\n" + rare, NOW - DAY
     yield "COUNT of 383 years", START + "RRULE:FREQ=DAILY;BYDAY=MO,TU,WE,TH,FR;COUNT=100000", NOW - DAY
     yield "sunsets since 1970", solar("sunset", 48.2, 16.4), LONG_AGO
     yield "relative second since 1970", schedule(1, relative=True), LONG_AGO

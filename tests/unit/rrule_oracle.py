@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -30,7 +30,7 @@ SHIFTS = (
 )  # fmt: skip
 
 #: How far before and after the day the clock is read.
-AROUND = timedelta(days=4)
+AROUND = timedelta(days=3, hours=12)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class WallClock:
     def around(cls, zone: str, day: str) -> WallClock:
         begin = datetime.fromisoformat(day).replace(tzinfo=timezone.utc) - AROUND
         instants = [begin + number * MINUTE for number in range(2 * AROUND // MINUTE)]
-        shown = [(instant, instant.astimezone(ZoneInfo(zone)).replace(tzinfo=None, fold=0)) for instant in instants]
+        shown = [(instant, instant.astimezone(ZoneInfo(zone)).replace(tzinfo=None)) for instant in instants]
         first: dict[datetime, datetime] = {}
         second: dict[datetime, datetime] = {}
         for instant, local in shown:
@@ -82,17 +82,17 @@ def expected(
     assert begins is not None
     found = set(rdates)
     for parts, until in rules:
-        for local in takewhile(last.__ge__, of_dateutil(dtstart=start.replace(fold=0), **parts)):
+        for local in of_dateutil(start.replace(fold=0), last, **parts):
             instant = wall.instant(local, begins)
             if instant is not None and (until is None or instant <= until):
                 found.add(instant)
     return sorted(instant for instant in found - set(exdates) if instant >= begins)
 
 
-def of_dateutil(**parts: Any) -> Iterable[datetime]:
-    """Return the local times of a rule; none if dateutil refuses it, because it can never match."""
+def of_dateutil(start: datetime, last: datetime, *, count: int | None = None, **parts: Any) -> Iterable[datetime]:
+    """Return the local times of a rule up to one; none if dateutil refuses it, because it can never match."""
     try:
-        return dateutil_rrule(**parts)
+        return list(islice(dateutil_rrule(dtstart=start, until=last, **parts), count))
     except ValueError:
         return ()
 

@@ -181,6 +181,7 @@ def test_a_relative_interval(every: float, expected: str) -> None:
 # -- rrule
 
 START = datetime(2026, 1, 5, 9, tzinfo=VIENNA)
+NOT_AGAIN = "not again in a repeated hour"
 FROM = "from 5 January 2026"
 
 
@@ -200,7 +201,7 @@ FROM = "from 5 January 2026"
         pytest.param(
             "MONTHLY",
             {"bymonthday": [1, 15, -1]},
-            f"every month on day 1 and 15 and the last day at 09:00, {FROM}",
+            f"every month on days 1 and 15 and the last day at 09:00, {FROM}",
             id="dates",
         ),
         pytest.param(
@@ -284,15 +285,15 @@ FROM = "from 5 January 2026"
             f"every year on every Monday in March at 09:00, {FROM}",
             id="each-of-a-month",
         ),
-        pytest.param("HOURLY", {"interval": 2}, f"every 2 hours, {FROM} at 09:00", id="hourly"),
+        pytest.param("HOURLY", {"interval": 2}, f"every 2 hours, {FROM} at 09:00, {NOT_AGAIN}", id="hourly"),
         pytest.param(
             "MINUTELY",
             {"interval": 10, "byweekday": SA},
-            f"every 10 minutes, when it is Saturday, {FROM} at 09:00",
+            f"every 10 minutes, when it is Saturday, {FROM} at 09:00, {NOT_AGAIN}",
             id="minutely",
         ),
         pytest.param("DAILY", {"count": 10}, f"every day at 09:00, {FROM}, 10 times", id="count"),
-        pytest.param("DAILY", {"count": 1}, f"every day at 09:00, {FROM}, once", id="count-1"),
+        pytest.param("DAILY", {"count": 1}, "once, on 5 January 2026 at 09:00", id="count-1"),
         pytest.param(
             "DAILY",
             {"until": datetime(2026, 12, 31, 9, tzinfo=VIENNA)},

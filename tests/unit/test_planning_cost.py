@@ -50,9 +50,9 @@ def planned(schedule_: BaseSchedule, late_since: datetime, coalesce: Coalesce = 
         pytest.param(rrule("MINUTELY", dtstart=LONG_AGO), NOW - timedelta(days=7), id="minutes-of-a-week"),
         pytest.param(rrule("SECONDLY", dtstart=LONG_AGO), NOW - timedelta(hours=3), id="seconds-of-three-hours"),
         pytest.param(
-            of("DTSTART:20260609T120030Z", f"RDATE:{seconds_from(NOW - timedelta(days=1), 20_000)}"),
+            of("DTSTART:20260609T120030Z", f"RDATE:{seconds_from(NOW - timedelta(days=1), 5_000)}"),
             NOW - timedelta(days=1),
-            id="twenty-thousand-rdates",
+            id="five-thousand-rdates",
         ),
         pytest.param(solar("sunset", 48.2, 16.4), LONG_AGO, id="sunsets-since-1970"),
         pytest.param(schedule(1, relative=True), LONG_AGO, id="relative-seconds-since-1970"),
@@ -79,8 +79,6 @@ def steps_of(schedule_: rrule, after: datetime = NOW) -> int:
         pytest.param("FREQ=DAILY", 500, id="daily"),
         pytest.param("FREQ=SECONDLY", 1000, id="secondly"),
         pytest.param("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO", 6000, id="leap-day-on-a-monday"),
-        pytest.param("FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", 12_000, id="no-such-day"),
-        pytest.param("FREQ=SECONDLY;INTERVAL=60;BYSECOND=1", 500, id="no-such-second"),
         pytest.param("FREQ=DAILY;BYDAY=MO,TU,WE,TH,FR;COUNT=10000", 20_000, id="count-of-38-years"),
     ],
 )

@@ -100,7 +100,7 @@ def test_saving_over_a_broken_entry_plans_it_again(context: Context) -> None:
     "schedule_",
     [
         pytest.param(rrule("DAILY", dtstart=utc("2026-01-01"), until=utc("2026-02-01")), id="ended"),
-        pytest.param(rrule("YEARLY", dtstart=utc("2026-01-01"), bymonth=2, bymonthday=30), id="no-such-date"),
+        pytest.param(rrule("DTSTART:20270101T090000Z\nRDATE:20260101T090000Z"), id="before-its-start"),
     ],
 )
 def test_a_new_entry_that_never_fires_is_refused(context: Context, schedule_: Any) -> None:

@@ -228,7 +228,9 @@ def test_a_text_with_dates_has_no_parts() -> None:
         ("FREQ=MONTHLY;BYMONTHDAY=0", "^BYMONTHDAY: expected numbers from 1 to 31 or from -31 to -1, got"),
         ("FREQ=YEARLY;BYMONTH=13", "^BYMONTH: expected numbers from 1 to 12, got"),
         ("FREQ=YEARLY;BYEASTER=300", "^BYEASTER: expected numbers from -80 to 250, got"),
-        ("FREQ=DAILY;FREQ=DAILY", "^FREQ: is given twice"),
+        ("FREQ=DAILY;FREQ=DAILY", "^FREQ: is given twice; write it once$"),
+        ("FREQ=DAILY;BYHOUR=1;BYHOUR=2", "^BYHOUR: is given twice; list the values: BYHOUR=1,2$"),
+        ("FREQ=DAILY;UNTIL=20261301", "^UNTIL: month must be in 1..12, got '20261301'; expected a time such as"),
         ("FREQ=DAILY;RSCALE=CHINESE", "^RSCALE: unknown part of a rule; expected FREQ, INTERVAL"),
         ("FREQ=DAILY;", "^RRULE: unknown part of a rule; expected FREQ"),
         ("DTSTART:20260101T090000Z", "^RRULE: is missing; expected a line such as RRULE:FREQ=MONTHLY"),
@@ -259,6 +261,44 @@ def test_a_text_that_cannot_be_read_is_refused_by_the_name_of_its_part(text: str
     start = None if "DTSTART" in text else NINE
     with pytest.raises(ValueError, match=message):
         rrule(text, dtstart=start)
+
+
+LONG = "9" * 100_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"freq": f"FREQ={LONG}"},
+        {"freq": LONG},
+        {"freq": f"FREQ=DAILY;{LONG}"},
+        {"freq": f"FREQ=DAILY;INTERVAL={LONG}"},
+        {"freq": f"FREQ=DAILY;BYDAY={LONG}"},
+        {"freq": f"FREQ=DAILY;UNTIL={LONG}"},
+        {"freq": f"{LONG}:FREQ=DAILY"},
+        {"freq": f"EXDATE:{LONG}\nRRULE:FREQ=DAILY"},
+        {"freq": f"EXDATE;TZID={LONG}:20260101T090000\nRRULE:FREQ=DAILY"},
+        {"freq": f"EXDATE;X={LONG}:20260101T090000\nRRULE:FREQ=DAILY"},
+        {"freq": "DAILY", "byhour": LONG},
+        {"freq": "DAILY", "byweekday": LONG},
+        {"freq": "DAILY", "until": LONG},
+        {"freq": "DAILY", "timezone": LONG},
+        {"freq": "FREQ=DAILY", "byhour": LONG},
+        {"freq": "DAILY", "byhour": [99] * 100_000},
+    ],
+    ids=lambda arguments: str(arguments)[:40],
+)
+def test_an_error_quotes_little_of_a_long_value(arguments: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)) as raised:
+        rrule(**{"dtstart": NINE, **arguments})
+
+    assert len(str(raised.value)) < 1000
+
+
+def test_a_rule_with_many_dates_shows_few_of_them() -> None:
+    dates = ",".join(f"2026{day:%m%d}T090000Z" for day in (date(2026, 1, 1) + timedelta(k) for k in range(300)))
+
+    assert len(repr(rrule(f"DTSTART:20260101T090000Z\nRDATE:{dates}"))) < 600
 
 
 @pytest.mark.parametrize(
@@ -552,11 +592,9 @@ def test_an_excluded_date_counts_as_an_occurrence_of_its_rule() -> None:
     ],
 )
 @pytest.mark.parametrize("end", ["", ";COUNT=5", ";UNTIL=20991231T000000Z"], ids=["endless", "count", "until"])
-def test_a_rule_without_a_possible_date_has_ended(freq: str, parts: str, end: str) -> None:
-    rule = rrule(f"FREQ={freq};{parts}{end}", dtstart=NINE, timezone="Europe/Vienna")
-
-    assert rule.next_fire_time(utc("2026-06-01")) is None
-    assert rule.first_occurrence() is None
+def test_a_rule_without_a_possible_date_is_refused(freq: str, parts: str, end: str) -> None:
+    with pytest.raises(ValueError, match=r"^BY[A-Z, ]+: never match.* change one of these, INTERVAL or the start$"):
+        rrule(f"FREQ={freq};{parts}{end}", dtstart=NINE, timezone="Europe/Vienna")
 
 
 @pytest.mark.parametrize(
@@ -571,8 +609,16 @@ def test_a_rule_without_a_possible_date_has_ended(freq: str, parts: str, end: st
         pytest.param("FREQ=SECONDLY;BYSETPOS=2", id="no-second-in-a-second"),
     ],
 )
-def test_a_rule_whose_interval_never_meets_its_parts_has_ended(text: str) -> None:
-    assert rrule(text, dtstart=NINE, timezone="UTC").next_fire_time(utc("2026-06-01")) is None
+def test_a_rule_whose_interval_never_meets_its_parts_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^BY[A-Z, ]+: never match .* from 2026-01-01 09:00:00"):
+        rrule(text, dtstart=NINE, timezone="UTC")
+
+
+def test_a_stored_rule_that_never_matches_is_refused_with_the_reason() -> None:
+    text = "DTSTART:20240118T124952Z\nRRULE:FREQ=DAILY\nRRULE:FREQ=SECONDLY;INTERVAL=9908;BYSECOND=1,3"
+
+    with pytest.raises(InvalidEntry, match=r"^\$.schedule.text: BYSECOND: never match every 9908 seconds from 2024"):
+        ScheduleCodec().decode({"__type__": "rrule", "text": text})
 
 
 @pytest.mark.parametrize(
@@ -641,9 +687,9 @@ def test_a_date_in_the_second_pass_of_a_repeated_hour_fires_in_it() -> None:
         ("DTSTART:20260101T090000Z\nRRULE:FREQ=DAILY", "2026-01-01 09:00"),
         ("DTSTART:20260101T090000Z\nRRULE:FREQ=MONTHLY;BYDAY=1MO", "2026-01-05 09:00"),
         ("DTSTART:20260101T090000Z\nRRULE:FREQ=DAILY\nEXDATE:20260101T090000Z", "2026-01-02 09:00"),
-        ("DTSTART:20260101T090000Z\nRRULE:FREQ=DAILY\nRDATE:20251224T090000Z", "2025-12-24 09:00"),
+        ("DTSTART:20260101T090000Z\nRRULE:FREQ=DAILY\nRDATE:20251224T090000Z", "2026-01-01 09:00"),
         ("DTSTART;TZID=America/New_York:20260308T023000\nRRULE:FREQ=DAILY", "2026-03-08 07:30"),
-        ("DTSTART;TZID=America/New_York:20260308T023000\nRRULE:FREQ=MINUTELY;INTERVAL=40", "2026-03-08 07:10"),
+        ("DTSTART;TZID=America/New_York:20260308T023000\nRRULE:FREQ=MINUTELY;INTERVAL=40", "2026-03-08 07:30"),
     ],
 )
 def test_the_first_occurrence_counts(text: str, expected: str) -> None:

@@ -27,7 +27,7 @@ from redisbeater.schedules.budget import Count, Steps
 UTC = timezone.utc
 
 #: How much is tried, unless the environment sets another number.
-EXAMPLES = int(os.environ.get("REDISBEATER_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("REDISBEATER_EXAMPLES", "120"))
 
 #: How many fire times of a rule are compared from its start on.
 MOST = 60
@@ -329,6 +329,7 @@ def test_a_second_pass_in_which_nothing_fires_costs_no_more_than_any_other_hour(
 # -- weeks
 
 
+@cache
 def weeks_of(year: int, wkst: int) -> list[list[date]]:
     """Return the weeks of a year: the first is the one with four days or more in it."""
     day = date(year, 1, 1) - timedelta(days=6)
@@ -346,7 +347,7 @@ def weeks_of(year: int, wkst: int) -> list[list[date]]:
 @pytest.mark.parametrize("number", [53, 52, 1, -1, -52, -53])
 def test_weeks_at_the_turn_of_the_year_are_those_of_rfc_5545(number: int, wkst: int, freq: str) -> None:
     rule = rrule(freq, dtstart=datetime(2018, 6, 1), timezone="UTC", byweekno=number, wkst=wkst, byweekday=[4, 0, 6])
-    weeks = [weeks_of(year, wkst) for year in range(2017, 2190)]
+    weeks = [weeks_of(year, wkst) for year in range(2017, 2080)]
     listed = [of_year[number - (number > 0)] for of_year in weeks if len(of_year) >= abs(number)]
     days = sorted(day for week in listed for day in week if day.weekday() in (4, 0, 6))
 

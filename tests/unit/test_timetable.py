@@ -183,7 +183,11 @@ def test_the_first_fire_time_with_a_start(schedule_: BaseSchedule, start: str, e
     ("schedule_", "end"),
     [
         pytest.param(rrule("DAILY", dtstart=utc("2026-01-01"), until=utc("2026-02-01")), "", id="rule-has-ended"),
-        pytest.param(rrule("YEARLY", dtstart=NOW, bymonth=2, bymonthday=30), "", id="rule-without-occurrences"),
+        pytest.param(
+            rrule("DTSTART:20260701T090000Z\nRRULE:FREQ=DAILY;COUNT=1\nEXDATE:20260701T090000Z"),
+            "",
+            id="rule-without-occurrences",
+        ),
         pytest.param(schedule(3600), "2026-06-10 12:59", id="interval-ends-before"),
         pytest.param(cron("0 * * * *"), "2026-06-10 12:59", id="crontab-ends-before"),
         pytest.param(clocked(utc("2026-06-11")), "2026-06-10 23:59", id="one-off-past-the-end"),

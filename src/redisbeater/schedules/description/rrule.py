@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY
 
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import (
     clock_text,
@@ -67,10 +68,30 @@ def _sentence(rule: rrule) -> str:
     freq = getattr(rule, "freq", None)
     if freq not in range(len(_UNITS)) or any(_items(rule, name) for name in _PARTS_WITHOUT_WORDS):
         raise _Unwordable
+    if rule.count == 1:
+        return _once(rule)
     times = _times(rule)
     phrases = (every(rule.interval, _UNITS[rule.freq]), _on(rule, times), _at(times))
-    clauses = (_when(rule), _start(rule, times), _end(rule, times), _count(rule), zone_text(rule.zone))
+    bounds = (_start(rule, times), _end(rule, times), _count(rule))
+    clauses = (_when(rule), *bounds, _in_repeated_hours(rule), zone_text(rule.zone))
     return ", ".join(filter(None, (" ".join(filter(None, phrases)), *clauses)))
+
+
+def _once(rule: rrule) -> str:
+    """Describe a rule with a count of 1 by the time at which it fires."""
+    try:
+        first = rule.first_occurrence()
+    except InvalidEntry as exc:
+        raise _Unwordable from exc
+    if first is None:
+        raise _Unwordable
+    local = _local(rule, first)
+    return ", ".join(filter(None, (f"once, on {date_text(local)} at {clock_text(local.time())}", zone_text(rule.zone))))
+
+
+def _in_repeated_hours(rule: rrule) -> str:
+    """Describe what becomes of the second pass of a repeated hour, which a rule of days hardly ever meets."""
+    return "" if rule.freq <= DAILY or rule.recurrence.clock.never_shifts else "not again in a repeated hour"
 
 
 def _items(rule: rrule, name: str) -> tuple[Any, ...]:
@@ -193,7 +214,8 @@ def _dates(dates: Sequence[int]) -> str:
     """Describe days of the month; negative ones count from its end."""
     texts = [f"the {ordinal(date)} day" for date in dates if date < 0]
     counted = [date for date in dates if date > 0]
-    return join_words([*([f"day {span_text(consecutive(counted))}"] if counted else []), *texts])
+    word = "day" if len(counted) == 1 else "days"
+    return join_words([*([f"{word} {span_text(consecutive(counted))}"] if counted else []), *texts])
 
 
 def _if_it_exists(dates: Sequence[int]) -> str:
@@ -249,9 +271,7 @@ def _local(rule: rrule, moment: datetime) -> datetime:
 
 
 def _count(rule: rrule) -> str:
-    if rule.count is None:
-        return ""
-    return "once" if rule.count == 1 else f"{rule.count} times"
+    return "" if rule.count is None else f"{rule.count} times"
 
 
 def _by_text(rule: rrule) -> str:

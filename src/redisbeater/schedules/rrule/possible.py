@@ -34,6 +34,6 @@ def _problem(rule: RecurrenceRule, label: Callable[[str], str]) -> str:
     names = ", ".join(label(part) for part in BY_PARTS if getattr(rule, part) is not None)
     step = every(rule.interval, _UNITS[rule.freq])
     return (
-        f"{names}: the rule never matches: {step} from {rule.start} meets no such time within 41 years; "
-        f"change {names}, {label('interval')} or the start"
+        f"{names}: never match {step} from {rule.start}, at least not within 41 years; "
+        f"change one of these, {label('interval')} or the start"
     )

@@ -103,7 +103,7 @@ class rrule(BaseSchedule):
     def _set_from_text(self, text: str, dtstart: datetime | None, zone: tzinfo | None) -> None:
         parsed = read_text(text)
         if parsed.start is not None and dtstart is not None:
-            raise ValueError(f"dtstart: expected one start, got DTSTART in the text and dtstart={dtstart!r}")
+            raise ValueError(f"dtstart: expected one start, got DTSTART in the text and dtstart={quoted(dtstart)}")
         self._set_start(dtstart if parsed.start is None else parsed.start, zone)
         if zone_name(self.zone) is None:
             raise ValueError(f"dtstart: a text cannot name the zone {self.zone}; pass timezone='Europe/Vienna'")

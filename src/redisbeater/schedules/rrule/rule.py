@@ -11,6 +11,7 @@ from typing import Any
 
 from dateutil.rrule import DAILY, HOURLY, MINUTELY, MONTHLY, SECONDLY, WEEKLY, YEARLY, weekday
 
+from redisbeater.display import quoted
 from redisbeater.schedules.rrule.clock import NONE, RuleClock
 
 __all__ = ("BY_PARTS", "FREQUENCIES", "PARTS", "RecurrenceRule", "make_rule")
@@ -170,7 +171,7 @@ def _numbers(label: str, value: Any, counted: range, from_the_end: range) -> Num
         if not _is_whole(number) or (number not in counted and number not in from_the_end):
             or_negative = f" or from {from_the_end[0]} to {from_the_end[-1]}" if from_the_end else ""
             raise ValueError(
-                f"{label}: expected numbers from {counted[0]} to {counted[-1]}{or_negative}, got {value!r}"
+                f"{label}: expected numbers from {counted[0]} to {counted[-1]}{or_negative}, got {quoted(value)}"
             )
     return tuple(sorted(set(numbers), key=lambda number: (number < 0, number)))
 
@@ -182,7 +183,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 def _above_zero(label: str, value: Any) -> int:
     if not _is_whole(value) or value < 1:
-        raise ValueError(f"{label}: expected a whole number above 0, got {value!r}")
+        raise ValueError(f"{label}: expected a whole number above 0, got {quoted(value)}")
     return value
 
 
@@ -206,7 +207,9 @@ def _weekdays(label: str, value: Any) -> tuple[weekday, ...] | None:
 def _weekday(label: str, day: Any) -> weekday:
     number, nth = getattr(day, "weekday", day), getattr(day, "n", None)
     if not _is_whole(number) or not 0 <= number <= 6 or not (nth is None or _is_whole(nth)):
-        raise ValueError(f"{label}: expected days of the week such as MO or FR(-1), or 0 (Monday) to 6, got {day!r}")
+        raise ValueError(
+            f"{label}: expected days of the week such as MO or FR(-1), or 0 (Monday) to 6, got {quoted(day)}"
+        )
     return weekday(number, nth or None)
 
 

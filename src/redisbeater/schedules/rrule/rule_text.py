@@ -7,6 +7,7 @@ from typing import Any
 
 from dateutil.rrule import MONTHLY, weekday
 
+from redisbeater.display import quoted, shown
 from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, RecurrenceRule
 from redisbeater.schedules.rrule.time_text import read_time
 
@@ -35,9 +36,10 @@ def read_rule(text: str) -> dict[str, Any]:
     for item in text.upper().split(";"):
         name, _, value = item.strip().partition("=")
         if name not in _PARTS:
-            raise ValueError(f"{name or 'RRULE'}: unknown part of a rule; expected {', '.join(_PARTS)}")
+            raise ValueError(f"{shown(name or 'RRULE', 40)}: unknown part of a rule; expected {', '.join(_PARTS)}")
         if _PARTS[name] in parts:
-            raise ValueError(f"{name}: is given twice; list the values: {name}=1,2")
+            advice = f"list the values: {name}=1,2" if name.startswith("BY") else "write it once"
+            raise ValueError(f"{name}: is given twice; {advice}")
         parts[_PARTS[name]] = _read_part(name, value)
     _check_together(parts)
     return parts
@@ -71,13 +73,13 @@ def _read_part(name: str, value: str) -> Any:
 
 def _read_frequency(value: str) -> int:
     if value not in FREQUENCIES:
-        raise ValueError(f"FREQ: expected one of {', '.join(FREQUENCIES)}, got {value!r}")
+        raise ValueError(f"FREQ: expected one of {', '.join(FREQUENCIES)}, got {quoted(value)}")
     return FREQUENCIES[value]
 
 
 def _read_whole(name: str, value: str) -> int:
     if _WHOLE.fullmatch(value) is None:
-        raise ValueError(f"{name}: expected a whole number, got {value!r}")
+        raise ValueError(f"{name}: expected a whole number, got {quoted(value)}")
     return int(value)
 
 
@@ -85,7 +87,7 @@ def _read_weekday(name: str, value: str) -> weekday:
     form = _WEEKDAY.fullmatch(value)
     if form is None or (form[1] is not None and (name == "WKST" or not int(form[1]))):
         numbered = "" if name == "WKST" else ", or with a number such as 1MO or -1FR"
-        raise ValueError(f"{name}: expected a day such as MO{numbered}, got {value!r}")
+        raise ValueError(f"{name}: expected a day such as MO{numbered}, got {quoted(value)}")
     return weekday(_WEEKDAYS.index(form[2]), int(form[1]) if form[1] else None)
 
 
