@@ -10,7 +10,7 @@ from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.cron_expression.fields import Fields, check_hashed, read_fields, refuse_never, resolve
+from redisbeater.schedules.cron_expression.fields import check_hashed, read_fields, refuse_never, resolve
 from redisbeater.schedules.cron_expression.slot import ExpressionSlots
 from redisbeater.schedules.crontab import engine
 from redisbeater.schedules.crontab.text import PATH, pointed_at, split_text
@@ -58,7 +58,6 @@ class cron_expression(BaseSchedule):
                 refuse_never(fields)
         #: The text with a number for each ``H``; None as long as the name is not known.
         self.resolved_text = " ".join(resolved.values()) if self.is_bound else None
-        self._fields = fields
         self._slots = ExpressionSlots(fields)
 
     @property
@@ -67,23 +66,15 @@ class cron_expression(BaseSchedule):
         return not self._has_hash or self.entry_name is not None
 
     @property
-    def fields(self) -> Fields:
-        """The fields as numbers and rules.
-
-        Raises:
-            InvalidEntry: it has ``H``, and the name of its entry is not known.
-        """
-        self._refuse_unbound()
-        return self._fields
-
-    @property
     def slots(self) -> ExpressionSlots:
-        """The local times that its fields allow.
+        """The local times that its fields allow, and the fields as numbers and rules.
 
         Raises:
             InvalidEntry: it has ``H``, and the name of its entry is not known.
         """
-        self._refuse_unbound()
+        if not self.is_bound:
+            problem = f'H in "{self.text}" is decided by the name of an entry; give the schedule to an entry'
+            raise InvalidEntry(PATH, f'{problem}, or use .for_entry("the name")')
         return self._slots
 
     def for_entry(self, name: str) -> cron_expression:
@@ -134,8 +125,3 @@ class cron_expression(BaseSchedule):
     @property
     def _key(self) -> tuple[str, str | None]:
         return self.text, self.entry_name
-
-    def _refuse_unbound(self) -> None:
-        if not self.is_bound:
-            problem = f'H in "{self.text}" is decided by the name of an entry; give the schedule to an entry'
-            raise InvalidEntry(PATH, f'{problem}, or use .for_entry("the name")')
