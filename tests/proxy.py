@@ -92,6 +92,11 @@ class Proxy:
         """Accept connections and data, but forward nothing: like a firewall that drops, or a server that hangs."""
         self._swallows = True
 
+    @property
+    def has_swallowed(self) -> bool:
+        """Whether data is lost on a connection that is open."""
+        return any(link.lost_data for link in self._open_links())
+
     def delay(self, seconds: float) -> None:
         """Delay all data by this many seconds, in both directions."""
         self._delay = seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from weakref import WeakKeyDictionary
 
@@ -11,9 +11,11 @@ from celery.app import app_or_default
 from celery.local import Proxy
 
 from redisbeater.config.settings import Config, cron_starting_deadline
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.reader import Reader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.zone import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 
 __all__ = ("Context",)
@@ -31,10 +33,28 @@ class Context:
     codec: ScheduleCodec
     reader: Reader
     redis: RedisSchedule
+    #: The contexts that :meth:`in_zone` has returned, by the names of their zones.
+    _others: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
+
+    def in_zone(self, name: str) -> Context:
+        """Return this context with the zone that is stored for all programs; itself where that is empty or no zone."""
+        found = self._others.get(name)
+        if found is None:
+            found = self._others[name] = self._in_other_zone(name)
+        return found
+
+    def _in_other_zone(self, name: str) -> Context:
+        if name in ("", zone_name(self.zone)):
+            return self
+        try:
+            defaults = replace(self.defaults, zone=read_zone(name, "zone"))
+        except InvalidEntry:
+            return self
+        return replace(self, defaults=defaults, reader=Reader(self.codec, defaults), _others={})
 
     @property
     def zone(self) -> tzinfo:
-        """The app's zone."""
+        """The zone of entries without their own: the app's, unless this is the context :meth:`in_zone` of another."""
         return self.defaults.zone
 
     @classmethod
@@ -61,9 +81,21 @@ class Context:
         return cls(config=config, defaults=defaults, codec=codec, reader=reader, redis=RedisSchedule(config))
 
 
+def _zone(app: Celery) -> tzinfo:
+    """Return the zone of an app.
+
+    Raises:
+        ImproperlyConfigured: it has no IANA name, so that other programs cannot use the same.
+    """
+    try:
+        return read_zone(app.timezone, "timezone")
+    except InvalidEntry as exc:
+        raise ImproperlyConfigured(str(exc)) from exc
+
+
 def _defaults(app: Celery, config: Config) -> Defaults:
     return Defaults(
-        zone=app.timezone,
+        zone=_zone(app),
         misfire_grace_time=config.misfire_grace_time,
         crontab_grace_time=cron_starting_deadline(app),
         coalesce=config.coalesce,

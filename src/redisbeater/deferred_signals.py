@@ -17,13 +17,17 @@ MAX_DEFERRAL_SECONDS = 3.0
 
 
 class deferred_signals:
-    """Defer SIGTERM and SIGINT until the end of a step, for MAX_DEFERRAL_SECONDS at most, or until a second one.
+    """Defer SIGTERM and SIGINT until the end of a step, for a limited time, or until a second one.
 
     Celery's handler raises wherever the program is: between a send and its record, the run would be sent again;
     between a claim and its reply, the entries would wait for the end of their lease.
+
+    Arguments:
+        most_seconds: how long; default: MAX_DEFERRAL_SECONDS.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_seconds: float | None = None) -> None:
+        self._most_seconds = MAX_DEFERRAL_SECONDS if most_seconds is None else most_seconds
         self._handlers: dict[int, Any] = {}
         self._deferred: int | None = None
         self._timer: threading.Timer | None = None
@@ -41,7 +45,7 @@ class deferred_signals:
     def _defer(self, number: int, frame: FrameType | None) -> None:
         if self._deferred is None:
             self._deferred = number
-            self._timer = threading.Timer(MAX_DEFERRAL_SECONDS, os.kill, (os.getpid(), number))
+            self._timer = threading.Timer(self._most_seconds, os.kill, (os.getpid(), number))
             self._timer.daemon = True
             self._timer.start()
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
 from celery import Celery
@@ -12,6 +12,7 @@ from celery.beat import ScheduleEntry
 from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.context import Context
+from redisbeater.editing.author import Author
 from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
 from redisbeater.editing.compare_and_set import preview, write
 from redisbeater.editing.stored_entry import StoredEntry, load
@@ -47,8 +48,8 @@ class RedisScheduleEntry(ScheduleEntry):
         args, kwargs: the arguments of the task; JSON values.
         options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...
         enabled: a disabled entry stays in the schedule and does not run.
-        timezone: IANA name; local times of the schedule are read in it. Default: that of a ``cron()`` text, else the
-            app's.
+        timezone: IANA name or ``ZoneInfo``; local times of the schedule are read in it. Default: that of a ``cron()``
+            text, else the app's.
         last_run_at: for a new entry: count from a run at this time. Naive: in the entry's zone.
         start_at, end_at: no fire time lies before or after; naive: in the entry's zone. An interval begins at
             ``start_at``.
@@ -77,7 +78,7 @@ class RedisScheduleEntry(ScheduleEntry):
         options: Mapping[str, Any] | None = None,
         enabled: bool = True,
         app: Celery | None = None,
-        timezone: str | None = None,
+        timezone: str | tzinfo | None = None,
         last_run_at: datetime | None = None,
         total_run_count: int | None = None,
         relative: bool = False,
@@ -161,39 +162,44 @@ class RedisScheduleEntry(ScheduleEntry):
         """How many entries of the schedule come before this one, dormant ones included; asks Redis. None: not in it."""
         return self._context.redis.rank(check_name(self.name))
 
-    def save(self) -> RedisScheduleEntry:
+    def save(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Create the entry, or make the stored one like this one.
 
         The next fire time moves only when the schedule or its zone changed, and then never into the past. Run count
         and last run of an entry that exists stay as they are; use :meth:`reschedule` to count from another time.
 
+        Arguments:
+            note: why, for the entry's log; at most 500 characters. Every change takes it.
+            by: who, for the log. Default: user and host of this process.
+
         Raises:
             InvalidEntry: a field cannot be stored; nothing was written.
             StoreUnavailable: Redis cannot be reached; it may have been written, saving again is harmless.
         """
-        return self._write(self._upsert())
+        return self._write(self._upsert(Author.of(by, note)))
 
-    def create(self) -> RedisScheduleEntry:
+    def create(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Create the entry; one of that name must not exist.
 
         Raises:
             EntryExists: it does; nothing was written.
             InvalidEntry, StoreUnavailable: as for :meth:`save`.
         """
-        return self._write(self._upsert(only_new=True))
+        return self._write(self._upsert(Author.of(by, note), only_new=True))
 
-    def delete(self) -> None:
+    def delete(self, *, note: str = "", by: str = "") -> None:
         """Remove the entry; no error when there is none. A static one comes back when beat starts: disable it."""
-        self._context.redis.delete(check_name(self.name))
+        self._context.redis.delete(check_name(self.name), log=Author.of(by, note).line("deleted"))
         self._due_at = None
 
-    def reschedule(self, last_run_at: datetime | None = None) -> RedisScheduleEntry:
+    def reschedule(self, last_run_at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Count from a run at that time, now by default; if the entry is overdue then, it runs at once.
 
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._write(Reschedule(name=check_name(self.name), last_run_at=last_run_at))
+        change = Reschedule(name=check_name(self.name), last_run_at=last_run_at, author=Author.of(by, note))
+        return self._write(change)
 
     def executed(self, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when its task was really executed, now by default; an interval counts from there.
@@ -217,23 +223,24 @@ class RedisScheduleEntry(ScheduleEntry):
             EntryNotFound: it has only a name, and is not stored.
             ValueError: ``n`` is not from 1 to 1000.
         """
-        return upcoming_runs(self._previewed(), self._context.defaults, n)
+        stored = self._previewed()
+        return upcoming_runs(stored, self._context.in_zone(stored.zone).defaults, n)
 
-    def enable(self) -> RedisScheduleEntry:
+    def enable(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let it run again from its next fire time on; fire times that passed while it was disabled are not run.
 
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._write(FieldChange(name=check_name(self.name), fields={"enabled": True}))
+        return self._write_field("enabled", True, Author.of(by, note))
 
-    def disable(self) -> RedisScheduleEntry:
+    def disable(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Stop its runs until it is enabled again; an interval keeps its phase.
 
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._write(FieldChange(name=check_name(self.name), fields={"enabled": False}))
+        return self._write_field("enabled", False, Author.of(by, note))
 
     def definition(self) -> Definition:
         """Check the fields, and return them as they are stored.
@@ -259,10 +266,14 @@ class RedisScheduleEntry(ScheduleEntry):
     def _context(self) -> Context:
         return Context.of(self.app)
 
-    def _upsert(self, *, only_new: bool = False) -> Upsert:
+    def _upsert(self, author: Author | None = None, *, only_new: bool = False) -> Upsert:
         definition = self.definition()
         text = definition.to_text(self._context.codec)
-        return Upsert(definition=definition, text=text, initial_meta=self.initial_meta(), only_new=only_new)
+        meta = self.initial_meta()
+        return Upsert(definition=definition, text=text, initial_meta=meta, only_new=only_new, author=author)
+
+    def _write_field(self, field: str, value: Any, author: Author) -> RedisScheduleEntry:
+        return self._write(FieldChange(name=check_name(self.name), fields={field: value}, author=author))
 
     def _write(self, change: EntryChange) -> RedisScheduleEntry:
         return self._adopt(write(self._context, change))
@@ -284,7 +295,7 @@ class RedisScheduleEntry(ScheduleEntry):
         self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
         for name in POLICY_FIELDS:
             setattr(self, name, getattr(definition, name))
-        self._due_at = stored.due_at(self._context.defaults)
+        self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
         self._skipped = stored.skipped
         return self
 

@@ -10,6 +10,7 @@
     ├── EditConflict                                 other writers kept changing the entry
     ├── LockNotOwnedError                            another beat took the lock
     ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
+    ├── ZoneChanging                                 fire times are planned again; beat catches it itself
     └── StoreError                                   Redis answered with an error
         └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached
 """
@@ -29,6 +30,7 @@ __all__ = (
     "RedisBeaterError",
     "StoreError",
     "StoreUnavailable",
+    "ZoneChanging",
 )
 
 
@@ -83,6 +85,10 @@ class LockNotOwnedError(RedisBeaterError):
 
 class FormatTooNew(RedisBeaterError):
     """The data in Redis was written by a newer beat: this one must not lead."""
+
+
+class ZoneChanging(RedisBeaterError):
+    """The zone of the schedule has changed, and fire times are still those of the zone before: none may run."""
 
 
 class StoreError(RedisBeaterError):

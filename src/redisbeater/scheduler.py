@@ -8,33 +8,46 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.schedules import crontab
-from celery.signals import beat_embedded_init, beat_init
+from celery.signals import beat_embedded_init, beat_init, celeryd_after_setup
 
+from redisbeater.beat.clock import ServerClock
+from redisbeater.beat.closing import close_within
 from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.fault import Fault
+from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
+from redisbeater.beat.other_scheduler import report_other_scheduler, report_state_file
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
-from redisbeater.beat.process import tune_process
+from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune_process
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.statics import CLEANUP, reconcile
+from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
+from redisbeater.config.redbeat import leftover_settings
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import FormatTooNew, ImproperlyConfigured, LockNotOwnedError, StoreError, StoreUnavailable
+from redisbeater.exceptions import (
+    FormatTooNew,
+    ImproperlyConfigured,
+    LockNotOwnedError,
+    StoreError,
+    StoreUnavailable,
+    ZoneChanging,
+)
 from redisbeater.log_lines import escape_lines, get_logger
+from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
 
 __all__ = ("RedisScheduler",)
@@ -50,17 +63,25 @@ MAX_WAIT_SECONDS = 1.0
 #: A standby asks for the lock this long after it should have expired: Redis counts in milliseconds.
 EXPIRY_MARGIN_SECONDS = 0.002
 
+#: A signal that ends beat waits this long for a step that asks Redis, and its end then this long for the last answers.
+REDIS_STEP_SECONDS, CLOSE_SECONDS = 0.4, 1.5
+
 
 class RedisScheduler(Scheduler):
     """The scheduler for ``celery beat -S redisbeater.RedisScheduler``. Creating one does no I/O."""
 
+    #: The class of the entries that beat sends, of those in :attr:`schedule` and of static ones.
     Entry = RedisScheduleEntry
     max_interval = DEFAULT_MAX_INTERVAL
+
+    #: None: RedBeat's handler of ``beat_init``, which Sentry imports where RedBeat is installed, takes no lock then.
+    lock_key = None
 
     #: Whether a process that runs nothing but beat is tuned for it; see :mod:`redisbeater.beat.process`.
     tunes_process = True
 
     def __init__(self, app: Celery, lazy: bool = False, **kwargs: Any) -> None:
+        check_entry_class(type(self))
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
         escape_lines(logging.getLogger("celery.beat"))  # its lines name entries and tasks as they are stored
@@ -73,22 +94,29 @@ class RedisScheduler(Scheduler):
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
         self._repair = Repair(self._context, self._own_keys)
+        self._zone_change = ZoneChange(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
         self._fault = Fault()
         self._broker = Broker(app, config.publish_timeout, self.Producer)
-        self._dispatcher = Dispatcher(app, self._broker, send=self._send_run, renew_lock=self._leadership.renew)
+        self._sender = Sender(self)
+        self._dispatcher = Dispatcher(
+            app, self._broker, send=self._sender.send, renew_lock=self._leadership.renew, entry_class=self.Entry
+        )
         self._claim_limit = ClaimLimit(config.batch_size)
-        self._send_error: Exception | None = None
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
         #: When to claim again, on the monotonic clock.
         self._look_at = 0.0
         self._in_tick = False
+        self._is_closing = False
+        self._clock = ServerClock()
         #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
         self.is_served = False
         #: Whether that service is part of a worker, which must not end because a lock was lost.
         self.is_embedded = False
+        #: The worker, if beat is a process that it has started.
+        self.worker: ParentProcess | None = None
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Make one pass. Return the seconds until the next one; 0 if the pass has waited itself.
@@ -100,6 +128,7 @@ class RedisScheduler(Scheduler):
             StoreError: Redis could not be reached for longer than ``redisbeater_retry_period``.
             ImproperlyConfigured: the server may evict keys, and ``redisbeater_key_expiry_check`` is ``"raise"``.
         """
+        self._end_with_worker()
         if self._fault.retry_in > 0:
             return min(self._fault.retry_in, self._max_wait)
         self._in_tick = True
@@ -122,6 +151,12 @@ class RedisScheduler(Scheduler):
         self._fault.ended()
         return delay
 
+    def _end_with_worker(self) -> None:
+        """End beat if its worker was killed: the next worker starts another beat, perhaps with newer code."""
+        if self.worker is not None and self.worker.has_ended:
+            logger.warning("the worker of this beat has ended (pid %d), closing", self.worker.pid)
+            raise SystemExit
+
     def _pass(self) -> float:
         self._finish_dispatch()  # a tick that was interrupted may have left one
         if self.is_served:
@@ -129,6 +164,9 @@ class RedisScheduler(Scheduler):
         try:
             if not self._leadership.renew() and not self._leadership.acquire(self._lock_lost()):
                 return self._stand_by()
+            if not self._zone_change.is_done:
+                self._zone_change.step()
+                return 0.0
             if not self.is_served or time.monotonic() >= self._look_at:
                 self._run_due()
         except FormatTooNew as exc:
@@ -164,6 +202,7 @@ class RedisScheduler(Scheduler):
         self._own_keys.check()
         self._look_at = 0.0
         check_eviction(self._redis, self._context.config.key_expiry_check)
+        self._zone_change.begin()
         self.setup_schedule()
         self._repair.begin()
 
@@ -178,7 +217,7 @@ class RedisScheduler(Scheduler):
         """Store the static entries of the app in the schedule; called when this beat begins to lead."""
         declared = dict(self.app.conf.beat_schedule)
         self.install_default_entries(declared)
-        reconcile(self.app, declared)
+        reconcile(self.app, declared, self.Entry)
 
     def install_default_entries(self, data: dict[str, Any]) -> None:
         """Add Celery's own task that deletes old results, for backends that do not expire them."""
@@ -197,11 +236,15 @@ class RedisScheduler(Scheduler):
             self._look_at = self._broker.retry_at
             return
         try:
-            with deferred_signals():
+            with deferred_signals(REDIS_STEP_SECONDS):
                 claim = self._claim()
                 self._dispatch = self._dispatcher.dispatch(claim)
         except LockNotOwnedError:
             self._leadership.invalidate()
+            self._look_at = 0.0
+            return
+        except ZoneChanging:  # another beat, where there is no lock, has begun to plan entries again
+            self._leadership.restart()
             self._look_at = 0.0
             return
         self._dispatch.publish()
@@ -210,7 +253,9 @@ class RedisScheduler(Scheduler):
         self._look_at = self._next_look(claim)
 
     def _claim(self) -> Claim:
-        claim = self._redis.claim(token=self._leadership.token, limit=self._claim_limit.value)
+        limit = self._claim_limit
+        claim = self._redis.claim(token=self._leadership.token, limit=limit.value, oldest_only=limit.oldest_only)
+        self._clock.observe(claim.now, asked_at=claim.asked_at)
         report_removed(claim, self._redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error("Redis lost the schedule, storing static entries again; dynamic entries are gone")
@@ -223,7 +268,7 @@ class RedisScheduler(Scheduler):
     def _finish_dispatch(self) -> None:
         """Commit what was sent and release the rest, if a dispatch is unfinished; after an error the next pass does."""
         if self._dispatch is not None:
-            with deferred_signals():
+            with deferred_signals(REDIS_STEP_SECONDS):
                 self._dispatch.finish()
                 self._dispatch = None
 
@@ -236,22 +281,10 @@ class RedisScheduler(Scheduler):
 
     # Send one run by Celery's own path
 
-    def _send_run(self, entry: RedisScheduleEntry) -> Exception | None:
-        """Send one run. Return the error, which ``apply_entry`` only logs, or None."""
-        self._send_error = None
-        try:
-            self.apply_entry(entry, producer=self.producer)
-        except Exception as exc:  # the producer cannot connect, or an instrument around apply_entry failed
-            return exc
-        return self._send_error
-
     def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
-        """Send one run by Celery's own path, and keep its error for :meth:`_send_run`."""
-        try:
-            return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
-        except Exception as exc:  # a SchedulingError, or what kept Celery from making one: an error without a text
-            self._send_error = exc
-            raise
+        """Send one run by Celery's own path, with prepared texts of its arguments."""
+        self._sender.prepare(entry)
+        return super().apply_async(entry, producer=producer, advance=advance, **kwargs)
 
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
         """Return the entry unchanged: the commit sets its next fire time, after the run was sent."""
@@ -279,7 +312,7 @@ class RedisScheduler(Scheduler):
     @property
     def schedule(self) -> ScheduleMapping:
         """The entries in Redis, by name."""
-        return ScheduleMapping(self.app)
+        return ScheduleMapping(self.app, self.Entry)
 
     def merge_inplace(self, b: dict[str, Any]) -> None:
         """Create or change entries; unlike Celery's own method, this one does not delete the others."""
@@ -291,14 +324,19 @@ class RedisScheduler(Scheduler):
         Celery calls it from its signal handler, and once more when the tick has ended. During a tick the connections
         are in use and their locks may be held, so only the second call does anything.
         """
-        if self._in_tick:
+        if self._in_tick or self._is_closing:
             return
-        if not self._outage.is_on:
-            _log_failure_of(self._finish_dispatch)
-            _log_failure_of(self._leadership.resign)
-        self._notifier.close()
-        self._broker.close()
-        _log_failure_of(super().close)
+        self._is_closing = True
+        try:
+            if not self._outage.is_on:
+                close_within(CLOSE_SECONDS, self._finish_dispatch, self._leadership.resign)
+            self._notifier.close()
+            self._broker.close()
+            super().close()
+        except Exception:
+            logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
+        finally:
+            self._is_closing = False
 
     @property
     def info(self) -> str:
@@ -313,20 +351,19 @@ class RedisScheduler(Scheduler):
         return "\n".join(f"    . {name} -> {value}" for name, value in lines.items())
 
 
-def _log_failure_of(step: Callable[[], None]) -> None:
-    try:
-        step()
-    except Exception:
-        logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
-
-
 @beat_init.connect(weak=False)
 def _serve(sender: Service, **_: Any) -> None:
     scheduler = sender.scheduler
-    if isinstance(scheduler, RedisScheduler):
-        scheduler.is_served = True
-        scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
-        if scheduler.tunes_process and not scheduler.is_embedded:
+    if not isinstance(scheduler, RedisScheduler):
+        report_other_scheduler(sender)
+        return
+    scheduler.is_served = True
+    report_unused_hooks(type(scheduler), RedisScheduler)
+    _report_settings_of_redbeat(scheduler.app)
+    scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
+    if not scheduler.is_embedded:
+        end_with_other_signals()
+        if scheduler.tunes_process:
             tune_process()
 
 
@@ -334,3 +371,20 @@ def _serve(sender: Service, **_: Any) -> None:
 def _serve_worker(sender: Service, **_: Any) -> None:
     if isinstance(sender.scheduler, RedisScheduler):
         sender.scheduler.is_embedded = True
+        sender.scheduler.worker = ParentProcess()
+
+
+@celeryd_after_setup.connect(weak=False)
+def _check_worker(instance: Any, **_: Any) -> None:
+    report_state_file(instance)
+
+
+def _report_settings_of_redbeat(app: Celery) -> None:
+    """Log RedBeat's settings that have no effect any more, and what to set instead."""
+    names, settings = leftover_settings(app)
+    if names:
+        logger.warning(
+            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
+            ", ".join(names),
+            ", ".join(settings),
+        )

@@ -11,8 +11,11 @@ import pytest
 import redis
 from celery.schedules import crontab
 from project import Project
+from servers import programs
 
 from redisbeater import RedisScheduleEntry
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
 def run(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:

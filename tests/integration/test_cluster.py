@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.schedules import crontab
 from due import save_due, stored
 from outbox import Sent, names, run_due, take
 from redis.crc import key_slot
@@ -119,6 +120,18 @@ def test_all_keys_are_in_one_slot(app: Celery, scheduler: RedisScheduler, cluste
 
     assert len(keys) >= 4
     assert {key_slot(key.encode()) for key in keys} == {key_slot(SCHEDULE.encode())}
+
+
+def test_a_new_time_zone_plans_entries_again(app: Celery, make_scheduler: MakeScheduler, cluster: Cluster) -> None:
+    RedisScheduleEntry("report", "proj.work", crontab(0, 9), app=app).save()
+    url = app.conf.redisbeater_redis_url
+    beat = make_scheduler(app_with(redisbeater_redis_url=url, timezone="Asia/Kolkata", result_expires=None))
+
+    wait_until(lambda: beat.tick() is not None and beat._zone_change.is_done, "all entries planned again")
+
+    due_at = stored(app, "report").due_at
+    assert due_at is not None
+    assert f"{due_at:%H:%M}" == "03:30"
 
 
 def test_a_save_wakes_a_waiting_beat(app: Celery, scheduler: RedisScheduler) -> None:

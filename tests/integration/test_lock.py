@@ -333,13 +333,13 @@ def test_a_deposed_leader_claims_nothing(
 def test_a_leader_that_loses_its_lock_in_a_batch_releases_the_rest(
     make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, key: str
 ) -> None:
-    app = make_app(redisbeater_lock_timeout=1, redisbeater_lock_lost="standby")
+    app = make_app(redisbeater_lock_timeout=3, redisbeater_lock_lost="standby")
 
     class Slow(Task):
         def apply_async(self, *args: Any, **options: Any) -> Any:
             client.set(key, "another")
             begin = time.monotonic()
-            wait_until(lambda: time.monotonic() - begin > 0.5, "the lock to need a renewal")
+            wait_until(lambda: time.monotonic() - begin > 1.1, "the lock to need a renewal")
             return super().apply_async(*args, **options)
 
     @app.task(name="proj.slow", base=Slow, shared=False)

@@ -201,3 +201,19 @@ def test_an_entry_that_failed_is_sent_alone(
     wait_until(lambda: scheduler.tick() is not None and counts(site.app, *saved) == [1] * len(saved), "the others")
 
     assert sorted(names(site.take())) == saved
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_a_queue_that_is_deleted_is_declared_again_and_no_run_is_lost(
+    site: Site, make_scheduler: MakeScheduler, number: int
+) -> None:
+    scheduler = make_scheduler(site.app)
+    save_due(site.app, "first")
+    assert names(site.until_sent(scheduler, 1)) == ["first"]
+    with site.app.connection_for_write() as connection:
+        connection.default_channel.queue_delete(site.queue)
+    saved = [save_due(site.app, f"entry-{index}", late=9.0 - index).name for index in range(number)]
+
+    wait_until(lambda: scheduler.tick() is not None and counts(site.app, *saved) == [1] * number, "their count")
+
+    assert sorted(names(site.take())) == saved

@@ -21,7 +21,7 @@ from waiting import wait_until
 
 from redisbeater import RedisScheduler
 from redisbeater.broker.broker import Broker
-from redisbeater.dispatch.dispatcher import Dispatcher
+from redisbeater.sending.sender import Sender
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -33,7 +33,7 @@ BROKER_DB = 1
 SWITCHES: list[tuple[type, str]] = [
     (Broker, "collects_confirms"),
     (Broker, "caches_declarations"),
-    (Dispatcher, "prepares_representations"),
+    (Sender, "prepares_representations"),
 ]
 
 MakeScheduler = Callable[..., RedisScheduler]

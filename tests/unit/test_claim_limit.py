@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from redisbeater.dispatch.claim_limit import ClaimLimit
+from redisbeater.dispatch.claim_limit import FIRST_CLAIM, ClaimLimit
 
 
-def test_it_is_the_setting_while_claims_fit_into_their_leases() -> None:
+def test_it_begins_small_and_doubles_with_full_claims_up_to_the_setting() -> None:
     limit = ClaimLimit(500)
+    values = []
+    for _ in range(5):
+        values.append((limit.value, limit.oldest_only))
+        limit.record(limit.value, ran_short=False)
 
-    limit.record(500, ran_short=False)
+    assert values == [(100, True), (200, False), (400, False), (500, False), (500, False)]
+
+
+def test_the_next_burst_begins_small_again() -> None:
+    limit = ClaimLimit(500)
+    for _ in range(3):
+        limit.record(limit.value, ran_short=False)
+
     limit.record(3, ran_short=False)
 
-    assert limit.value == 500
+    assert (limit.value, limit.oldest_only) == (FIRST_CLAIM, True)
+
+
+def test_a_small_setting_is_the_limit_of_every_claim() -> None:
+    limit = ClaimLimit(20)
+    for claimed in (20, 3, 20):
+        limit.record(claimed, ran_short=False)
+
+        assert (limit.value, limit.oldest_only) == (20, False)
 
 
 def test_it_halves_with_each_claim_that_ran_short_and_stays_at_one() -> None:
@@ -34,11 +53,11 @@ def test_half_of_what_was_claimed_is_less_than_half_of_the_setting() -> None:
 
 def test_it_grows_back_with_full_claims_that_fit() -> None:
     limit = ClaimLimit(500)
-    limit.record(300, ran_short=True)
+    limit.record(40, ran_short=True)
 
-    limit.record(20, ran_short=False)
-    assert limit.value == 150, "that small ones fit says nothing"
+    limit.record(10, ran_short=False)
+    assert limit.value == 20, "that small ones fit says nothing"
 
-    for _ in range(2):
+    for _ in range(5):
         limit.record(limit.value, ran_short=False)
     assert limit.value == 500

@@ -395,7 +395,7 @@ def test_a_clocked_schedule(once: clocked, zone: str | tzinfo | None, expected: 
     ("event", "lat", "lon", "expected"),
     [
         pytest.param("sunset", 48.2, 16.37, "at sunset at 48.2 N, 16.37 E", id="north-east"),
-        pytest.param("dawn_astronomical", -48, -16.5, "at dawn astronomical at 48 S, 16.5 W", id="south-west"),
+        pytest.param("dawn_astronomical", -48, -16.5, "at astronomical dawn at 48 S, 16.5 W", id="south-west"),
         pytest.param("solar_noon", 0, 0, "at solar noon at 0 N, 0 E", id="zero"),
     ],
 )

@@ -14,6 +14,7 @@ from moments import NEW_YORK, at, cron, utc
 from stepped import by_reason, stepped
 
 from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Meta
 from redisbeater.model.plan import MAX_CATCH_UP_RUNS, Plan
 from redisbeater.model.plan import plan as plan_resolved
 from redisbeater.model.policies import Coalesce
@@ -438,7 +439,7 @@ def test_lateness_counts_from_the_due_time() -> None:
     ],
 )
 def test_an_interval_counts_from_the_reported_execution(ran_at: str, now: str, expected: Plan) -> None:
-    assert plan(entry(3600), NOW, times(now)[0], ran_at=times(ran_at)[0]) == expected
+    assert plan(entry(3600), NOW, times(now)[0], meta=Meta(last_run_at=times(ran_at)[0])) == expected
 
 
 @pytest.mark.parametrize(
@@ -449,19 +450,19 @@ def test_an_interval_counts_from_the_reported_execution(ran_at: str, now: str, e
     ],
 )
 def test_other_schedules_are_not_moved_by_an_execution(schedule_: Any) -> None:
-    due = plan(entry(schedule_), NOW, NOW + timedelta(minutes=30), ran_at=NOW + timedelta(minutes=20))
+    due = plan(entry(schedule_), NOW, NOW + timedelta(minutes=30), meta=Meta(last_run_at=NOW + timedelta(minutes=20)))
 
     assert due == planned("2026-06-10 12:00", "2026-06-10 13:00")
 
 
 def test_several_fire_times_after_an_execution_are_on_its_grid() -> None:
-    late = plan(entry(3600, coalesce="all"), NOW, times("15:30")[0], ran_at=times("12:20")[0])
+    late = plan(entry(3600, coalesce="all"), NOW, times("15:30")[0], meta=Meta(last_run_at=times("12:20")[0]))
 
     assert late.runs == times("13:20", "14:20", "15:20")
 
 
 def test_an_interval_that_was_executed_so_late_that_none_is_left_is_finished_without_a_run() -> None:
-    last = plan(entry(3600, end_at=times("13:00")[0]), NOW, times("12:30")[0], ran_at=times("12:20")[0])
+    last = plan(entry(3600, end_at=times("13:00")[0]), NOW, times("12:30")[0], meta=Meta(last_run_at=times("12:20")[0]))
 
     assert (last.runs, last.next) == ((), FINISHED)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from celery import Celery, Task
 from celery.app.amqp import AMQP
+from celery.beat import Scheduler
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ def shown_by_celery(app: Celery, args: Any, kwargs: Any) -> tuple[str, str]:
 
 def options_of(app: Celery, *runs: tuple[Any, Any], **options: Any) -> dict[str, Any]:
     """The options of the last of several runs, with the prepared texts."""
-    representations = Representations(app)
+    representations = Representations(app, Scheduler(app, lazy=True))
     for args, kwargs in runs:
         run = RedisScheduleEntry("report", "proj.work", 60, args, kwargs, options=options, app=app)
         representations.add_to(run)
@@ -159,6 +160,6 @@ def test_no_text_is_ready_when_that_is_switched_off() -> None:
     app = make_app()
     run = RedisScheduleEntry("report", "proj.work", 60, [1], {"a": 1}, app=app)
 
-    Representations(app, is_enabled=False).add_to(run)
+    Representations(app, Scheduler(app, lazy=True), is_enabled=False).add_to(run)
 
     assert run.options == {}

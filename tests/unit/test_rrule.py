@@ -418,7 +418,8 @@ def test_rules_dates_and_excluded_dates_make_the_set_of_dateutil(text: str) -> N
     end = utc("2025-05-01")
     found = sequence(rrule(text).next_fire_time, utc("2024-12-01"), end)
 
-    assert found == list(takewhile(lambda moment: moment < end, rrulestr(text, forceset=True)))
+    expected = takewhile(lambda moment: moment < end, rrulestr(text, forceset=True))
+    assert found == [moment for moment in expected if moment >= START.replace(tzinfo=UTC)]
 
 
 ZONES = (

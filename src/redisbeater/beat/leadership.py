@@ -61,6 +61,10 @@ class Leadership:
             self._begin()
             self._leads = True
             self._logged_leader = self._refusal = ""
+            if self._lock is not None and self._lock.taken_from:
+                logger.warning(
+                    "took the lock from %s, which does not renew it; Redis's clock went back", self._lock.taken_from
+                )
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
         elif led and not self._lock.foreign_type:
             self._report_loss(self._lock.holder, lock_lost)

@@ -18,13 +18,14 @@ __all__ = ("ScheduleMapping",)
 class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
     """Entry name -> entry; each access reads from Redis or writes to it, nothing is cached."""
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, entry_class: type[RedisScheduleEntry] = RedisScheduleEntry) -> None:
         self._app = app
+        self._entry_class = entry_class
 
     def __getitem__(self, name: str) -> RedisScheduleEntry:
         if not is_unreserved(name):
             raise EntryNotFound(name)
-        return RedisScheduleEntry.from_key(RedisScheduleEntry.generate_key(self._app, name), app=self._app)
+        return self._entry_class.from_key(RedisScheduleEntry.generate_key(self._app, name), app=self._app)
 
     def __setitem__(self, name: str, entry: RedisScheduleEntry) -> None:
         if name != entry.name:

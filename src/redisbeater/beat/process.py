@@ -1,10 +1,13 @@
-"""Tune a process that runs nothing but beat."""
+"""The process of beat: tuned for it, ended by its signals, and not left over by its worker."""
 
 from __future__ import annotations
 
 import gc
+import os
+import signal
+from types import FrameType
 
-__all__ = ("tune_process",)
+__all__ = ("ParentProcess", "end_with_other_signals", "tune_process")
 
 
 def tune_process() -> None:
@@ -15,3 +18,27 @@ def tune_process() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def end_with_other_signals() -> None:
+    """Let SIGHUP and SIGQUIT end this process as SIGTERM does, unless the application handles or ignores them."""
+    for name in ("SIGHUP", "SIGQUIT"):  # Windows has neither
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _terminate)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGTERM)  # its handler may be a deferred one
+
+
+class ParentProcess:
+    """The process that started this one. If it is killed, this one lives on with another parent."""
+
+    def __init__(self) -> None:
+        self.pid = os.getppid()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return os.getppid() != self.pid

@@ -13,6 +13,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import RedisScheduleEntry
@@ -31,7 +32,9 @@ CLEANUP = "celery.backend_cleanup"
 logger = get_logger(__name__)
 
 
-def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
+def reconcile(
+    app: Celery, declared: Mapping[str, Any], entry_class: type[RedisScheduleEntry] = RedisScheduleEntry
+) -> None:
     """Store the new and changed declarations of an app, and delete the entries that it no longer declares.
 
     A declaration that cannot be stored is listed as broken and logged; it does not hold up the others.
@@ -41,7 +44,7 @@ def reconcile(app: Celery, declared: Mapping[str, Any]) -> None:
     origins = context.redis.contents.origins(list(filter(is_unreserved, {*statics, *map(str, declared)})))
     ours = [name for name in map(str, declared) if name not in statics and _is_ours(app, origins.get(name) or "")]
     context.redis.contents.add_statics(ours)
-    changes, failures = _changes(context, app, declared, origins, statics)
+    changes, failures = _changes(context, app, declared, origins, statics, entry_class)
     failures.update(_store(context, changes))
     for name, failure in failures.items():
         _report(context, app, name, failure)
@@ -56,7 +59,12 @@ def application_of(origin: str) -> str:
 
 
 def _changes(
-    context: Context, app: Celery, declared: Mapping[Any, Any], origins: Mapping[str, str | None], statics: Set[str]
+    context: Context,
+    app: Celery,
+    declared: Mapping[Any, Any],
+    origins: Mapping[str, str | None],
+    statics: Set[str],
+    entry_class: type[RedisScheduleEntry],
 ) -> tuple[dict[str, Upsert], dict[str, Exception]]:
     """Return by name the upserts of new and changed declarations, and why others cannot be stored."""
     changes: dict[str, Upsert] = {}
@@ -64,7 +72,8 @@ def _changes(
     for name, fields in declared.items():
         stored_name = str(name)
         try:
-            upsert = _upsert(context, app, _entry(app, name, fields), origins.get(stored_name), stored_name in statics)
+            entry = _entry(app, name, fields, entry_class)
+            upsert = _upsert(context, app, entry, origins.get(stored_name), stored_name in statics)
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
             failures[stored_name] = exc
         else:
@@ -89,7 +98,13 @@ def _upsert(
             "static entry %r is not stored: a dynamic entry or another app has that name; rename one", entry.name
         )
         return None
-    return Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), origin=declared)
+    return Upsert(
+        definition=definition,
+        text=text,
+        initial_meta=entry.initial_meta(),
+        origin=declared,
+        author=_author(app),
+    )
 
 
 def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Exception]:
@@ -118,7 +133,8 @@ def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None
     if origin is not None and not _is_ours(app, origin):
         return
     # Where there was no entry, no origin matches one that was created since; only what is left of the old one goes.
-    if context.redis.delete(name, origin=origin or f"{_application(app)} -"):
+    line = _author(app).line("deleted")
+    if context.redis.delete(name, origin=origin or f"{_application(app)} -", log=line):
         logger.info("static entry %r is no longer declared; deleted", name)
 
 
@@ -129,9 +145,9 @@ def _forget_repaired(context: Context, app: Celery, failed: Set[str]) -> None:
             context.redis.broken.forget_declaration(name)
 
 
-def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
+def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleEntry]) -> RedisScheduleEntry:
     try:
-        entry = fields if isinstance(fields, RedisScheduleEntry) else RedisScheduleEntry(name, app=app, **fields)
+        entry = fields if isinstance(fields, RedisScheduleEntry) else entry_class(name, app=app, **fields)
     except TypeError as exc:
         raise InvalidEntry("$", str(exc).removeprefix("RedisScheduleEntry.__init__() ")) from exc
     if isinstance(entry.schedule, rrule) and not entry.schedule.has_explicit_start:
@@ -141,6 +157,10 @@ def _entry(app: Celery, name: str, fields: Any) -> RedisScheduleEntry:
 
 def _is_ours(app: Celery, origin: str) -> bool:
     return bool(origin) and application_of(origin) == _application(app)
+
+
+def _author(app: Celery) -> Author:
+    return Author(by=f"code of {_application(app)}")
 
 
 def _application(app: Celery) -> str:

@@ -14,7 +14,7 @@ from celery import Celery
 
 from redisbeater.backoff import Backoff
 from redisbeater.broker.connection import check_rabbitmq, connection_of, host_count, is_amqp, limit_waits
-from redisbeater.broker.declarations import with_declaration_cache
+from redisbeater.broker.declarations import DeclarationCache, with_declaration_cache
 from redisbeater.broker.publish_batch import PublishBatch, publish_batch_of
 from redisbeater.broker.publisher_confirms import ConfirmingChannel, PublisherConfirms
 from redisbeater.log_lines import get_logger
@@ -173,7 +173,16 @@ class Broker:
         channel = getattr(producer.channel, "instance", producer.channel)  # kombu may wrap a channel to log its calls
         if not (isinstance(channel, ConfirmingChannel) and channel.connection.confirm_publish):
             return None
-        return PublisherConfirms(channel, self._timeout, on_loss=self._confirm_one_by_one)
+        return PublisherConfirms(
+            channel, self._timeout, on_loss=self._confirm_one_by_one, on_return=self._forget_declarations
+        )
+
+    def _forget_declarations(self) -> None:
+        """Declare queues again before the next message: one that was declared is gone."""
+        if self._connection is not None:
+            self._connection.declared_entities.clear()
+        if isinstance(self._producer, DeclarationCache):
+            self._producer.forget_declarations()
 
     def _close(self) -> None:
         """Disconnect with a closing handshake; the connection opens again with the broker that answered last."""

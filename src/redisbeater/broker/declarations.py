@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-__all__ = ("with_declaration_cache",)
+__all__ = ("DeclarationCache", "with_declaration_cache")
 
 
 class DeclarationCache:
@@ -37,6 +37,10 @@ class DeclarationCache:
         if entity.can_cache_declaration and self.channel is channel:
             self._declared[key] = entity
         return is_declared
+
+    def forget_declarations(self) -> None:
+        """Declare each entity again when it is next used."""
+        self._declaring_channel = None
 
 
 @cache

@@ -39,6 +39,10 @@ class ConfirmingChannel(pyamqp.Channel):
         """
         if self.confirms is None:
             return super().basic_publish_confirm(message, *args, **options)
+        if not args and not options.get("exchange"):
+            # The default exchange: the message is for the queue that the routing key names. If somebody has deleted
+            # that, RabbitMQ would drop the message and confirm it.
+            options["mandatory"] = True
         result = super().basic_publish(message, *args, **options)
         self.confirms.published_message(message)
         return result
@@ -88,14 +92,18 @@ class PublisherConfirms(PublishBatch):
         channel: a new channel of a connection with ``confirm_publish``.
         timeout: seconds from the last publication until the flush gives up.
         on_loss: called when RabbitMQ closes the channel and the confirms of several messages are lost with it.
+        on_return: called when RabbitMQ returns a message because no queue accepts it.
     """
 
     needs_flush = True
 
-    def __init__(self, channel: ConfirmingChannel, timeout: float, on_loss: Callable[[], None]) -> None:
+    def __init__(
+        self, channel: ConfirmingChannel, timeout: float, on_loss: Callable[[], None], on_return: Callable[[], None]
+    ) -> None:
         self._channel = channel
         self._timeout = timeout
         self._on_loss = on_loss
+        self._on_unroutable = on_return
         #: Whether each publication waits for its own confirm, as in py-amqp.
         self.is_one_by_one = False
         self._published_at = 0.0
@@ -182,6 +190,7 @@ class PublisherConfirms(PublishBatch):
 
     def _on_return(self, error: Exception, _exchange: str, _routing_key: str, message: Any) -> None:
         """Refuse a message that no queue accepts: RabbitMQ returns it without its number, and confirms it as well."""
+        self._on_unroutable()
         task_id = message.properties.get("correlation_id")
         self._refuse([each for each, awaited in self._awaited.items() if awaited == task_id], error)
 

@@ -127,7 +127,8 @@ class _Reader:
             return unread if self._wanted.is_by_name else None
 
     def _row_of(self, snapshot: Snapshot, stored: StoredEntry) -> Row:
-        definition, planned = stored.definition, stored.due_at(self._context.defaults)
+        context = self._context.in_zone(stored.zone)
+        definition, planned = stored.definition, stored.due_at(context.defaults)
         report = self._reports.get(snapshot.name, {})
         return Row(
             name=snapshot.name,
@@ -136,7 +137,7 @@ class _Reader:
             last_run_at=stored.meta.last_run_at,
             runs=stored.meta.total_run_count,
             skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
-            schedule=describe(definition.schedule, definition.zone(self._context.zone)),
+            schedule=describe(definition.schedule, definition.zone(context.zone)),
             description=definition.description,
             task=definition.task,
             origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",

@@ -16,7 +16,7 @@ from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck
 
-__all__ = ("PREFIX", "Config", "cron_starting_deadline")
+__all__ = ("PREFIX", "Config", "cron_starting_deadline", "given_settings", "has_settings")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
@@ -159,6 +159,12 @@ class Config:
         "The longest delay of a run, in seconds. The delay of each run depends only on the entry's name and the fire "
         "time. An entry may override it.",
     )
+    log_limit: int = _setting(
+        100,
+        values.count(10_000),
+        "a whole number, from 1 to 10,000",
+        "How many lines the log of an entry keeps: its changes, what was skipped and why, and what failed.",
+    )
     key_expiry_check: EvictionCheck = _setting(  # noqa: RUF009 - as above
         EvictionCheck.WARN,
         values.member_of(EvictionCheck),
@@ -184,7 +190,7 @@ class Config:
             ImproperlyConfigured: a setting is unknown, or its value cannot be used.
         """
         app = app_or_default(app)
-        given = dict(_given_settings(app))
+        given = dict(given_settings(app))
         _refuse_unknown(given)
         if "redis_url" not in given:
             given["redis_url"] = _broker_redis_url(app)
@@ -235,15 +241,20 @@ def cron_starting_deadline(app: Celery) -> float | None:
     raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")
 
 
-def _given_settings(app: Celery) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of what the user set, with or without the app's namespace, which the names leave out."""
+def has_settings(app: Celery) -> bool:
+    """Return whether an app sets anything of redisbeater."""
+    return any(True for _ in given_settings(app))
+
+
+def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of what the user set, with or without the app's namespace; names leave out the prefix."""
     namespace = (app.namespace or "").lower().rstrip("_") + "_"
     for key in app.conf.keys():  # noqa: SIM118 - iterating app.conf does not finalise it, keys() does
         name = str(key).lower()
         if app.namespace:
             name = name.removeprefix(namespace)
-        if name.startswith(PREFIX):
-            yield name.removeprefix(PREFIX), app.conf[key]
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), app.conf[key]
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:

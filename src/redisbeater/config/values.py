@@ -39,6 +39,12 @@ Reader = Callable[[str, Any], Any]
 #: Client options that only redisbeater may set: scripts must not be replayed, and replies are text.
 RESERVED_OPTIONS = ("decode_responses", "encoding", "encoding_errors", "retry", "retry_on_error", "retry_on_timeout")
 
+#: Options that RedBeat reads itself, and what to write instead.
+_REDBEAT_OPTIONS = {
+    "retry_period": "set redisbeater_retry_period",
+    "cluster": "use redis-cluster:// in redisbeater_redis_url",
+}
+
 #: Bounds of an entry's size, in bytes: any ordinary definition fits into the least; reading the most keeps the server
 #: busy for a tenth of a second.
 LEAST_ENTRY_SIZE, MOST_ENTRY_SIZE = 10_000, 16_000_000
@@ -68,6 +74,9 @@ def read_options(name: str, value: Any) -> Mapping[str, Any]:
         raise UnacceptableValue
     options = dict(value or {})
     _refuse_reserved(name, options)
+    for option, instead in _REDBEAT_OPTIONS.items():
+        if option in options:
+            raise ImproperlyConfigured(f"{name}[{option!r}]: is no option of redis-py; remove it, and {instead}")
     return options
 
 

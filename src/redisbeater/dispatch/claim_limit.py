@@ -8,22 +8,35 @@ __all__ = ("ClaimLimit",)
 
 logger = get_logger(__name__)
 
+#: The most entries in the first claim of a burst: nothing is sent before the whole claim is read.
+FIRST_CLAIM = 100
+
 
 class ClaimLimit:
     """How many entries the next claim may take: ``redisbeater_batch_size``, or fewer for a time.
 
-    What does not fit into the sending part of a lease waits for the next claim, and other beats cannot take it so long.
+    A burst begins with a small claim, so that its first run leaves at once. What does not fit into the sending part of
+    a lease waits for the next claim, and other beats cannot take it so long.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._begin()
+
+    def _begin(self) -> None:
         #: The largest number of entries that the next claim may take.
-        self.value = most
+        self.value = min(FIRST_CLAIM, self._most)
+        #: Whether the oldest entries alone are taken: a burst is no backlog yet.
+        self.oldest_only = self.value < self._most
 
     def record(self, claimed: int, *, ran_short: bool) -> None:
-        """Halve the limit if a claim ran short of time; double it again after a full claim that did not."""
+        """Set the limit of the next claim: half after a claim that ran short of time, twice after a full one."""
         if ran_short:
             self.value = max(min(self.value, claimed) // 2, 1)
+            self.oldest_only = False
             logger.debug("a claim of %d entries did not fit into its lease, claiming %d next", claimed, self.value)
         elif claimed >= self.value:
             self.value = min(self.value * 2, self._most)
+            self.oldest_only = False
+        elif self.value >= FIRST_CLAIM:
+            self._begin()

@@ -23,7 +23,6 @@ from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.model.skip import Reason, Skip
-from redisbeater.sending.representation import Representations
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment
 
@@ -46,15 +45,13 @@ FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.5, 30.0
 
 
 class Dispatcher:
-    """Creates the dispatch of each claim, and keeps what outlives it: failures by entry, slow tasks, prepared texts.
+    """Creates the dispatch of each claim, and keeps what outlives it: failures by entry, slow tasks.
 
     Arguments:
         send: sends one run by Celery's own path; returns the error, or None.
         renew_lock: renews the lock when it is time, and returns whether this beat still holds it.
+        entry_class: the class of the runs.
     """
-
-    #: Whether runs get prepared texts of their arguments; see :mod:`redisbeater.sending.representation`.
-    prepares_representations = True
 
     def __init__(
         self,
@@ -63,16 +60,17 @@ class Dispatcher:
         *,
         send: Callable[[RedisScheduleEntry], Exception | None],
         renew_lock: Callable[[], bool],
+        entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
     ) -> None:
         self._resources = Resources(
             app=app,
+            entry_class=entry_class,
             context=Context.of(app),
             broker=broker,
             send=send,
             renew_lock=renew_lock,
             backoff=Backoff(first=FIRST_BACKOFF_SECONDS, limit=LONGEST_BACKOFF_SECONDS),
             slow_tasks=SlowTasks(),
-            representations=Representations(app, is_enabled=self.prepares_representations),
         )
 
     def dispatch(self, claim: Claim) -> ClaimDispatch:
@@ -119,8 +117,9 @@ class ClaimDispatch:
                 published = self._publish_next(1 if self._batch.sends_one_by_one else size)
                 if len(self._batch.broken) >= SAVE_PAGE:
                     self._refusals.quarantine_broken()
-            # As many as the last publish batch took in its time, and a quarter more.
-            size = min(published + published // 4 + 1, LARGEST_PUBLISH_BATCH)
+            # As many as the last publish batch took in its time: what is planned and not published is planned again.
+            is_whole = published >= size
+            size = min(published + (published // 4 + 1 if is_whole else 1), LARGEST_PUBLISH_BATCH)
 
     def _publish_catch_up(self) -> None:
         """Publish further runs, in rounds: a share for each entry that catches up, then another one."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,7 +11,8 @@ from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.score import Score
@@ -29,15 +28,17 @@ class BrokenByCode(InvalidEntry):
     """An entry is broken because code raised an error that is its ``__cause__``: the traceback is worth a look."""
 
 
-@contextmanager
-def broken_by_code(path: str) -> Iterator[None]:
+class broken_by_code:
     """Raise any error of the block as :class:`BrokenByCode`, so that only the entry suffers from it."""
-    try:
-        yield
-    except InvalidEntry:
-        raise
-    except Exception as exc:
-        raise BrokenByCode(path, f"{type(exc).__name__}: {_text_of(exc)}") from exc
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, InvalidEntry):
+            raise BrokenByCode(self._path, f"{type(error).__name__}: {_text_of(error)}") from error
 
 
 def _text_of(error: Exception) -> str:
@@ -78,11 +79,18 @@ class Job:
                 claimed.fire_time,
                 now,
                 run_count=meta.total_run_count,
-                ran_at=None if claimed.is_due_now else meta.executed_at,
+                meta=NEW if claimed.is_due_now else meta,
             )
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
 
-    def runs(self, schedule_id: str, app: Celery, first: int = 0, end: int | None = None) -> list[RedisScheduleEntry]:
+    def runs(
+        self,
+        schedule_id: str,
+        app: Celery,
+        first: int = 0,
+        end: int | None = None,
+        entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
+    ) -> list[RedisScheduleEntry]:
         """Return an entry for each run that is due, or for those from number ``first`` up to ``end``.
 
         Raises:
@@ -95,6 +103,7 @@ class Job:
                 schedule_id=schedule_id,
                 run_count=self.meta.total_run_count,
                 app=app,
+                entry_class=entry_class,
             )
             for fire_time in self.plan.runs[first:end]
         ]
@@ -123,7 +132,15 @@ class Job:
             recorded_run="" if meta is self.meta else meta.recorded_run,
             definition=self._disabled() if ending is OnFinish.DISABLE else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
+            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished else (),
         )
+
+    def _log_lines(self, ending: OnFinish) -> list[LogLine]:
+        """Return the lines of the entry's log: what was skipped, and whether that was the end."""
+        lines = [skip.to_log_line() for skip in self.plan.skipped]
+        if self.plan.next.is_finished:
+            lines.append(LogLine(what="finished", details={"then": ending.value}))
+        return lines
 
     def bare_commitment(self) -> Commitment:
         """Return a commitment that sets the next score alone, for a job whose :meth:`commitment` cannot be computed."""

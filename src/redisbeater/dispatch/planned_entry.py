@@ -74,7 +74,7 @@ def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> Pl
             claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
         )
     try:
-        job = Job.planned(claimed, claim.now, resources.context)
+        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone))
         return PlannedEntry(claimed=claimed, job=job, runs=_runs(job, claim, resources, first=0, count=1))
     except InvalidEntry as exc:
         error = exc.__cause__ if isinstance(exc, BrokenByCode) else None
@@ -93,7 +93,4 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
 
 def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
     with broken_by_code("$"):
-        runs = job.runs(claim.schedule_id, resources.app, first, first + count)
-    for run in runs:
-        resources.representations.add_to(run)
-    return runs
+        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class)

@@ -12,7 +12,6 @@ from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.sending.representation import Representations
 
 __all__ = ("Resources",)
 
@@ -22,6 +21,8 @@ class Resources:
     """Connections, callbacks and records that outlive a claim."""
 
     app: Celery
+    #: The class of the runs.
+    entry_class: type[RedisScheduleEntry]
     context: Context
     broker: Broker
     #: Sends one run by Celery's own path; returns the error, or None.
@@ -31,4 +32,3 @@ class Resources:
     #: Delays by entry name, for entries that the broker refuses while it accepts others.
     backoff: Backoff
     slow_tasks: SlowTasks
-    representations: Representations

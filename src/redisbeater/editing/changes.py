@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 
+from redisbeater.editing.author import Author
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
+from redisbeater.editing.zone_change import score_in_new_zone
 from redisbeater.exceptions import EntryExists, InvalidEntry
-from redisbeater.model.definition import Definition
+from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import Score
@@ -23,7 +25,7 @@ from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import Snapshot
 
-__all__ = ("EntryChange", "FieldChange", "ReportExecution", "Reschedule", "Upsert")
+__all__ = ("EntryChange", "FieldChange", "ReplanInZone", "ReportExecution", "Reschedule", "Upsert")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,7 @@ class Upsert:
         initial_meta: the meta that the entry gets if it is new.
         origin: for a static entry, its application and the digest of its declaration.
         only_new: refuse to change an entry that exists.
+        author: who makes the change, for the entry's log; None: the log says nothing about it.
     """
 
     definition: Definition
@@ -44,6 +47,7 @@ class Upsert:
     initial_meta: Meta
     origin: str = ""
     only_new: bool = False
+    author: Author | None = None
 
     @property
     def name(self) -> str:
@@ -72,6 +76,7 @@ class Upsert:
             score=score_of_new(self.definition, self.initial_meta, snapshot.now, defaults),
             writes_meta=bool(snapshot.meta) or self.initial_meta != NEW,  # an entry that never ran needs no meta
             origin=self.origin,
+            author=self.author,
         )
 
     def _merged(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
@@ -91,6 +96,7 @@ class Upsert:
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
             writes_meta=stored_meta is None,
             origin=self.origin,
+            author=self.author,
         )
 
 
@@ -103,6 +109,7 @@ class FieldChange:
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    author: Author | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -119,6 +126,7 @@ class FieldChange:
             text=after.to_text(codec),
             meta=meta,
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
+            author=self.author,
         )
 
 
@@ -131,6 +139,7 @@ class Reschedule:
 
     name: str
     last_run_at: datetime | None = None
+    author: Author | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -142,7 +151,8 @@ class Reschedule:
         definition = stored_definition(snapshot, codec)
         ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
         meta = replace(stored_meta(snapshot), last_run_at=ran_at)
-        return _edit_of_meta(snapshot, definition, meta, score_of_new(definition, meta, snapshot.now, defaults))
+        score = score_of_new(definition, meta, snapshot.now, defaults)
+        return replace(_edit_of_meta(snapshot, definition, meta, score), author=self.author)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +181,41 @@ class ReportExecution:
         return _edit_of_meta(snapshot, definition, meta, score_of_executed(definition, meta, snapshot, defaults))
 
 
-EntryChange = Upsert | FieldChange | Reschedule | ReportExecution
+@dataclass(frozen=True, kw_only=True)
+class ReplanInZone:
+    """Plan the next fire time of an entry again, because the zone that it inherits is no longer ``before``.
+
+    Applying it twice is the same as applying it once.
+
+    Attributes:
+        before: the zone by which the entry was planned.
+        decoder: reads its schedule; one that remembers what it has read is much faster for many entries.
+    """
+
+    name: str
+    before: tzinfo
+    decoder: Decoder
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Return the edit that applies this change to what is stored; ``defaults`` have the new zone.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken.
+        """
+        if snapshot.is_broken:
+            raise InvalidEntry("$", "is quarantined, and has no fire time")
+        definition, meta = stored_definition(snapshot, self.decoder), stored_meta(snapshot)
+        return Edit(
+            snapshot=snapshot,
+            definition=definition,
+            text=snapshot.definition,
+            meta=meta,
+            score=score_in_new_zone(definition, meta, snapshot, self.before, defaults),
+        )
+
+
+EntryChange = Upsert | FieldChange | Reschedule | ReportExecution | ReplanInZone
 
 
 def _readable_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition | None:

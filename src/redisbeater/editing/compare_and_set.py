@@ -19,6 +19,7 @@ from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
 from redisbeater.model.policies import OnFinish
+from redisbeater.schedules.zone import zone_name
 from redisbeater.store import Snapshot
 
 __all__ = ("WriteResult", "preview", "write", "write_page")
@@ -107,7 +108,7 @@ def _apply_pending(context: Context, result: WriteResult) -> list[Edit]:
 
 def _applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
     try:
-        edit = change.apply(snapshot, context.defaults, context.codec)
+        edit = change.apply(snapshot, context.in_zone(snapshot.zone).defaults, context.codec)
     except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
     most = context.config.max_entry_size
@@ -133,7 +134,9 @@ def _differing(edits: Iterable[Edit], result: WriteResult) -> list[Edit]:
 
 def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None:
     """Write edits; those of entries that another program changed in between stay pending."""
-    refused = context.redis.save([edit.change for edit in edits])
+    is_first = any(edit.definition.follows_app_zone for edit in edits if not edit.snapshot.zone)
+    planned_by = zone_name(context.zone) if is_first else None
+    refused = context.redis.save([edit.change for edit in edits], planned_by=planned_by or "")
     for edit in edits:
         name = edit.snapshot.name
         if name not in refused:

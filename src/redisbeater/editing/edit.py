@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from redisbeater.editing.author import Author
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.model.definition import Definition
+from redisbeater.model.json_text import changed_fields
 from redisbeater.model.meta import Meta
 from redisbeater.model.score import Score
 from redisbeater.model.skip import read_skipped
@@ -30,6 +32,8 @@ class Edit:
     score: Score | None = None
     writes_meta: bool = False
     origin: str = ""
+    #: Who makes the change, for the entry's log; None: the log says nothing about it.
+    author: Author | None = None
 
     @property
     def changes_nothing(self) -> bool:
@@ -54,6 +58,25 @@ class Edit:
             meta=meta.to_text() if writes_meta else "",
             recorded_run=meta.recorded_run if writes_meta else "",
             origin=self.origin,
+            log=self._log_text(),
+        )
+
+    def _log_text(self) -> str:
+        """Return the line of the entry's log; empty when the edit changes only what beat records."""
+        if self.author is None:
+            return ""
+        before = self.snapshot
+        fields = changed_fields(before.definition, self.text) if before.definition else []
+        if before.exists and not fields and self.score is None and before.definition:
+            return ""
+        what = "created" if not before.exists else "changed"
+        if fields == ["enabled"]:
+            what = "enabled" if self.definition.enabled else "disabled"
+        next_runs = None if self.score is None else [_shown(before.score), _shown(self.score)]
+        return self.author.line(
+            what,
+            fields=fields if what == "changed" else None,
+            next=next_runs if what != "created" else None,
         )
 
     @property
@@ -73,6 +96,7 @@ class Edit:
             score=score,
             skipped=read_skipped(self.snapshot.skipped),
             now=self.snapshot.now,
+            zone=self.snapshot.zone,
         )
 
     @property
@@ -81,3 +105,8 @@ class Edit:
         if self.score is None or self.score.dormant or not self.definition.is_interval:
             return False
         return self.snapshot.score is None or self.score.fire_time != self.snapshot.score.fire_time
+
+
+def _shown(score: Score | None) -> str | None:
+    """Return the next fire time as the log shows it; None where there is none."""
+    return None if score is None or score.dormant or score.fire_time is None else score.fire_time.isoformat()

@@ -15,7 +15,7 @@ from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 
-__all__ = ("score_after_edit", "score_of_executed", "score_of_new")
+__all__ = ("ended", "score_after_edit", "score_of_executed", "score_of_new")
 
 
 def score_after_edit(
@@ -46,7 +46,7 @@ def score_after_edit(
     if score.dormant or not before.enabled:
         return _resumed(score, meta, now, policy)
     if _has_ended(score, meta, policy):
-        return _ended(after, now)
+        return ended(after, now)
     return None if snapshot.is_claimed else _rechecked_for_jitter(score, ResolvedPolicy.of(before, defaults), policy)
 
 
@@ -71,7 +71,7 @@ def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, de
         return None
     following = policy.score_after(meta.last_run_at, meta.total_run_count)
     if following.is_finished:
-        return _ended(definition, snapshot.now)
+        return ended(definition, snapshot.now)
     return replace(following, dormant=score.dormant)
 
 
@@ -108,6 +108,6 @@ def _has_ended(score: Score, meta: Meta, policy: ResolvedPolicy) -> bool:
     return is_past or policy.is_spent(meta.total_run_count)
 
 
-def _ended(definition: Definition, now: datetime) -> Score:
+def ended(definition: Definition, now: datetime) -> Score:
     """Return the score of an entry that an edit finishes: beat must look at one that it is to disable or delete."""
     return FINISHED if definition.on_finish is OnFinish.KEEP else Score(fire_time=now)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
-from redisbeater.model.definition import Definition
+from redisbeater.model.definition import Decoder, Definition
+from redisbeater.model.look import meant_fire_time
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
@@ -29,6 +31,8 @@ class StoredEntry:
     score: Score
     skipped: Mapping[str, Skipped]
     now: datetime
+    #: The zone of entries without their own; empty where none is stored: that of the application.
+    zone: str = ""
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
@@ -44,13 +48,23 @@ class StoredEntry:
             score=snapshot.score or FINISHED,
             skipped=read_skipped(snapshot.skipped),
             now=snapshot.now,
+            zone=snapshot.zone,
         )
 
     def due_at(self, defaults: Defaults) -> datetime | None:
-        """Return when the entry is next due, aware UTC; None when it is dormant."""
-        if self.score.dormant or self.score.fire_time is None:
+        """Return when the entry is next due, aware UTC; None when it is dormant, or has no fire time left."""
+        policy = ResolvedPolicy.of(self.definition, defaults)
+        fire_time = self.fire_time(policy)
+        return None if fire_time is None else policy.due_at(fire_time)
+
+    def fire_time(self, policy: ResolvedPolicy) -> datetime | None:
+        """Return the fire time that its score means, by its resolved policy; None: it has none."""
+        score = self.score.fire_time
+        if self.score.dormant or score is None:
             return None
-        return ResolvedPolicy.of(self.definition, defaults).due_at(self.score.fire_time)
+        with suppress(InvalidEntry, OverflowError):  # beat meets it as well, and quarantines the entry
+            return meant_fire_time(policy, score, self.meta)
+        return score
 
 
 def load(context: Context, name: str) -> StoredEntry:
@@ -63,7 +77,7 @@ def load(context: Context, name: str) -> StoredEntry:
     return StoredEntry.from_snapshot(context.redis.load(name), context.codec)
 
 
-def stored_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition:
+def stored_definition(snapshot: Snapshot, codec: Decoder) -> Definition:
     """Decode the definition of a snapshot.
 
     Raises:

@@ -69,7 +69,7 @@ def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[Upcom
 
 def _fire_times(stored: StoredEntry, policy: ResolvedPolicy) -> Iterator[datetime]:
     """Yield the fire times that will be run; of those that have passed, the ones that the policies let through."""
-    fire_time = None if stored.score.dormant else stored.score.fire_time
+    fire_time = stored.fire_time(policy)
     if fire_time is not None and fire_time <= stored.now:
         planned = plan(policy, fire_time, stored.now, run_count=stored.meta.total_run_count)
         yield from planned.runs

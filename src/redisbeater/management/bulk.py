@@ -17,6 +17,7 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.management.template import EntryTemplates, RenderedEntry
 from redisbeater.model.meta import NEW, Meta
+from redisbeater.schedules.zone import zone_name
 from redisbeater.store import SAVE_PAGE, Change
 
 __all__ = ("Bulk",)
@@ -50,6 +51,8 @@ class Bulk:
         self._deletions: set[str] = set()
         self._characters = 0
         self._clock: tuple[datetime, float] | None = None
+        #: The zone of entries without their own, as of then; empty: none is stored.
+        self._zone = ""
         self._is_open = False
         #: Whether the next page probably holds new entries, as the last one did: those are written without reading.
         self._expects_new = True
@@ -113,13 +116,16 @@ class Bulk:
 
     def _create(self) -> None:
         """Create the entries that are new, without reading them first; the others stay in the page."""
-        now = self._now()
-        changes = [
-            Change(rendered.name, rendered.text, rendered.template.first_score(now).to_text())
+        now, context = self._now(), self._context
+        new = [
+            rendered
             for rendered, meta in self._upserts.values()
             if meta is NEW and rendered.template.definition.never_ends
         ]
-        refused = self._context.redis.save(changes)
+        defaults = context.in_zone(self._zone).defaults
+        changes = [Change(each.name, each.text, each.template.first_score(now, defaults).to_text()) for each in new]
+        is_first = not self._zone and any(each.template.definition.follows_app_zone for each in new)
+        refused = context.redis.save(changes, planned_by=(zone_name(context.zone) or "") if is_first else "")
         for change in changes:
             if change.name not in refused:
                 del self._upserts[change.name]
@@ -134,14 +140,16 @@ class Bulk:
     def _check_that_it_fires(self, rendered: RenderedEntry, meta: Meta) -> None:
         """Refuse an entry that never fires, unless it is stored: one that has finished may be saved again."""
         try:
-            score_of_new(rendered.definition(), meta, self._now(), self._context.defaults)
+            now = self._now()
+            score_of_new(rendered.definition(), meta, now, self._context.in_zone(self._zone).defaults)
         except InvalidEntry:
             preview(self._context, _upsert(rendered, meta))
 
     def _now(self) -> datetime:
         """Return the time of the Redis server; it is asked once, and our own clock goes on from there."""
         if self._clock is None:
-            self._clock = self._context.redis.now(), time.monotonic()
+            now, self._zone = self._context.redis.clock()
+            self._clock = now, time.monotonic()
         now, asked_at = self._clock
         return now + timedelta(seconds=time.monotonic() - asked_at)
 

@@ -11,6 +11,7 @@ from celery.app import app_or_default
 from celery.schedules import BaseSchedule
 
 from redisbeater.context import Context
+from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
 from redisbeater.editing.stored_entry import load
@@ -20,8 +21,12 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.model.log_line import LogLine
 
 __all__ = ("ScheduleStore",)
+
+#: The most lines of a log that are read at once.
+MOST_LINES_READ = 10_000
 
 
 class ScheduleStore:
@@ -42,23 +47,33 @@ class ScheduleStore:
         self._listing = Listing(self._app)
 
     def create(
-        self, name: str, task: str, schedule: BaseSchedule | float | timedelta, **fields: Any
+        self,
+        name: str,
+        task: str,
+        schedule: BaseSchedule | float | timedelta,
+        *,
+        note: str = "",
+        by: str = "",
+        **fields: Any,
     ) -> RedisScheduleEntry:
-        """Create an entry; all arguments are those of :class:`~redisbeater.RedisScheduleEntry`.
+        """Create an entry; all arguments but these are those of :class:`~redisbeater.RedisScheduleEntry`.
+
+        Every change takes a ``note``, why it is made, and ``by``, who makes it: by default user and host of this
+        process. They stand in the entry's :meth:`log`.
 
         Raises:
             EntryExists: there is one of that name.
         """
-        return RedisScheduleEntry(name, task, schedule, app=self._app, **fields).create()
+        return RedisScheduleEntry(name, task, schedule, app=self._app, **fields).create(note=note, by=by)
 
-    def update(self, name: str, /, **changes: Any) -> RedisScheduleEntry:
+    def update(self, name: str, /, *, note: str = "", by: str = "", **changes: Any) -> RedisScheduleEntry:
         """Change the named fields of an entry; the others stay as they are at that moment.
 
         Raises:
             EntryNotFound: there is none of that name.
             EditConflict: others kept changing it.
         """
-        change = FieldChange(name=check_name(name), fields=changes)
+        change = FieldChange(name=check_name(name), fields=changes, author=Author.of(by, note))
         return RedisScheduleEntry.of(write(self._context, change), self._app)
 
     def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
@@ -86,22 +101,35 @@ class ScheduleStore:
         """
         return RedisScheduleEntry.of(load(self._context, check_name(name)), self._app)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, note: str = "", by: str = "") -> None:
         """Delete an entry. A static one comes back when beat starts: disable it instead.
 
         Raises:
             EntryNotFound: there is none of that name.
         """
-        if not self._context.redis.delete(check_name(name)):
+        if not self._context.redis.delete(check_name(name), log=Author.of(by, note).line("deleted")):
             raise EntryNotFound(name)
 
-    def enable(self, name: str) -> RedisScheduleEntry:
+    def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let an entry run again; :meth:`redisbeater.RedisScheduleEntry.enable`."""
-        return self.update(name, enabled=True)
+        return self.update(name, note=note, by=by, enabled=True)
 
-    def disable(self, name: str) -> RedisScheduleEntry:
+    def disable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
-        return self.update(name, enabled=False)
+        return self.update(name, note=note, by=by, enabled=False)
+
+    def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
+        """Return what happened to an entry, or to the schedule without a name: the newest line first.
+
+        An ordinary run is no line; the log says what was changed, by whom and why, what was skipped and what failed.
+
+        Raises:
+            ValueError: ``limit`` is not from 1 to 10,000.
+        """
+        if not 1 <= limit <= MOST_LINES_READ:
+            raise ValueError(f"limit: expected 1 to {MOST_LINES_READ}, got {limit}")
+        log = self._context.redis.log
+        return log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
 
     def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""

@@ -17,6 +17,7 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition, checked_args, checked_kwargs
 from redisbeater.model.meta import NEW
 from redisbeater.model.policy_fields import given_policies
+from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules.crontab.field import field_texts
 
@@ -45,7 +46,6 @@ class EntryTemplate:
 
     def __init__(self, definition: Definition, context: Context) -> None:
         self.definition = definition
-        self._context = context
         self._data = definition.to_data(context.codec)
         if definition.options:  # a copy of what was found to be storable: the caller may go on changing its options
             self.definition = definition._replace(options=deepcopy(definition.options))
@@ -64,7 +64,7 @@ class EntryTemplate:
             self, name, args, kwargs, json_text.to_text({**self._data, "name": name, "args": args, "kwargs": kwargs})
         )
 
-    def first_score(self, now: datetime) -> Score:
+    def first_score(self, now: datetime, defaults: Defaults) -> Score:
         """Return the score of a new entry of this template.
 
         Raises:
@@ -73,7 +73,7 @@ class EntryTemplate:
         # The next fire time of a crontab is the same for every entry until it has passed.
         is_still_next = type(self.definition.schedule) is crontab and (self._first.fire_time or now) > now
         if self._planned_at != now and not is_still_next:
-            self._first = score_of_new(self.definition, NEW, now, self._context.defaults)
+            self._first = score_of_new(self.definition, NEW, now, defaults)
             self._planned_at = now
         return self._first
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, NamedTuple, Protocol
 
-from celery.schedules import BaseSchedule, crontab, schedule
+from celery.schedules import BaseSchedule, crontab, schedule, solar
 
 from redisbeater.display import quoted
 from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
@@ -14,13 +14,15 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
-from redisbeater.schedules import Timetable
+from redisbeater.schedules import Timetable, clocked, rrule
 from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime, read_zone
+from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
+from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
 
-__all__ = ("Definition", "as_schedule", "checked_args", "checked_kwargs", "for_entry")
+__all__ = ("Decoder", "Definition", "as_schedule", "checked_args", "checked_kwargs", "for_entry")
 
 #: Task options whose value may be a datetime; it is stored in RedBeat's form.
 _DATETIME_OPTIONS = ("eta", "expires")
@@ -245,6 +247,16 @@ class Definition(NamedTuple):
         return type(self.schedule) is schedule
 
     @property
+    def follows_app_zone(self) -> bool:
+        """Whether its fire times are local times of the app's zone; those of an rrule and of solar never are."""
+        if self.timezone is not None:
+            return False
+        has_local_bound = any(bound is not None and bound.tzinfo is None for bound in (self.start_at, self.end_at))
+        if isinstance(self.schedule, clocked):
+            return self.schedule.at.tzinfo is None or has_local_bound
+        return has_local_bound or not (isinstance(self.schedule, (rrule, solar)) or counts_from_last(self.schedule))
+
+    @property
     def never_ends(self) -> bool:
         """Whether it certainly has a next fire time, always; other entries may have one."""
         return self.end_at is None and type(self.schedule) in _ENDLESS
@@ -287,12 +299,17 @@ def _zone_of_cron(schedule_: Any) -> str | None:
     return getattr(schedule_, "timezone", None) if type(schedule_) in (crontab, cron_expression) else None
 
 
-def _agreed_zone(given: Any, schedule_: Any) -> Any:
-    of_cron = _zone_of_cron(schedule_)
+def _agreed_zone(given: Any, schedule_: Any) -> str | None:
+    """Return the name of the zone that was passed with the entry, with its schedule or with both."""
+    given, of_cron = (None if zone is None else _name(zone) for zone in (given, _zone_of_cron(schedule_)))
     if given is not None and of_cron is not None and given != of_cron:
         problem = f"is {quoted(given)}, but the schedule has {quoted(of_cron)}; pass only one of them"
         raise InvalidEntry("$.timezone", problem)
     return of_cron if given is None else given
+
+
+def _name(zone: Any) -> str | None:
+    return zone_name(read_zone(zone, "$.timezone"))
 
 
 def _list(given: Any) -> Any:
@@ -348,8 +365,13 @@ def _storable_options(options: Any) -> Any:
     """Return the options with a relative ``expires`` in seconds, which Celery accepts like a timedelta."""
     if not isinstance(options, Mapping):
         return _or(options, {})
-    expires = options.get("expires")
-    return {**options, "expires": expires.total_seconds()} if isinstance(expires, timedelta) else dict(options)
+    return {name: _storable_option(name, value) for name, value in options.items()}
+
+
+def _storable_option(name: str, value: Any) -> Any:
+    if name == "expires" and isinstance(value, timedelta):
+        return value.total_seconds()
+    return in_iana_zone(value, f"$.options.{name}") if isinstance(value, datetime) else value
 
 
 def _encoded_options(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("MAX_DEPTH", "check_value", "copied", "from_text", "is_plain", "to_text")
+__all__ = ("MAX_DEPTH", "changed_fields", "check_value", "copied", "from_text", "is_plain", "to_text")
 
 #: How many lists and objects may lie inside one another, the outermost included. Python stops at 1000 frames, of which
 #: copy.deepcopy, YAML and Celery's own code take several for each level; Ruby's JSON reads no more than 100 levels.
@@ -161,3 +161,12 @@ def copied(value: Any) -> Any:
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
+
+
+def changed_fields(before: str, after: str) -> list[str]:
+    """Return the names of the fields in which two stored objects differ, in the order of the alphabet."""
+    try:
+        old, new = from_text(before, "before"), from_text(after, "after")
+        return sorted(name for name in {**old, **new} if old.get(name) != new.get(name))
+    except (InvalidEntry, TypeError):  # what another program stored may be no object
+        return []

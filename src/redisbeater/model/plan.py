@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from redisbeater.model.look import meant_fire_time
+from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.score import Score
@@ -42,10 +44,8 @@ class Plan:
         return Plan(next=Score(fire_time=unsent), runs=self.runs[:count], skipped=skipped, handled=self.runs[count - 1])
 
 
-def plan(
-    policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_count: int = 0, ran_at: datetime | None = None
-) -> Plan:
-    """Plan an entry whose fire time has come.
+def plan(policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_count: int = 0, meta: Meta = NEW) -> Plan:
+    """Plan an entry whose score has come.
 
     The next fire time follows from the newest one that is run or skipped, so that a late run moves no fire time.
 
@@ -54,7 +54,7 @@ def plan(
         fire_time: the one that has come, aware UTC; it identifies the run.
         now: the Redis server's time.
         run_count: how many runs the entry has had.
-        ran_at: when the task was executed, if the application reported it; an interval then counts from there.
+        meta: its last run, which decides whether a score of another program is a fire time; by default it is.
 
     Raises:
         InvalidEntry: finding its fire times takes too many engine steps.
@@ -62,10 +62,10 @@ def plan(
     policy = policy.afresh()
     if not policy.enabled:
         return Plan(next=Score.planned(fire_time, enabled=False))
-    after_report = _fire_time_after_report(ran_at, fire_time, policy)
-    if after_report is None or after_report > now:
-        return Plan(next=Score.planned(after_report))
-    fire_time = after_report
+    owed = _owed(policy, fire_time, meta)
+    if owed is None or owed > now:
+        return Plan(next=Score.planned(owed))
+    fire_time = owed
     if not policy.timetable.includes(fire_time):
         out_of_bounds = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
         return Plan(next=policy.score_after(fire_time, run_count), skipped=(out_of_bounds,), handled=fire_time)
@@ -80,11 +80,11 @@ def plan(
     return Plan(next=next_score, runs=runs, skipped=(*skipped, *beyond), handled=newest)
 
 
-def _fire_time_after_report(ran_at: datetime | None, fire_time: datetime, policy: ResolvedPolicy) -> datetime | None:
-    """Return the fire time that follows from the reported execution of the last run; None when there is none left."""
-    if ran_at is None or not policy.is_interval:
-        return fire_time
-    following = policy.timetable.next(ran_at)
+def _owed(policy: ResolvedPolicy, fire_time: datetime, meta: Meta) -> datetime | None:
+    """Return the fire time that a score means, delayed by a reported execution of an interval; None: none is left."""
+    if meta.executed_at is None or not policy.is_interval:
+        return meant_fire_time(policy, fire_time, meta)
+    following = policy.timetable.next(meta.executed_at)
     return following and max(fire_time, following)
 
 

@@ -16,6 +16,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
+from redisbeater.schedules.zone import in_iana_zone
 
 __all__ = (
     "POLICY_FIELDS",
@@ -92,7 +93,7 @@ def _datetime(value: Any, path: str) -> datetime | None:
     if isinstance(value, dict):
         value = decode_datetime(value, path, default_zone=None)
     if value is None or (isinstance(value, datetime) and _fits_utc(value)):
-        return value
+        return value and in_iana_zone(value, path)
     years = f"{MINYEAR + 1} to {MAXYEAR - 1}"
     raise InvalidEntry(path, f"expected a datetime with a year from {years}, got {quoted(value)}")
 

@@ -9,7 +9,7 @@ from typing import Any
 from celery.schedules import BaseSchedule
 
 from redisbeater.model import json_text
-from redisbeater.model.definition import Definition
+from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.codec import ScheduleCodec
 
@@ -32,6 +32,11 @@ class Reader:
         self._codec = _SharingCodec(codec)
         self._defaults = defaults
         self._read_cached = lru_cache(MAX_ENTRIES)(self._read)
+
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder that it uses, which decodes each schedule once."""
+        return self._codec
 
     def read(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy]:
         """Return the definition that is stored under a name, and its resolved policy.

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import MAX_COUNT
 from redisbeater.model.policies import TextEnum
 
@@ -46,6 +47,11 @@ class Skip:
     def count_text(self) -> str:
         """The count for people: ``3``, or ``at least 10000``."""
         return _count_text(self.count, self.is_at_least)
+
+    def to_log_line(self) -> LogLine:
+        """Return the line of the entry's log, of which the times are the fire times."""
+        details = {"reason": self.reason.value, **({"is_at_least": True} if self.is_at_least else {})}
+        return LogLine(what="skipped", count=self.count, first=self.first, last=self.last, details=details)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta, tzinfo
 from typing import Any
 
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.schedules.datetime_codec import read_zone
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zone import in_iana_zone, read_zone
 
 __all__ = ("clocked",)
 
@@ -17,23 +18,28 @@ class clocked(BaseSchedule):
     """Fire once, at ``at``.
 
     Arguments:
-        at: when to fire; naive means local time. If the clock skips that time, the offset before the gap counts; if
-            the clock shows it twice, the first time counts.
-        timezone: IANA name of the zone of a naive ``at``; default: the entry's. An aware ``at`` is converted to it.
+        at: when to fire, in the years 2 to 9998; naive means local time. If the clock skips that time, the offset
+            before the gap counts; if the clock shows it twice, the first time counts, or the second with ``fold=1``.
+        timezone: zone of a naive ``at``, by its IANA name or as a ``ZoneInfo``; default: the entry's. An aware ``at``
+            is converted to it.
 
     Raises:
         TypeError: ``at`` is not a datetime.
-        InvalidEntry: there is no such zone (also a ValueError).
+        InvalidEntry: there is no such zone, or ``at`` is in another year (also a ValueError).
 
     Example::
 
         clocked(datetime(2027, 1, 1, 9, 0), timezone="Europe/Vienna")
     """
 
-    def __init__(self, at: datetime, timezone: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, at: datetime, timezone: str | tzinfo | None = None, **kwargs: Any) -> None:
         if not isinstance(at, datetime):
             raise TypeError(f"clocked(at): expected a datetime, got {at!r}")
+        if not MINYEAR < at.year < MAXYEAR:
+            years = f"{MINYEAR + 1} to {MAXYEAR - 1}"
+            raise InvalidEntry("$.schedule.at", f"expected a year from {years}, got {at.year}")
         super().__init__(**kwargs)
+        at = in_iana_zone(at, "$.schedule.at")
         self.at = at if timezone is None else _in_timezone(at, read_zone(timezone, "$.timezone"))
 
     def fire_time(self, zone: tzinfo) -> datetime:

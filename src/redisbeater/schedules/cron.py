@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import tzinfo
 
 from celery.schedules import crontab
 
@@ -10,12 +11,12 @@ from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.cron_expression.name_hash import is_hashed
 from redisbeater.schedules.crontab.field import make_crontab
 from redisbeater.schedules.crontab.text import PATH, celery_field, check_part, pointed_at, split_text
-from redisbeater.schedules.datetime_codec import read_zone
+from redisbeater.schedules.zone import read_zone, zone_name
 
 __all__ = ("cron",)
 
 
-def cron(text: str, timezone: str | None = None) -> crontab | cron_expression:
+def cron(text: str, timezone: str | tzinfo | None = None) -> crontab | cron_expression:
     """Return the schedule of a text such as ``"0 9 * * mon-fri"``, ``"0 18 * * friL"`` or ``"@daily"``.
 
     Both day fields must match, as always in Celery, while in crontab(5) one of them is enough: ``"0 9 1-7 * mon"`` is
@@ -29,9 +30,9 @@ def cron(text: str, timezone: str | None = None) -> crontab | cron_expression:
     Arguments:
         text: second (optional), minute, hour, day of month, month, day of week; or @yearly, @annually, @monthly,
             @weekly, @daily, @midnight, @hourly.
-        timezone: IANA name of the zone of its local times; stored in the ``timezone`` of the result, and in its ``tz``
-            for Celery's own beat, which uses it from 5.7 on, but loses that of a crontab when it stores the schedule
-            in a file.
+        timezone: zone of its local times, by its IANA name or as a ``ZoneInfo``; the name is stored in the ``timezone``
+            of the result, the zone in its ``tz`` for Celery's own beat, which uses it from 5.7 on, but loses that of a
+            crontab when it stores the schedule in a file.
 
     Returns:
         Celery's crontab if that can hold it; else a ``cron_expression``, a schedule of this package.
@@ -39,16 +40,16 @@ def cron(text: str, timezone: str | None = None) -> crontab | cron_expression:
     Raises:
         InvalidEntry: a field cannot be read (the path names it), or there is no such zone.
     """
-    fields = split_text(text)
+    fields, zone = split_text(text), None if timezone is None else read_zone(timezone, "$.timezone")
     if _is_extended(fields):
-        return cron_expression(text, timezone)
+        return cron_expression(text, zone_name(zone))
     with pointed_at(fields):
         for name, value in fields.items():
             check_part(name, value)
         schedule = make_crontab({name: celery_field(name, value) for name, value in fields.items()}, PATH)
-    schedule.timezone = timezone
-    if timezone is not None:
-        schedule.tz = read_zone(timezone, "$.timezone")
+    schedule.timezone = zone_name(zone)
+    if zone is not None:
+        schedule.tz = zone
     return schedule
 
 

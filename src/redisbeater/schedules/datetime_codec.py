@@ -4,32 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.schedules.zone import read_zone, zone_name
 
 __all__ = ("decode_datetime", "encode_datetime", "read_zone", "zone_name")
-
-
-def zone_name(zone: tzinfo | None) -> str | None:
-    """Return the IANA name of a zone; None for a fixed offset."""
-    if zone is timezone.utc:
-        return "UTC"
-    return getattr(zone, "key", None)
-
-
-def read_zone(name: Any, path: str) -> tzinfo:
-    """Return the zone of an IANA name.
-
-    Raises:
-        InvalidEntry: there is no such zone.
-    """
-    if name == "UTC":
-        return timezone.utc
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, TypeError, OSError) as exc:
-        raise InvalidEntry(path, f"unknown time zone {name!r}; expected an IANA name such as 'Europe/Vienna'") from exc
 
 
 def encode_datetime(moment: datetime) -> dict[str, Any]:

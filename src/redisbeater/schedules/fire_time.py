@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from datetime import datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 from celery.schedules import BaseSchedule, crontab, solar
 from celery.schedules import schedule as interval
@@ -18,6 +19,7 @@ from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.schedules.zone import read_zone
 
 __all__ = ("next_fire_time",)
 
@@ -28,6 +30,14 @@ _INTERVAL_STEPS = 10
 #: looks at without success, near a pole.
 _CUSTOM_STEPS, _SOLAR_STEPS, _SOLAR_DAY_STEPS = 20, 500, 150
 
+#: Celery's solar returns the end of its search, a year later, where an event never happens: at a pole.
+_SEASON = timedelta(days=300)
+
+_MINUTE = timedelta(minutes=1)
+
+#: From here on, local times and the days before exist in all zones.
+_EARLIEST = datetime(1, 1, 8, tzinfo=timezone.utc)
+
 
 def next_fire_time(
     schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps | None = None
@@ -37,15 +47,15 @@ def next_fire_time(
     Arguments:
         schedule: Celery's crontab, schedule (interval) or solar, redisbeater's cron_expression, rrule or clocked, or
             a custom one.
-        zone: the zone of local times; an rrule has its own.
+        zone: the zone of local times, of zoneinfo, pytz or dateutil; an rrule has its own.
         after: an aware datetime, from which an interval counts.
         steps: the engine steps that finding it may take, if several searches share a budget.
 
     Returns:
-        Aware UTC, later than ``after``; None when the schedule never fires again.
+        Aware UTC, later than ``after``; None when the schedule never fires again, or not before the calendar ends.
 
     Raises:
-        ValueError: ``after`` is naive.
+        ValueError: ``after`` is naive, or within a few days of the start of the calendar.
         InvalidEntry: finding it takes too many steps, or the schedule has ``H`` and no name of an entry.
 
     Example::
@@ -55,7 +65,18 @@ def next_fire_time(
     steps = steps or Steps()
     if after.tzinfo is not timezone.utc:
         after = _in_utc(after)
-    if hasattr(schedule, "to_redisbeater"):
+    if type(zone) not in (ZoneInfo, timezone):
+        zone = read_zone(zone, "zone")
+    try:
+        return _next(schedule, zone, after, steps)
+    except OverflowError:
+        if after > _EARLIEST:
+            return None
+        raise ValueError(f"after: expected {_EARLIEST:%-d %B} of year 1 or later, got {after.isoformat()}") from None
+
+
+def _next(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
+    if hasattr(schedule, "to_redisbeater") or _is_overridden(schedule):
         return _by_celery(schedule, zone, after, steps)
     if isinstance(schedule, interval):
         steps.take(_INTERVAL_STEPS)
@@ -78,6 +99,14 @@ def _in_utc(after: datetime) -> datetime:
     return after.astimezone(timezone.utc)
 
 
+def _is_overridden(schedule: BaseSchedule) -> bool:
+    """Tell whether a subclass of a crontab or an interval computes its fire times itself."""
+    kind = type(schedule)
+    if kind in (interval, crontab) or not isinstance(schedule, (interval, crontab)):
+        return False
+    return kind.remaining_estimate not in (interval.remaining_estimate, crontab.remaining_estimate)
+
+
 def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
     """Return the next fire time by Celery's contract: ask a schedule whose clock shows ``after`` how long to wait.
 
@@ -90,4 +119,13 @@ def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Ste
     remaining = frozen.remaining_estimate(local)
     if isinstance(schedule, solar) and remaining is not None:
         steps.take(remaining.days * _SOLAR_DAY_STEPS)
+        if remaining > _SEASON and not _is_event(frozen, local + remaining):
+            return None
     return after + remaining if remaining is not None and remaining > timedelta() else None
+
+
+def _is_event(asked: solar, local: datetime) -> bool:
+    """Tell whether the event of a solar schedule happens at a local time."""
+    before = local - _MINUTE
+    asked.nowfun = lambda: before
+    return bool(asked.remaining_estimate(before) < 2 * _MINUTE)

@@ -16,8 +16,10 @@ __all__ = (
     "Shift",
     "in_zone",
     "instant_of",
+    "is_in_gap",
     "offset_at",
     "offset_during",
+    "recent_shift",
     "shift_on",
     "shifts_between",
     "steady_offset",
@@ -69,8 +71,15 @@ def to_utc(local: datetime, zone: tzinfo) -> datetime:
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """Return the instant of a datetime; a naive one is local time in the zone."""
-    return to_utc(moment, zone) if moment.tzinfo is None else moment.astimezone(timezone.utc)
+    """Return the instant of a datetime; a naive one is in the zone, and one in a gap has the offset before it."""
+    local = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+    return (local.replace(fold=0) if is_in_gap(local) else local).astimezone(timezone.utc)
+
+
+def is_in_gap(moment: datetime) -> bool:
+    """Tell whether the clock of its zone skips the local time of an aware datetime."""
+    before, after = (moment.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1))
+    return before < after
 
 
 def instant_of(local: datetime, zone: tzinfo) -> datetime | None:
@@ -100,6 +109,17 @@ def shift_on(day: date, zone: tzinfo) -> Shift:
         day.year, day.month, day.day, tzinfo=timezone.utc
     )  # less than a day from the zone's own midnight
     return _shift_between(midnight - _DAY, midnight + 2 * _DAY, zone)
+
+
+def recent_shift(instant: datetime, zone: tzinfo) -> Shift | None:
+    """Return the shift within the day up to an instant; None if there is none.
+
+    A gap is a day at most (Pacific/Kwajalein in 1993), so what it moved has fired when a day has passed.
+    """
+    since = instant - _DAY
+    if offset_during(since, zone) == offset_during(instant, zone):
+        return None
+    return _shift_between(since, instant, zone)
 
 
 def shifts_between(after: datetime, until: datetime, zone: tzinfo) -> Iterator[Shift]:

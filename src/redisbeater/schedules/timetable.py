@@ -17,6 +17,7 @@ from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.fire_time import next_fire_time
+from redisbeater.schedules.rrule import fire_times as recurring
 from redisbeater.schedules.rrule.rrule import rrule
 
 __all__ = ("Timetable",)
@@ -96,6 +97,16 @@ class Timetable:
             return self.resumed(self.start_at, now)
         return self.resumed(last_run_at, now)
 
+    def fires_at(self, instant: datetime) -> bool:
+        """Tell whether an instant is a fire time, bounds aside; of a custom schedule, any may be one."""
+        if type(self.schedule) is crontab:
+            return crontab_engine.fires_at(self.schedule, self.zone, instant)
+        return hasattr(self.schedule, "to_redisbeater") or self._next(instant - _MICROSECOND) == instant
+
+    def is_on_given_grid(self, instant: datetime) -> bool:
+        """Tell whether an interval fires at an instant because of its ``start_at``, whatever its last run."""
+        return self.start_at is not None and not (instant - self.start_at) % interval.every(self.schedule)
+
     def includes(self, instant: datetime) -> bool:
         """Tell whether an instant lies between the bounds."""
         return not self.is_past_end(instant) and (self.start_at is None or instant >= self.start_at)
@@ -156,7 +167,7 @@ class Timetable:
     def _counted(self, first: datetime, last: datetime) -> Iterator[int]:
         """Yield numbers whose sum is that of the fire times after ``first`` and up to ``last``."""
         if isinstance(self.schedule, rrule):
-            yield from self.schedule.count_between(first + _MICROSECOND, last, self.counting)
+            yield from recurring.count_between(self.schedule.recurrence, first + _MICROSECOND, last, self.counting)
             return
         yield from (1 for _ in replace(self, searching=self.counting).between(first, last))
 
@@ -164,10 +175,10 @@ class Timetable:
         """Find them from an instant on that is found backwards; near a shift, it may be too late."""
         reach = limit
         while True:
-            since = rule.reach_back(reach, until, fire_time, self.searching)
+            since = recurring.reach_back(rule.recurrence, reach, until, fire_time, self.searching)
             newest = deque([fire_time] if since == fire_time else [], maxlen=limit)
             after = since if since == fire_time else since - _MICROSECOND
-            listed = rule.listed(after, until, self.searching)
+            listed = recurring.listed(rule.recurrence, after, until, self.searching)
             newest.extend(self.between(after, until) if listed is None else listed)
             if since == fire_time or len(newest) == limit:
                 return list(newest)

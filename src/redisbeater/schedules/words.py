@@ -7,7 +7,7 @@ from datetime import date, time, timezone, tzinfo
 from itertools import pairwise
 
 from redisbeater.schedules.crontab.field import DAYS, MONTHS
-from redisbeater.schedules.datetime_codec import zone_name
+from redisbeater.schedules.zone import zone_name
 
 __all__ = (
     "clock_text", "consecutive", "date_text", "every", "join_words", "month_names", "ordinal", "span_text", "step_of",

@@ -2,7 +2,8 @@
 
 Celery builds these texts for logs and events token by token, a tenth of what a message costs, unless it gets them as
 options. They are given only where Celery would build the same: not for tasks with their own ``apply_async``, which may
-add arguments, and not for applications that replace what builds a message, for example to hide arguments.
+add arguments, and not where anything else of an application or an instrument stands between a run and its message, for
+example to hide arguments. It may be put there at any time, so each run asks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 import celery.app.amqp
 import celery.app.base
 import celery.app.task
+import celery.beat
 from celery import Celery
+from celery.beat import Scheduler
 from celery.utils.saferepr import saferepr
 
 from redisbeater.entry import RedisScheduleEntry
@@ -31,15 +34,16 @@ _FLAT = frozenset({str, int, bool, float, type(None)})
 
 
 class Representations:
-    """Prepared texts of arguments, for the runs of one app.
+    """Prepared texts of arguments, for the runs of one scheduler.
 
     Arguments:
         is_enabled: False leaves all texts to Celery.
     """
 
-    def __init__(self, app: Celery, *, is_enabled: bool = True) -> None:
+    def __init__(self, app: Celery, scheduler: Scheduler, *, is_enabled: bool = True) -> None:
         self._app = app
-        self._is_enabled = is_enabled and _builds_messages_as_celery(app)
+        self._scheduler = scheduler
+        self._is_enabled = is_enabled and app.conf.task_protocol == 2  # protocol 1 has no such texts
         self._levels = getattr(app.conf, "task_repr_maxlevels", DEFAULT_LEVELS)
         self._texts: dict[str, str] = {}
 
@@ -48,7 +52,7 @@ class Representations:
         if not self._is_enabled:
             return
         with suppress(Exception):  # a wrong setting, for example; Celery meets it as well and reports it
-            if self._has_own_apply_async(run.task):
+            if not self._builds_messages_as_celery() or self._has_own_apply_async(run.task):
                 return
             amqp = self._app.amqp
             texts = {
@@ -56,6 +60,16 @@ class Representations:
                 "kwargsrepr": self._text(run.kwargs, amqp.kwargsrepr_maxsize),
             }
             run.options = {**{name: text for name, text in texts.items() if text}, **run.options}
+
+    def _builds_messages_as_celery(self) -> bool:
+        """Return whether everything between a run and its message is Celery's own."""
+        return (
+            _is_from(celery.app.base, self._app.send_task)
+            and _is_from(celery.app.amqp, self._app.amqp.create_task_message)
+            and _is_from(celery.beat, Scheduler.apply_async)
+            and _is_from(celery.beat, self._scheduler.send_task)
+            and celery.app.amqp.saferepr is saferepr
+        )
 
     def _has_own_apply_async(self, name: str | None) -> bool:
         """Return whether the task's ``apply_async`` is not Celery's; it may change the arguments."""
@@ -77,16 +91,6 @@ class Representations:
         if key not in self._texts:
             self._texts[key] = saferepr(value, max_characters, maxlevels=self._levels)
         return self._texts[key]
-
-
-def _builds_messages_as_celery(app: Celery) -> bool:
-    """Return whether nothing of the application's own stands between a task and its message."""
-    return (
-        app.conf.task_protocol == 2  # protocol 1 has no such texts
-        and _is_from(celery.app.base, app.send_task)
-        and _is_from(celery.app.amqp, app.amqp.as_task_v2)
-        and celery.app.amqp.saferepr is saferepr
-    )
 
 
 def _is_from(module: ModuleType, function: Any) -> bool:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from celery import Celery
+from celery.schedules import BaseSchedule, crontab, schedule
 
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
 __all__ = ("make_run", "task_id")
 
@@ -34,7 +39,13 @@ def _namespace(schedule_id: str) -> uuid.UUID:
 
 
 def make_run(
-    definition: Definition, fire_time: datetime, *, schedule_id: str, run_count: int, app: Celery
+    definition: Definition,
+    fire_time: datetime,
+    *,
+    schedule_id: str,
+    run_count: int,
+    app: Celery,
+    entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
 ) -> RedisScheduleEntry:
     """Return an entry for one run, with its own copies of all values: Celery, instruments and tasks write into them.
 
@@ -44,6 +55,7 @@ def make_run(
         schedule_id: the id of the schedule, namespace of the task ids.
         run_count: how many runs the entry has had.
         app: the Celery app that sends it.
+        entry_class: the class of the run.
     """
     # retry=False: beat itself releases a run that cannot be sent, and tries it again.
     options = {"retry": False, **json_text.copied(definition.options)}
@@ -51,15 +63,41 @@ def make_run(
     headers["periodic_task_name"] = definition.name
     headers["scheduled_for"] = fire_time.isoformat()
     options["task_id"] = task_id(schedule_id, definition.name, fire_time)
-    return RedisScheduleEntry(
+    return entry_class(
         definition.name,
         definition.task,
-        definition.schedule,
-        args=json_text.copied(definition.args),
-        kwargs=json_text.copied(definition.kwargs),
+        _schedule_in_zone(definition),
+        args=[_sendable(value) for value in definition.args],
+        kwargs={name: _sendable(value) for name, value in definition.kwargs.items()},
         options=options,
         app=app,
         timezone=definition.timezone,
         last_run_at=fire_time,
         total_run_count=run_count,
     )
+
+
+def _schedule_in_zone(definition: Definition) -> BaseSchedule:
+    """Return the schedule for Celery and for instruments, which read its zone from its ``tz``.
+
+    A schedule of an entry with a zone of its own is copied: entries of several zones may share one.
+    """
+    shared = definition.schedule
+    if definition.timezone is None or not isinstance(shared, (crontab, schedule)):
+        return shared
+    copied: BaseSchedule = object.__new__(type(shared))
+    vars(copied).update(vars(shared), tz=read_zone(definition.timezone, "$.timezone"))
+    return copied
+
+
+def _sendable(value: Any) -> Any:
+    """Return a copy of an argument in which RedBeat's objects for datetimes are datetimes, as RedBeat sends them.
+
+    An object that is no date is passed as it is stored: it is an argument that happens to look like one.
+    """
+    if isinstance(value, dict):
+        if value.get("__type__") == "datetime":
+            with suppress(InvalidEntry):
+                return decode_datetime(value, "$")
+        return {name: _sendable(item) for name, item in value.items()}
+    return [_sendable(item) for item in value] if isinstance(value, list) else value

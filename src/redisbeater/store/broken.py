@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from redisbeater.display import shown
+from redisbeater.model.log_line import line_text
 from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import DECLARATION, Keys
@@ -66,7 +67,7 @@ def reports_as_json(broken: Sequence[tuple[ClaimedEntry, str]], since: datetime)
 
 
 def _report(entry: ClaimedEntry, text: str) -> dict[str, str]:
-    fields = {"name": entry.name, "report": text}
+    fields = {"name": entry.name, "report": text, "log": line_text("broken", reason=json.loads(text)["reason"])}
     return {**fields, "definition": sha1(entry.definition)} if entry.definition else fields
 
 

@@ -30,6 +30,8 @@ class Change(NamedTuple):
     claim_id: str = ""
     #: Stored whenever ``meta`` is: the last run in it, where the score follows that; empty where it does not.
     recorded_run: str = ""
+    #: A line for the entry's log.
+    log: str = ""
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class Change(NamedTuple):
         meta: str = "",
         recorded_run: str = "",
         origin: str = "",
+        log: str = "",
     ) -> Change:
         """Return the change of an entry that was read. Without a score, the entry keeps the one that it has."""
         return cls(
@@ -53,6 +56,7 @@ class Change(NamedTuple):
             seen=snapshot.seen,
             planned=snapshot.planned,
             claim_id=snapshot.claim_id,
+            log=log,
         )
 
 
@@ -75,5 +79,6 @@ def _fields(change: Change) -> dict[str, str]:
         "seen": change.seen,
         "planned": change.planned,
         "claim": change.claim_id,
+        "log": change.log,
     }
     return {field: text for field, text in fields.items() if text}

@@ -63,6 +63,8 @@ class Claim:
     entries: tuple[ClaimedEntry, ...]
     #: Members that stood for no entry, and were removed from the schedule.
     removed: tuple[str, ...]
+    #: The zone of entries without their own; empty where none is stored: that of the application.
+    zone: str = ""
 
     @property
     def idle_seconds(self) -> float | None:

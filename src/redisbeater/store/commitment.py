@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redisbeater.instant import to_unix
+from redisbeater.model.log_line import LogLine
 from redisbeater.model.score import Score
 from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.snapshot import digest
@@ -27,6 +29,8 @@ class Commitment:
     definition: str = ""
     skipped: str = ""
     recorded_run: str = ""
+    #: Lines for the entry's log, oldest first.
+    log: Sequence[LogLine] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +53,7 @@ def as_json(commitments: Sequence[Commitment]) -> str:
     return json.dumps([_outcome(item) for item in commitments], ensure_ascii=False)
 
 
-def _outcome(item: Commitment) -> dict[str, str]:
+def _outcome(item: Commitment) -> dict[str, Any]:
     entry, score = item.entry, item.next
     fields = {
         "name": entry.name,
@@ -59,9 +63,10 @@ def _outcome(item: Commitment) -> dict[str, str]:
         "recorded_run": item.recorded_run,
         "definition": item.definition,
         "skipped": item.skipped,
+        "log": [line.to_row() for line in item.log],
         **_later_look(score, entry),
     }
-    return {field: text for field, text in fields.items() if text}
+    return {field: value for field, value in fields.items() if value}
 
 
 def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:

@@ -12,9 +12,16 @@ key                type         members                                         
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
 ``P:id``           string       random identity of the schedule, namespace of its task ids            none
 ``P:format``       string       version of what beat writes, a whole number                           none
+``P:zone``         string       the zone by which entries that inherit the application's were planned  none
+``P:zone:before``  string       the zone before it: without TTL while entries are planned again       an hour
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
+``P:answer:<id>``  string       what a change of entries has answered, for a retry whose reply was    yes
+                                lost
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
+``P:log``          list         what happened to the schedule: lines, the newest first                none
+``P:log:<name>``   list         what happened to an entry: lines, the newest first; after its         yes, once
+                                deletion for seven days                                               deleted
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
                                 when the lock is free
 =================  ===========  ====================================================================  ======
@@ -48,8 +55,11 @@ class Keys:
         self.statics = f"{prefix}:statics"
         self.id = f"{prefix}:id"
         self.format = f"{prefix}:format"
+        self.zone = f"{prefix}:zone"
+        self.zone_before = f"{prefix}:zone:before"
         self.broken = f"{prefix}:broken"
         self.changes = f"{prefix}:changes"
+        self.log = f"{prefix}:log"
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
     def entry(self, name: str) -> str:
@@ -70,11 +80,26 @@ class Keys:
 
     def bookkeeping(self) -> dict[str, str]:
         """Return the keys that are kept beside the entries, and the type of each."""
-        return {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set"}
+        return {
+            self.schedule: "zset",
+            self.id: "string",
+            self.broken: "hash",
+            self.statics: "set",
+            self.zone: "string",
+            self.log: "list",
+        }
+
+    def log_of(self, name: str) -> str:
+        """Return the key of an entry's log; the empty name gives what every such key begins with."""
+        return f"{self.log}:{name}"
 
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""
         return f"{self.prefix}:claim:{claim_id}"
+
+    def answer(self, call_id: str) -> str:
+        """Return the key that holds what one call has answered."""
+        return f"{self.prefix}:answer:{call_id}"
 
     @staticmethod
     def declaration(name: str) -> str:

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import time
+from dataclasses import dataclass
 
 from redisbeater.exceptions import FormatTooNew
 from redisbeater.store import data_format
@@ -17,10 +18,35 @@ __all__ = ("Lock", "new_token")
 #: The lock is renewed when a third of its timeout has passed, so that two renewals may fail.
 RENEWALS_PER_TIMEOUT = 3
 
+#: A lock that ends later than ours would may be that of a beat with a longer timeout, which renews it less often. It is
+#: abandoned after this long, or after our timeout if that is longer.
+LONGEST_RENEWAL_SECONDS = 60.0
+
+#: Two replies about a lock that was not renewed meanwhile differ by less: the server counts in milliseconds.
+SAME_END_SECONDS = 0.05
+
 
 def new_token() -> str:
     """Return a token by which an operator knows the leader: host, pid and a random part."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hold:
+    """The lock as another beat holds it, until it renews it."""
+
+    holder: str
+    #: When it ends, in UNIX seconds of the server.
+    ends_at: float
+    #: When it was seen first, on our monotonic clock, and how many seconds it had left then.
+    seen_at: float
+    seconds_left: float
+
+    def is_same(self, other: Hold | None) -> bool:
+        """Return whether the lock was not renewed between the two."""
+        return (
+            other is not None and self.holder == other.holder and abs(self.ends_at - other.ends_at) < SAME_END_SECONDS
+        )
 
 
 class Lock:
@@ -44,6 +70,9 @@ class Lock:
         self.foreign_type = ""
         #: Seconds, as of the last reply, until that beat loses the lock unless it renews it.
         self.free_in = 0.0
+        self._hold: Hold | None = None
+        #: Token of a beat that had not renewed the lock for too long, when this beat took the lock from it.
+        self.taken_from = ""
 
     @property
     def key(self) -> str:
@@ -66,16 +95,42 @@ class Lock:
         return time.monotonic() < self._asked_at + self._timeout
 
     def acquire(self) -> bool:
-        """Take the lock if it is free or already ours. Return False when another beat holds it.
+        """Take the lock if it is free, already ours or abandoned. Return False when another beat holds it.
+
+        It is abandoned if the server's clock went back, so that it does not end, and its holder does not renew it.
 
         Raises:
             FormatTooNew: the lock is free, but the data was written by a newer beat.
         """
-        outcome, newer = self._ask("acquire", [self._keys.lock, self._keys.format], [str(data_format.FORMAT)])
+        abandoned = self._hold if self._is_abandoned else None
+        terms = [abandoned.holder, f"{abandoned.ends_at:.3f}"] if abandoned else ["", "0"]
+        outcome, newer, ends_at = self._ask(
+            "acquire", [self._keys.lock, self._keys.format], [str(data_format.FORMAT), *terms]
+        )
+        self._watch(float(ends_at) if outcome == "HELD" else None)
+        self.taken_from = abandoned.holder if abandoned and outcome == "ACQUIRED" else ""
         self.refusal = data_format.refusal(self._keys.format, newer) if newer else ""
         if outcome == "OUTDATED":
             raise FormatTooNew(self.refusal)
         return outcome == "ACQUIRED"
+
+    @property
+    def _is_abandoned(self) -> bool:
+        """Whether its holder has not renewed it for as long as it lasts."""
+        hold = self._hold
+        if hold is None:
+            return False
+        is_like_ours = hold.seconds_left <= self._timeout
+        limit = self._timeout if is_like_ours else max(self._timeout, LONGEST_RENEWAL_SECONDS)
+        return time.monotonic() > hold.seen_at + limit
+
+    def _watch(self, ends_at: float | None) -> None:
+        """Record when another beat's lock ends; None: no other beat holds it."""
+        hold = None
+        if ends_at is not None and not self.is_endless:
+            hold = Hold(holder=self.holder, ends_at=ends_at, seen_at=time.monotonic(), seconds_left=self.free_in)
+        if hold is None or not hold.is_same(self._hold):
+            self._hold = hold
 
     def renew(self) -> bool:
         """Renew the lock for another timeout. Return False when it is not ours any more."""

@@ -23,7 +23,7 @@ from typing import Any
 import redis
 
 from redisbeater.config.settings import Config
-from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError
+from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError, ZoneChanging
 from redisbeater.instant import from_unix
 from redisbeater.store import data_format
 from redisbeater.store.broken import BrokenEntries, reports_as_json
@@ -35,6 +35,7 @@ from redisbeater.store.contents import Contents, pages
 from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
+from redisbeater.store.log import Log
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.snapshot import Snapshot
 
@@ -52,6 +53,12 @@ LOAD_PAGE = 250
 #: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
+
+#: How long the log of a deleted entry is kept: seven days.
+DELETED_SECONDS = 7 * 86400
+
+#: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
+ZONE_KEPT_MILLISECONDS = 3_600_000
 
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
@@ -72,29 +79,33 @@ class RedisSchedule:
         self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
+        self.log = Log(self._connection, self.keys)
 
     # What beat does with due entries
 
-    def claim(self, *, token: str, limit: int) -> Claim:
+    def claim(self, *, token: str, limit: int, oldest_only: bool = False) -> Claim:
         """Take up to ``limit`` due entries for a lease, as :class:`Claim` orders them; no two beats get the same entry.
 
         Arguments:
             token: what the lock must hold; empty: there is no lock.
             limit: number of entries.
+            oldest_only: where more are due, none of the newest is among them.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
             FormatTooNew: the data was written by a newer beat; nothing was taken.
+            ZoneChanging: fire times are still those of the zone before; nothing was taken.
         """
         self._undo_lost_claims()
         claim_id = uuid.uuid4().hex
         asked_at = time.monotonic()
         lease = self._config.lease_timeout
-        terms = [token, claim_id, str(lease), str(limit), self.keys.prefix]
+        newest = 0 if oldest_only else limit // 4
+        terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix]
         try:
             outcome, text = self._connection.run(
                 "claim",
-                [self.keys.schedule, self.keys.lock, self.keys.id, self.keys.receipt(claim_id), self.keys.format],
+                self._keys_of_claim(claim_id),
                 [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds],
                 undo=self._undo_of(claim_id),
             )
@@ -105,6 +116,8 @@ class RedisSchedule:
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
         if outcome == "OUTDATED":
             raise FormatTooNew(data_format.refusal(self.keys.format, text))
+        if outcome == "REPLANNING":
+            raise ZoneChanging("the time zone of the schedule has changed, and its fire times are planned again")
         reply = json.loads(text)
         next_look = reply.get("next_look")
         return Claim(
@@ -116,7 +129,12 @@ class RedisSchedule:
             next_look=from_unix(next_look) if next_look else None,
             entries=tuple(ClaimedEntry.from_reply(self.keys.name(entry["key"]), entry) for entry in reply["entries"]),
             removed=tuple(self._removed(reply["missing"])),
+            zone=reply["zone"],
         )
+
+    def _keys_of_claim(self, claim_id: str) -> list[str]:
+        keys = self.keys
+        return [keys.schedule, keys.lock, keys.id, keys.receipt(claim_id), keys.format, keys.zone, keys.zone_before]
 
     def _undo_lost_claims(self) -> None:
         """Release the entries of claims whose replies were lost."""
@@ -143,7 +161,7 @@ class RedisSchedule:
             return result
         ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.receipt(claim.id)]
         keys = [*ours, *(item.entry.key for item in commitments)]
-        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments)])
+        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments), *self._log_terms])
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
             if "fenced" in stored:
@@ -175,8 +193,8 @@ class RedisSchedule:
         entries = [entry for entry, _ in broken]
         outcomes = self._connection.run(
             "quarantine",
-            [self.keys.schedule, self.keys.broken, *(entry.key for entry in entries)],
-            [claim.id, reports_as_json(broken, claim.now)],
+            [self.keys.schedule, self.keys.broken, self._new_answer(), *(entry.key for entry in entries)],
+            [claim.id, reports_as_json(broken, claim.now), *self._log_terms],
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
 
@@ -195,18 +213,25 @@ class RedisSchedule:
 
     def _load(self, names: Sequence[str]) -> list[Snapshot]:
         """Read entries until their texts are enough for one reply, but at least one."""
-        keys = [self.keys.schedule, self.keys.broken, *(self.keys.entry(name) for name in names)]
+        now, zone, entries = self._read(names)
+        return [Snapshot.from_reply(name, now, fields or {}, zone) for name, fields in zip(names, entries)]
+
+    def clock(self) -> tuple[datetime, str]:
+        """Return the time of the server's clock, and the zone of entries without their own; empty: none is stored."""
+        now, zone, _ = self._read(())
+        return now, zone
+
+    def _read(self, names: Sequence[str]) -> tuple[datetime, str, list[Any]]:
+        keys = [self.keys.schedule, self.keys.broken, self.keys.zone, *(self.keys.entry(name) for name in names)]
         reply = json.loads(self._connection.run("load", keys, [self.keys.prefix, *self._bounds]))
-        now = from_unix(reply["now"])
-        return [Snapshot.from_reply(name, now, fields or {}) for name, fields in zip(names, reply["entries"])]
+        return from_unix(reply["now"]), reply["zone"], reply["entries"] or []
 
-    def now(self) -> datetime:
-        """Return the time of the server's clock."""
-        reply = json.loads(self._connection.run("load", [self.keys.schedule, self.keys.broken], ["", *self._bounds]))
-        return from_unix(reply["now"])
-
-    def save(self, changes: Sequence[Change]) -> dict[str, str]:
+    def save(self, changes: Sequence[Change], *, planned_by: str = "") -> dict[str, str]:
         """Create or change entries that were read, in one step: at most ``SAVE_PAGE`` of them.
+
+        Arguments:
+            changes: what to write.
+            planned_by: the zone by which their scores were planned, to be stored if none is.
 
         Returns:
             The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read, or
@@ -215,32 +240,46 @@ class RedisSchedule:
         if not changes:
             return {}
         names = [change.name for change in changes]
-        args = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0]]
-        unwritten = self._connection.run("save", self._keys_of_edit(names), args)
+        terms = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0], *self._log_terms]
+        unwritten = self._connection.run("save", self._keys_of_edit(names, self.keys.zone), [*terms, planned_by])
         return {names[position - 1]: word for position, word in unwritten}
 
-    def delete(self, name: str, *, origin: str = "") -> bool:
-        """Delete an entry; with an ``origin``, only if it still has that one. Return whether it was deleted."""
-        return bool(self.delete_many({name: origin}))
+    def delete(self, name: str, *, origin: str = "", log: str = "") -> bool:
+        """Delete an entry; with an ``origin``, only if it still has that one. Return whether it was deleted.
 
-    def delete_many(self, origins: Mapping[str, str]) -> set[str]:
+        Its log gets the line ``log``, and is kept for seven days.
+        """
+        return bool(self.delete_many({name: origin}, log=log))
+
+    def delete_many(self, origins: Mapping[str, str], *, log: str = "") -> set[str]:
         """Delete entries by name, each as :meth:`delete`, page by page. Return the names of those that were deleted."""
-        return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins)}
+        return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins, log)}
 
-    def _delete(self, names: Sequence[str], origins: Mapping[str, str]) -> Iterator[str]:
+    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str) -> Iterator[str]:
+        terms = [self.keys.changes, _message(names), *self._log_terms, log, str(DELETED_SECONDS)]
         outcomes = self._connection.run(
             "delete",
             self._keys_of_edit(names),
-            [self.keys.changes, _message(names), *(text for name in names for text in (name, origins[name]))],
+            [*terms, *(text for name in names for text in (name, origins[name]))],
         )
         return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
 
-    def _keys_of_edit(self, names: Sequence[str]) -> list[str]:
-        return [self.keys.schedule, self.keys.broken, self.keys.statics, *(self.keys.entry(name) for name in names)]
+    def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:
+        ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self._new_answer(), *more]
+        return [*ours, *(self.keys.entry(name) for name in names)]
+
+    def _new_answer(self) -> str:
+        """Return the key under which a script keeps its answer, for a retry after a lost reply."""
+        return self.keys.answer(uuid.uuid4().hex)
 
     def rank(self, name: str) -> int | None:
         """Return how many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
+
+    @property
+    def _log_terms(self) -> list[str]:
+        """The key of an entry's log without its name, and how many lines it keeps."""
+        return [self.keys.log_of(""), str(self._config.log_limit)]
 
     @property
     def _bounds(self) -> list[str]:
@@ -264,6 +303,19 @@ class RedisSchedule:
         outcome, found = self._connection.run("adopt_format", [self.keys.format], [str(data_format.FORMAT)])
         if outcome == "OUTDATED":
             raise FormatTooNew(data_format.refusal(self.keys.format, found))
+
+    def adopt_zone(self, wanted: str) -> tuple[str, str, str]:
+        """Record the application's zone as that of entries without their own, unless it was changed within an hour.
+
+        Returns:
+            One of the words that ``adopt_zone.lua`` explains, the zone of those entries, and the zone before.
+        """
+        word, zone, before = self._connection.run("adopt_zone", [self.keys.zone, self.keys.zone_before], [wanted])
+        return word, zone, before
+
+    def finish_zone_change(self) -> None:
+        """Record that all fire times are those of the new zone: claims go on, and another change has to wait."""
+        self._connection.call(lambda client: client.pexpire(self.keys.zone_before, ZONE_KEPT_MILLISECONDS))
 
     def eviction_policy(self) -> str | None:
         """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""

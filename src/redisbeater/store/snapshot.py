@@ -51,9 +51,11 @@ class Snapshot:
     recorded_run: str = ""
     #: Its bytes where these are more than ``redisbeater_max_entry_size``, and it was not read; 0 where it was.
     oversized_bytes: int = 0
+    #: The zone of entries without their own; empty where none is stored: that of the application.
+    zone: str = ""
 
     @classmethod
-    def from_reply(cls, name: str, now: datetime, fields: Mapping[str, Any]) -> Snapshot:
+    def from_reply(cls, name: str, now: datetime, fields: Mapping[str, Any], zone: str = "") -> Snapshot:
         """Read one entry of the load script's reply; ``fields`` is empty when the entry does not exist."""
         score = fields.get("score", "")
         return cls(
@@ -70,6 +72,7 @@ class Snapshot:
             is_broken=fields.get("is_broken", False),
             recorded_run=fields.get("recorded_run", ""),
             oversized_bytes=int(fields.get("oversized", 0)),
+            zone=zone,
         )
 
     @property

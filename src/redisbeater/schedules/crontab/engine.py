@@ -22,7 +22,7 @@ from typing import Any
 from redisbeater.schedules.crontab.slot import Slots, slots_of
 from redisbeater.schedules.local_time import Shift, offset_during, shift_on, shifts_between, steady_offset
 
-__all__ = ("count", "is_repeating", "next_fire_time", "nominal_times")
+__all__ = ("count", "fires_at", "is_repeating", "next_fire_time", "nominal_times")
 
 #: Two leap days of one weekday are at most 40 years apart (around 2100).
 _YEARS_AHEAD = 41
@@ -57,6 +57,14 @@ def next_fire_time(schedule: Any, zone: tzinfo, after: datetime) -> datetime | N
         if fire_time is not None:
             return fire_time
     return None
+
+
+def fires_at(schedule: Any, zone: tzinfo, instant: datetime) -> bool:
+    """Tell whether an instant, aware UTC, is a fire time; if it is a slot, that is much faster than a search."""
+    local = instant.astimezone(zone)
+    if not local.fold and slots_of(schedule).contains(local.replace(tzinfo=None)):
+        return True
+    return next_fire_time(schedule, zone, instant - _MICROSECOND) == instant
 
 
 def count(schedule: Any, zone: tzinfo, first: datetime, last: datetime) -> int:

@@ -13,8 +13,10 @@ from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.description.cron_expression import cron_expression_in_words
 from redisbeater.schedules.description.crontab import crontab_in_words
 from redisbeater.schedules.description.rrule import rrule_in_words
+from redisbeater.schedules.local_time import in_zone, is_in_gap
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import clock_text, date_text, every, unbracketed, zone_text
+from redisbeater.schedules.zone import read_zone
 
 __all__ = ("describe",)
 
@@ -36,6 +38,9 @@ def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> st
         schedule: any schedule that an entry can have.
         timezone: the zone of its local times, named in the text; default: the one that was passed to ``cron()``. An
             rrule and an aware ``clocked`` have their own.
+
+    Raises:
+        InvalidEntry: there is no such zone, and the schedule is a ``clocked`` without its own.
     """
     zone = zone_text(timezone)
     if hasattr(schedule, "to_redisbeater"):
@@ -49,11 +54,9 @@ def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> st
     if isinstance(schedule, rrule):
         return rrule_in_words(schedule)
     if isinstance(schedule, clocked):
-        return _once(schedule.at, zone)
+        return _once(schedule.at, read_zone(timezone, "timezone") if isinstance(timezone, str) else timezone)
     if isinstance(schedule, solar):
-        return (
-            f"at {schedule.event.replace('_', ' ')} at {_degrees(schedule.lat, 'NS')}, {_degrees(schedule.lon, 'EW')}"
-        )
+        return f"at {_event(schedule.event)} at {_degrees(schedule.lat, 'NS')}, {_degrees(schedule.lon, 'EW')}"
     return _repr_text(schedule)
 
 
@@ -83,12 +86,21 @@ def _every(length: timedelta) -> str:
     return f"every {length // _SECOND}.{fraction} seconds"
 
 
-def _once(at: datetime, zone: str | None) -> str:
-    own = zone_text(at.tzinfo)
-    offset = at.utcoffset()
-    if offset is not None and offset != at.replace(fold=0).utcoffset():  # the second pass of a repeated hour
-        own = f"{own} ({zone_text(fixed_zone(offset))})"
-    return ", ".join(filter(None, ("once", f"on {date_text(at)} at {clock_text(at.time())}", own or zone)))
+def _once(at: datetime, zone: tzinfo | None) -> str:
+    local = at if at.tzinfo is not None else at.replace(tzinfo=zone)
+    named = zone_text(local.tzinfo)
+    if local.tzinfo is not None and is_in_gap(local):
+        local, skipped = in_zone(local, local.tzinfo).astimezone(local.tzinfo), local
+        named = f"{named} (for {clock_text(skipped.time())}, which the clock skips)"
+    elif (offset := local.utcoffset()) is not None and offset != local.replace(fold=0).utcoffset():
+        named = f"{named} ({zone_text(fixed_zone(offset))})"  # the second pass of a repeated hour
+    return ", ".join(filter(None, ("once", f"on {date_text(local)} at {clock_text(local.time())}", named)))
+
+
+def _event(name: str) -> str:
+    """Return an event of Celery's solar as people say it: ``dawn_civil`` is civil dawn."""
+    noun, _, kind = name.partition("_")
+    return f"{kind} {noun}" if noun in ("dawn", "dusk") else name.replace("_", " ")
 
 
 def _degrees(angle: float, sides: str) -> str:

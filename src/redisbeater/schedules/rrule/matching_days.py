@@ -75,14 +75,14 @@ def matching_days(parts: DayFilter, year: int, month: int, steps: Steps) -> Sequ
 
 
 def _pattern(parts: DayFilter, year: int, month: int) -> Hashable:
-    """Return what decides which days match; the weeks of a year's first days depend on the year before."""
+    """Return what decides which days match; the weeks at the ends of a year depend on the years around it."""
     if parts.byweekno:
         return _year_pattern(year)
     return _year_pattern(year)[:2] if parts.freq == YEARLY or parts.byyearday else _month_pattern(year, month)
 
 
-def _year_pattern(year: int) -> tuple[int, bool, bool]:
-    return date(year, 1, 1).weekday(), isleap(year), isleap(year - 1)
+def _year_pattern(year: int) -> tuple[int, bool, bool, bool]:
+    return date(year, 1, 1).weekday(), isleap(year), isleap(year - 1), isleap(year + 1)
 
 
 def _month_pattern(year: int, month: int) -> tuple[str, int, int, bool]:
@@ -104,8 +104,25 @@ _MODELS: dict[Hashable, int] = {
 @lru_cache(maxsize=1024)
 def _computed_days(parts: DayFilter, year: int, month: int) -> tuple[int, ...]:
     frequency: Any = parts.freq  # an int here, one of seven literals to dateutil
-    given = {name: value for name, value in vars(parts).items() if name != "freq" and value is not None}
+    # What dateutil takes for weeks 52 and 53 is wrong where the year turns, so weeks are numbered here.
+    given = {
+        name: value for name, value in vars(parts).items() if name not in ("freq", "byweekno") and value is not None
+    }
     given.setdefault("byweekday", range(7))  # otherwise dateutil uses the weekday of dtstart
     # Without a match, dateutil steps on to the year 9999; with an interval this long, that is a single step.
     days = dateutil_rrule(frequency, dtstart=datetime(year, month, 1), interval=12 * MAXYEAR, **given)
-    return tuple(day.toordinal() for day in days)
+    return tuple(day for day in map(date.toordinal, days) if _is_in_weeks(day, parts))
+
+
+def _is_in_weeks(day: int, parts: DayFilter) -> bool:
+    """Tell whether the week of a day is one of those that the filter lists, if any, from the begin or the end.
+
+    A week belongs to the year in which most of its days lie (RFC 5545, ISO 8601), so its fourth day decides.
+    """
+    if parts.byweekno is None:
+        return True
+    middle = day - (day - 1 - parts.wkst) % 7 + 3
+    new_year = date(date.fromordinal(middle).year, 1, 1)
+    number = (middle - new_year.toordinal()) // 7
+    weeks = number + 1 + (date(new_year.year, 12, 31).toordinal() - middle) // 7
+    return number + 1 in parts.byweekno or number - weeks in parts.byweekno

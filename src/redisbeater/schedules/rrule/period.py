@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from redisbeater.schedules.rrule.time_of_day import DAY_SECONDS
+from redisbeater.schedules.rrule.clock import DAY_SECONDS
 
 __all__ = ("DaysAtTimes", "Period", "indices_at")
 

@@ -11,16 +11,11 @@ from typing import Protocol
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY
 
 from redisbeater.schedules.budget import Steps
+from redisbeater.schedules.rrule.clock import DAY_SECONDS, second_of
 from redisbeater.schedules.rrule.matching_days import DayFilter, matching_days
 from redisbeater.schedules.rrule.period import DaysAtTimes, Period
 from redisbeater.schedules.rrule.rule import RecurrenceRule
-from redisbeater.schedules.rrule.time_of_day import (
-    CLOCK_SECONDS,
-    DAY_SECONDS,
-    clock_numbers,
-    second_of,
-    seconds_of,
-)
+from redisbeater.schedules.rrule.time_of_day import CLOCK_SECONDS, clock_numbers, seconds_of
 from redisbeater.schedules.rrule.units import MonthOfUnits, Units
 
 __all__ = ("END_OF_CALENDAR", "Periods", "periods_of")

@@ -11,6 +11,8 @@ from typing import Any
 
 from dateutil.rrule import DAILY, HOURLY, MINUTELY, MONTHLY, SECONDLY, WEEKLY, YEARLY, weekday
 
+from redisbeater.schedules.rrule.clock import NONE, RuleClock
+
 __all__ = ("BY_PARTS", "FREQUENCIES", "PARTS", "RecurrenceRule", "make_rule")
 
 FREQUENCIES = {
@@ -59,7 +61,11 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrenceRule:
-    """A rule whose parts are checked and sorted; a part that is None was not given."""
+    """A rule whose parts are checked and sorted; a part that is None was not given.
+
+    ``until`` is an instant; ``last`` is the last local time that it allows, and ``cut`` are earlier ones in a gap that
+    would fire after it.
+    """
 
     start: datetime
     freq: int
@@ -67,6 +73,8 @@ class RecurrenceRule:
     wkst: int = 0
     count: int | None = None
     until: datetime | None = None
+    last: int | None = None
+    cut: range = NONE
     bysetpos: Numbers | None = None
     bymonth: Numbers | None = None
     bymonthday: Numbers | None = None
@@ -121,13 +129,13 @@ class RecurrenceRule:
 
 
 def make_rule(
-    start: datetime, until: datetime | None, parts: Mapping[str, Any], label: Callable[[str], str] = str
+    clock: RuleClock, until: datetime | None, parts: Mapping[str, Any], label: Callable[[str], str] = str
 ) -> RecurrenceRule:
     """Return the rule of parts that are named as in dateutil and RedBeat.
 
     Arguments:
-        start: a naive local time.
-        until: a naive local time, or None.
+        clock: the clock of its local times, from its start on.
+        until: an instant, aware UTC, or None.
         parts: values for the names in ``PARTS``: lists, single values or None.
         label: returns the name of a part for messages.
 
@@ -137,9 +145,12 @@ def make_rule(
     checked: dict[str, Any] = {
         name: _numbers(label(name), parts.get(name), *values) for name, values in _VALUES.items()
     }
+    last, cut = (None, NONE) if until is None else clock.passed(until)
     rule = RecurrenceRule(
-        start=start,
+        start=clock.local_start,
         until=until,
+        last=last,
+        cut=cut,
         freq=parts["freq"],
         interval=_above_zero(label("interval"), parts.get("interval", 1)),
         wkst=_week_start(label("wkst"), parts.get("wkst")),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import MAXYEAR, date, datetime, time, tzinfo
 from typing import Any
 
 from redisbeater.schedules.datetime_codec import read_zone, zone_name
-from redisbeater.schedules.local_time import to_utc
+from redisbeater.schedules.local_time import in_zone, to_utc
+from redisbeater.schedules.rrule.clock import RuleClock
 from redisbeater.schedules.rrule.recurrence import Recurrence
 from redisbeater.schedules.rrule.rule import make_rule
 from redisbeater.schedules.rrule.rule_text import read_rule, rfc_name, write_rule
@@ -34,18 +35,18 @@ class RecurrenceText:
         """DTSTART, where a date means its midnight; None when the text has none."""
         return _midnight(self.dtstart[0]) if self.dtstart else None
 
-    def recurrence(self, start: datetime, zone: tzinfo) -> Recurrence:
-        """Return the recurrence if it starts at a naive local time of the zone.
+    def recurrence(self, clock: RuleClock) -> Recurrence:
+        """Return the recurrence if its local times are those of a clock.
 
         Raises:
             ValueError: the value of a part is not valid; the message starts with its name.
         """
+        zone = clock.zone
         return Recurrence(
-            rules=tuple(
-                make_rule(start, _local_until(parts.get("until"), zone), parts, rfc_name) for parts in self.rules
-            ),
+            clock=clock,
+            rules=tuple(make_rule(clock, _end(parts.get("until"), zone), parts, rfc_name) for parts in self.rules),
             rdates=_sorted(_local("RDATE", moment, zone) for moment in self.rdates),
-            exdates=frozenset(_local("EXDATE", _timed(moment, start), zone) for moment in self.exdates),
+            exdates=frozenset(_instant("EXDATE", _timed(moment, clock), zone) for moment in self.exdates),
         )
 
 
@@ -71,19 +72,24 @@ def read_text(text: str) -> RecurrenceText:
     return parsed
 
 
-def write_text(start: datetime, zone: tzinfo, recurrence: Recurrence) -> str:
-    """Return the normal form: a line for DTSTART, each RRULE, RDATE and EXDATE, in local times of the zone."""
-    untils = [None if rule.until is None else utc_text(to_utc(rule.until, zone)) for rule in recurrence.rules]
-    second_passes = [moment for moment in recurrence.rdates if moment.fold]
+def write_text(recurrence: Recurrence) -> str:
+    """Return the normal form: a line for DTSTART, each RRULE, RDATE and EXDATE, in local times of the zone.
+
+    Only UTC can express the second pass of a repeated hour, so what is in it stands in UTC.
+    """
+    zone = recurrence.clock.zone
+    start = recurrence.clock.start.replace(tzinfo=None)
+    excluded = [instant.astimezone(zone).replace(tzinfo=None) for instant in sorted(recurrence.exdates)]
     lines = [
-        _line("DTSTART", [start], zone),
-        *(f"RRULE:{write_rule(rule, until)}" for rule, until in zip(recurrence.rules, untils)),
-        _line("RDATE", [moment for moment in recurrence.rdates if not moment.fold], zone),
-        # Only UTC can express the second pass of a repeated hour.
-        f"RDATE:{','.join(utc_text(to_utc(moment, zone)) for moment in second_passes)}" if second_passes else "",
-        _line("EXDATE", sorted(recurrence.exdates), zone),
+        *_lines("DTSTART", [start], zone),
+        *(
+            f"RRULE:{write_rule(rule, None if rule.until is None else utc_text(rule.until))}"
+            for rule in recurrence.rules
+        ),
+        *_lines("RDATE", recurrence.rdates, zone),
+        *_lines("EXDATE", excluded, zone),
     ]
-    return "\n".join(line for line in lines if line)
+    return "\n".join(lines)
 
 
 def _read_line(line: str, parsed: RecurrenceText) -> None:
@@ -121,36 +127,43 @@ def _midnight(moment: datetime | date) -> datetime:
     return moment if isinstance(moment, datetime) else datetime.combine(moment, time())
 
 
-def _timed(moment: datetime | date, start: datetime) -> datetime | date:
+def _timed(moment: datetime | date, clock: RuleClock) -> datetime | date:
     """Refuse a date without a time if the rule has one: it would exclude nothing, and nobody would notice."""
-    if not isinstance(moment, datetime) and start.time() != time():
-        raise ValueError(f"EXDATE: expected a time such as {moment:%Y%m%d}T{start:%H%M%S}, got {moment:%Y%m%d}")
+    if not isinstance(moment, datetime) and clock.local_start.time() != time():
+        expected = f"expected a time such as {moment:%Y%m%d}T{clock.local_start:%H%M%S}"
+        raise ValueError(f"EXDATE: {expected}, got {moment:%Y%m%d}")
     return moment
 
 
-def _local_until(until: datetime | date | None, zone: tzinfo) -> datetime | None:
-    """Return UNTIL as naive local time; None, endless, when it is in the last year of the calendar."""
-    if until is None or until.year == MAXYEAR:
-        return None
-    moment = _midnight(until)
-    instant = to_utc(moment, zone) if moment.tzinfo is None else moment
-    return _local("UNTIL", instant, zone).replace(fold=0)
+def _end(until: datetime | date | None, zone: tzinfo) -> datetime | None:
+    """Return UNTIL as an instant; None, endless, when it is in the last year of the calendar."""
+    return None if until is None or until.year == MAXYEAR else _instant("UNTIL", until, zone)
+
+
+def _instant(label: str, moment: datetime | date, zone: tzinfo) -> datetime:
+    """Return the instant of a time, whose year must be one that local times of any zone can have."""
+    if not 1 < moment.year < MAXYEAR:
+        raise ValueError(f"{label}: expected a year from 2 to {MAXYEAR - 1}, got {moment.year}")
+    return in_zone(_midnight(moment), zone)
 
 
 def _local(label: str, moment: datetime | date, zone: tzinfo) -> datetime:
+    if not 1 < moment.year < MAXYEAR:
+        raise ValueError(f"{label}: expected a year from 2 to {MAXYEAR - 1}, got {moment.year}")
     at = _midnight(moment)
-    try:
-        return (at if at.tzinfo is None else at.astimezone(zone)).replace(tzinfo=None)
-    except OverflowError as exc:
-        raise ValueError(f"{label}: expected a year from 2 to {MAXYEAR - 1}, got {moment.year}") from exc
+    return (at if at.tzinfo is None else at.astimezone(zone)).replace(tzinfo=None)
 
 
 def _sorted(times: Iterable[datetime]) -> tuple[datetime, ...]:
     return tuple(sorted({(moment, moment.fold): moment for moment in times}.values(), key=lambda at: (at, at.fold)))
 
 
-def _line(name: str, times: Iterable[datetime], zone: tzinfo) -> str:
+def _lines(name: str, times: Iterable[datetime], zone: tzinfo) -> Iterator[str]:
+    """Yield a line for the local times of a zone, and one in UTC for those in a second pass."""
     key = zone_name(zone)
     suffix, parameter = ("Z", "") if key == "UTC" else ("", f";TZID={key}" if key else "")
-    values = ",".join(local_text(moment) + suffix for moment in times)
-    return values and f"{name}{parameter}:{values}"
+    times = list(times)
+    if first := [local_text(moment) + suffix for moment in times if not moment.fold]:
+        yield f"{name}{parameter}:{','.join(first)}"
+    if second := [utc_text(to_utc(moment, zone)) for moment in times if moment.fold]:
+        yield f"{name}:{','.join(second)}"

@@ -1,17 +1,15 @@
-"""The hours, minutes and seconds of a recurrence rule; local times as numbers, with which the engine computes."""
+"""The hours, minutes and seconds of a recurrence rule."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
 
 from dateutil.rrule import DAILY
 
+from redisbeater.schedules.rrule.clock import DAY_SECONDS
 from redisbeater.schedules.rrule.rule import RecurrenceRule
 
-__all__ = ("CLOCK_SECONDS", "DAY_SECONDS", "clock_numbers", "local_at", "second_of", "seconds_of", "unit_seconds")
-
-DAY_SECONDS = 86_400
+__all__ = ("CLOCK_SECONDS", "clock_numbers", "seconds_of", "unit_seconds")
 
 #: The seconds of an hour, a minute and a second.
 CLOCK_SECONDS = (3600, 60, 1)
@@ -37,14 +35,3 @@ def seconds_of(numbers: Iterable[Sequence[int]], sizes: Iterable[int]) -> list[i
     for finer, size in zip(numbers, sizes):
         seconds = [second + number * size for second in seconds for number in finer]
     return seconds
-
-
-def second_of(local: datetime) -> int:
-    """Return the number of the second in which a local time lies, counted in days of 86,400 from ordinal 0."""
-    return local.toordinal() * DAY_SECONDS + local.hour * 3600 + local.minute * 60 + local.second
-
-
-def local_at(second: int) -> datetime:
-    """Return the local time of a numbered second."""
-    day, within = divmod(second, DAY_SECONDS)
-    return datetime.fromordinal(day) + timedelta(seconds=within)

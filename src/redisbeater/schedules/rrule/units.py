@@ -19,17 +19,11 @@ from math import gcd
 from dateutil.rrule import DAILY
 
 from redisbeater.schedules.budget import Steps
+from redisbeater.schedules.rrule.clock import DAY_SECONDS, second_of
 from redisbeater.schedules.rrule.matching_days import DayFilter, matching_days
 from redisbeater.schedules.rrule.period import indices_at
 from redisbeater.schedules.rrule.rule import RecurrenceRule
-from redisbeater.schedules.rrule.time_of_day import (
-    CLOCK_SECONDS,
-    DAY_SECONDS,
-    clock_numbers,
-    second_of,
-    seconds_of,
-    unit_seconds,
-)
+from redisbeater.schedules.rrule.time_of_day import CLOCK_SECONDS, clock_numbers, seconds_of, unit_seconds
 
 __all__ = ("MonthOfUnits", "Units")
 

@@ -1,24 +1,31 @@
--- Take the lock when it is free or already ours, and record the version that beat writes. A beat that is older than the
--- data does not take the lock.
+-- Take the lock when it is free, already ours or abandoned, and record the version that beat writes. A beat that is older
+-- than the data does not take the lock.
 --
 -- KEYS[1] lock      string: token of the leader, with TTL
 -- KEYS[2] format    string: version of what beat writes
 -- ARGV[1] token     text: ours
 -- ARGV[2] timeout   milliseconds until it is free again unless it is renewed
 -- ARGV[3] version   number: what this beat writes
--- Returns {'ACQUIRED', '', '0', ''}, {'HELD', token of the leader, milliseconds until it is free (text; '-1': it never is),
---      newer}, {'FOREIGN', type of the lock's key, '-1', newer}: it holds no token, or {'OUTDATED', '', '-1', newer}: the
---      lock is free, but the data is newer than this beat. newer: what the key of the format holds, '' when it is not newer
+-- ARGV[4] abandoned text: token of a leader that has stopped renewing the lock; '': none is known
+-- ARGV[5] seen_end  UNIX seconds when the lock of that leader ends; a lock that ends later was renewed
+-- Returns {'ACQUIRED', '', '0', '', ''}, {'HELD', token of the leader, milliseconds until it is free (text; '-1': it never
+--      is), newer, UNIX seconds when it is}, {'FOREIGN', type of the lock's key, '-1', newer, ''}: it holds no token, or
+--      {'OUTDATED', '', '-1', newer, ''}: the lock is free, but the data is newer than this beat. newer: what the key of the
+--      format holds, '' when it is not newer
 local lock, format = KEYS[1], KEYS[2]
-local token, timeout, version = ARGV[1], ARGV[2], ARGV[3]
+local token, timeout, version, abandoned, seen_end = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local holder = try('GET', lock)
 local newer, is_older = newer_format(format, version)
-if holder == nil then return {'FOREIGN', redis.call('TYPE', lock).ok, '-1', newer or ''} end
+if holder == nil then return {'FOREIGN', redis.call('TYPE', lock).ok, '-1', newer or '', ''} end
 if holder and holder ~= token then
-  return {'HELD', string.sub(holder, 1, 200), tostring(redis.call('PTTL', lock)), newer or ''}
+  local leader, free_in = string.sub(holder, 1, 200), redis.call('PTTL', lock)
+  local ends_at = server_time() + free_in / 1000
+  if leader ~= abandoned or free_in < 0 or math.abs(ends_at - tonumber(seen_end)) > 0.1 then
+    return {'HELD', leader, tostring(free_in), newer or '', string.format('%.3f', ends_at)}
+  end
 end
-if newer then return {'OUTDATED', '', '-1', newer} end
+if newer then return {'OUTDATED', '', '-1', newer, ''} end
 if is_older then redis.call('SET', format, version) end
 redis.call('SET', lock, token, 'PX', timeout)
-return {'ACQUIRED', '', '0', ''}
+return {'ACQUIRED', '', '0', '', ''}

@@ -1,4 +1,4 @@
--- Take due entries for a lease, oldest first; where more are due, a quarter of them are the newest. Each one's score
+-- Take due entries for a lease, oldest first; where more are due, some of them are the newest. Each one's score
 -- becomes the end of the lease, so that it comes up again by itself, with the same fire time, when nobody commits it.
 --
 -- The score is the authority on the fire time, except where beat wrote a later one (the end of a lease, a retry, jitter):
@@ -18,26 +18,30 @@
 -- KEYS[3] id         string: identity of this schedule, created here when it is missing
 -- KEYS[4] receipt    string: the end of the lease of this claim, kept until then so that the claim can be undone
 -- KEYS[5] format     string: version of what beat writes
+-- KEYS[6] zone       string: the zone of entries that have none of their own
+-- KEYS[7] before     string: the zone before it, without a time to live while their fire times are planned again
 -- ARGV[1] token      text: what the lock must hold; empty: there is no lock
 -- ARGV[2] claim_id   text: marks the entries that this claim takes
 -- ARGV[3] lease      seconds
 -- ARGV[4] limit      number of entries
--- ARGV[5] prefix     text: what every entry key begins with
--- ARGV[6] new_id     text: the identity if there is none yet
--- ARGV[7] version    number: what this beat writes
--- ARGV[8] most       bytes of the texts of one entry
--- ARGV[9] enough     bytes of the texts of all entries: then no other entry is read
--- Returns {'CLAIMED', JSON of {now, schedule_id: '' where the key holds another type, next_look: the next score, missing:
+-- ARGV[5] newest     number of the newest entries among them, where more are due
+-- ARGV[6] prefix     text: what every entry key begins with
+-- ARGV[7] new_id     text: the identity if there is none yet
+-- ARGV[8] version    number: what this beat writes
+-- ARGV[9] most       bytes of the texts of one entry
+-- ARGV[10] enough    bytes of the texts of all entries: then no other entry is read
+-- Returns {'CLAIMED', JSON of {now, schedule_id and zone: '' where the key holds another type, next_look: the next score, missing:
 --      members that stand for no entry, entries: for each {key, fire_time, is_due_now: '1'}, and {definition, meta,
 --      recorded_run, skipped} or oversized: the bytes of these}}; what is not stored is left out. Or {'FENCED', ''}: another
---      beat holds the lock, or nobody, or {'OUTDATED', what the key of the format holds}: the data is newer than this beat;
---      nothing was taken
-local schedule, lock, id, receipt, format = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local token, claim_id, lease, limit, prefix, new_id, version, most, enough = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+--      beat holds the lock, or nobody, {'OUTDATED', what the key of the format holds}: the data is newer than this beat, or
+--      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before; nothing was taken
+local schedule, lock, id, receipt, format, zone, before = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local new_id, version, most, enough = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
 local newer = newer_format(format, version)
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
-if newer then return {'OUTDATED', newer} end
+if newer or redis.call('PTTL', before) == -1 then return {newer and 'OUTDATED' or 'REPLANNING', newer or ''} end
 
 redis.call('SET', id, new_id, 'NX')
 local now, bytes, found, missing, claimed, taken = server_time(), 0, {}, {}, {}, {}
@@ -69,12 +73,11 @@ local function take(member, score, entry)
 end
 
 local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT', 0, limit)
-local share = #due < 2 * limit and 0 or math.floor(limit / 4)
-local newest = redis.call('ZREVRANGEBYSCORE', schedule, now, 0, 'WITHSCORES', 'LIMIT', 0, share)
-for i, text in ipairs(newest) do due[#due - #newest + i] = text end
+local young = redis.call('ZREVRANGEBYSCORE', schedule, now, 0, 'WITHSCORES', 'LIMIT', 0, #due < 2 * limit and 0 or newest)
+for i, text in ipairs(young) do due[#due - #young + i] = text end
 for i = 1, #due, 2 do if bytes < tonumber(enough) then resolve(due[i], due[i + 1]) end end
 for _, item in ipairs(found) do take(unpack(item)) end
 if #claimed > 0 then redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
-local reply = {now = now, schedule_id = text_at(id) or '', missing = missing, entries = claimed}
+local reply = {now = now, schedule_id = text_at(id) or '', zone = text_at(zone) or '', missing = missing, entries = claimed}
 reply.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 return {'CLAIMED', cjson.encode(reply)}

@@ -12,11 +12,14 @@
 -- ARGV[1] claim_id   text: the claim that is confirmed
 -- ARGV[2] outcomes   JSON: for each entry {name, seen: digest of what was read, score: the next one; missing: the entry has
 --                    finished and is deleted}, and what else is new: meta with recorded_run, definition, skipped, and where
---                    the score is a later look fire_time with is_due_now; what is missing keeps what is stored
+--                    the score is a later look fire_time with is_due_now; what is missing keeps what is stored.
+--                    Lines for its log, oldest first: log, each {text, count, first, last}
+-- ARGV[3] log        text: the key of a log, without the name of its entry
+-- ARGV[4] lines      number of lines that a log keeps
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the claim
 --      is not ours any more, or {definition, meta, recorded_run}, as another writer left them
 local schedule, broken, statics, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local claim_id, outcomes = ARGV[1], ARGV[2]
+local claim_id, outcomes, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local any_broken = redis.call('TYPE', broken).ok == 'hash'
 
@@ -40,7 +43,8 @@ local function commit(key, new)
     return {definition = stored.definition, meta = stored.meta, recorded_run = stored.recorded_run}
   end
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
-  if any_broken then redis.call('HDEL', broken, new.name) end
+  for _, line in ipairs(new.log or {}) do add_to_log(log .. new.name, lines, unpack(line)) end
+  if any_broken and redis.call('HDEL', broken, new.name) == 1 then add_to_log(log .. new.name, lines, 'fixed {}') end
   if is_ours and not new.score then return delete(key, new.name) end
   redis.call('HDEL', key, 'claim', 'fire_time', 'look_at', 'is_due_now', 'last_error')
   write_meta(key, new.meta, new.recorded_run)

@@ -7,14 +7,15 @@
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
--- KEYS[3..] entries  hashes: the entries
+-- KEYS[3] zone       string: the zone of entries that have none of their own
+-- KEYS[4..] entries  hashes: the entries
 -- ARGV[1] prefix     text: what every entry key begins with
 -- ARGV[2] most       bytes of the texts of one entry
 -- ARGV[3] enough     bytes of the texts of all entries: then no other entry is read
--- Returns JSON: {now, entries: for each entry, until there is enough, false: there is none, or {definition, meta,
+-- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is none, or {definition, meta,
 --      recorded_run, skipped, or oversized: the bytes of these four; score, origin, last_error, claim, is_broken: whether it
 --      is listed as such}}; what is not stored is left out
-local schedule, broken = KEYS[1], KEYS[2]
+local schedule, broken, zone = KEYS[1], KEYS[2], KEYS[3]
 local prefix, most, enough = ARGV[1], ARGV[2], ARGV[3]
 local entries, bytes = {}, 0
 
@@ -29,7 +30,7 @@ local function load(key)
   return entry
 end
 
-for i = 3, #KEYS do
+for i = 4, #KEYS do
   if bytes < tonumber(enough) then entries[#entries + 1] = load(KEYS[i]) end
 end
-return cjson.encode({now = server_time(), entries = entries})
+return cjson.encode({now = server_time(), zone = text_at(zone) or '', entries = entries})

@@ -94,6 +94,21 @@ local function digest(fields)
   return redis.sha1hex(table.concat(texts, '\n'))
 end
 
+-- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line whose text is
+-- that of the newest one is folded into it: the counts are added, and the first time stays. Without times it is now.
+local function add_to_log(key, most, text, count, first, last)
+  local now = server_time()
+  local newest = try('LINDEX', key, 0)
+  if newest == nil then return end
+  local before, since, said = string.match(newest or '', '^%S+ (%d+) (%S+) (.*)$')
+  if said == text then
+    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, before + (count or 1), since, text))
+  else
+    redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
+    redis.call('LTRIM', key, 0, most - 1)
+  end
+end
+
 -- Return what the key of the format holds when it is newer than the version that beat writes, or no version at all. Else
 -- return nil, and true when the key is to be set to that version.
 local function newer_format(key, version)
@@ -103,4 +118,16 @@ local function newer_format(key, version)
   local number = string.match(stored, '^%d+$') and tonumber(stored)
   if not number or number > tonumber(version) then return stored == '' and 'an empty text' or string.sub(stored, 1, 40) end
   return nil, number < tonumber(version)
+end
+
+-- Return what a script answered when it was executed before, with its reply lost; nil: this is the first time.
+local function given_answer(key)
+  local answer = try('GET', key)
+  return answer and cjson.decode(answer)
+end
+
+-- Return an answer, and keep it for longer than a call is retried.
+local function answer_once(key, answer)
+  redis.call('SET', key, cjson.encode(answer), 'PX', 60000)
+  return answer
 end

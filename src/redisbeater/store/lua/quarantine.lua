@@ -1,18 +1,22 @@
 -- Quarantine claimed entries: make them dormant, and list them as broken with the reasons.
 --
 -- When the definition of one was replaced since, the new one deserves a try: the entry comes up again at once instead, or
--- when the score says that was set since.
+-- when the score says that was set since. When it is executed twice, because its reply was lost, the second time writes
+-- nothing and answers as the first.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
--- KEYS[3..] entries   hashes: the claimed entries
+-- KEYS[3] answer      string: what this call has answered, kept for a minute
+-- KEYS[4..] entries   hashes: the claimed entries
 -- ARGV[1] claim_id    text: the claim under which they were read
--- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, definition: SHA-1 of the one
+-- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, log: a line of its log, definition: SHA-1 of the one
 --                     that is broken; missing: it was not read, so that it is not compared}
+-- ARGV[3] log         text: the key of a log, without the name of its entry
+-- ARGV[4] lines       number of lines that a log keeps
 -- Returns a word for each entry: 'QUARANTINED', 'EDITED': the definition was replaced, or 'FENCED': the claim is not ours
 --      any more
-local schedule, broken = KEYS[1], KEYS[2]
-local claim_id, reports = ARGV[1], ARGV[2]
+local schedule, broken, answer = KEYS[1], KEYS[2], KEYS[3]
+local claim_id, reports, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local function is_edited(entry, digest)
   if not digest then return false end
@@ -33,9 +37,12 @@ local function quarantine(entry, new)
   clear_claim(entry)
   redis.call('ZADD', schedule, instant(stored.fire_time) and '-' .. stored.fire_time or '-1', entry)
   try('HSET', broken, new.name, new.report)
+  add_to_log(log .. new.name, lines, new.log)
   return 'QUARANTINED'
 end
 
+local given = given_answer(answer)
+if given then return given end
 local outcomes, news = {}, cjson.decode(reports)
-for i = 3, #KEYS do outcomes[#outcomes + 1] = quarantine(KEYS[i], news[i - 2]) end
-return outcomes
+for i = 4, #KEYS do outcomes[#outcomes + 1] = quarantine(KEYS[i], news[i - 3]) end
+return answer_once(answer, outcomes)

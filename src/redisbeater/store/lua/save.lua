@@ -2,25 +2,30 @@
 --
 -- An entry that is claimed at this moment keeps its claim, so that its run is recorded. A new score replaces that of the
 -- claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come as one
--- text, because a client packs a thousand small arguments slowly. When it is executed twice, the second time finds what
--- the first has written, which is not what the change was based on. Of an entry that was too large to be read only the change
--- stays.
+-- text, because a client packs a thousand small arguments slowly. When it is executed twice, because its reply was lost, the
+-- second time writes nothing and answers as the first. Of an entry that was too large to be read only the change stays.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
 -- KEYS[3] statics     set: names of the static entries
--- KEYS[4..] entries   hashes: the entries
+-- KEYS[4] answer      string: what this call has answered, kept for a minute
+-- KEYS[5] zone        string: the zone of entries that have none of their own
+-- KEYS[6..] entries   hashes: the entries
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
 --                     of a static entry (its application, and a digest of its declaration); what is missing keeps what is
---                     stored. Then what was read, missing where there was none: seen (the digest of what is stored), planned (the
---                     fire time), claim
+--                     stored. log: a line for the log. Then what was read, missing where there was none: seen (the digest of
+--                     what is stored), planned (the fire time), claim
 -- ARGV[4] most        bytes of the texts of one entry
+-- ARGV[5] log         text: the key of a log, without the name of its entry
+-- ARGV[6] lines       number of lines that a log keeps
+-- ARGV[7] planned_by  text: the zone by which the scores were planned where none is stored; '': it is
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
-local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
-local channel, message, changes, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local schedule, broken, statics, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local channel, message, changes, most, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local planned_by = ARGV[7]
 local scores, names, static_names, unwritten = {}, {}, {}, {}
 
 local function refusal(key, change)
@@ -46,16 +51,20 @@ local function save(key, change)
     scores[#scores + 1], scores[#scores + 2] = change.score, key
     if change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now', 'last_error') end
   end
+  if change.log then add_to_log(log .. change.name, lines, change.log) end
   names[#names + 1] = change.name
 end
 
+local given = given_answer(answer)
+if given then return given end
 local rows = cjson.decode(changes)
-for i = 4, #KEYS do
-  local word = refusal(KEYS[i], rows[i - 3])
-  if word then unwritten[#unwritten + 1] = {i - 3, word} else save(KEYS[i], rows[i - 3]) end
+for i = 6, #KEYS do
+  local word = refusal(KEYS[i], rows[i - 5])
+  if word then unwritten[#unwritten + 1] = {i - 5, word} else save(KEYS[i], rows[i - 5]) end
 end
+if planned_by ~= '' and #scores > 0 then redis.call('SET', zone, planned_by, 'NX') end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
 if #static_names > 0 then try('SADD', statics, unpack(static_names)) end
 if #names > 0 then try('HDEL', broken, unpack(names)) end
 if #names > 0 then redis.call('PUBLISH', channel, message) end
-return unwritten
+return answer_once(answer, unwritten)

@@ -1,0 +1,48 @@
+"""Scores that only say when to look: those of RedBeat.
+
+Nearly always a score is the fire time. RedBeat's are whole seconds, and often long before the fire time: when it looks,
+RedBeat asks the schedule again. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from redisbeater.instant import EPOCH
+from redisbeater.model.meta import Meta
+from redisbeater.model.resolved_policy import ResolvedPolicy
+
+__all__ = ("meant_fire_time",)
+
+
+def meant_fire_time(policy: ResolvedPolicy, score: datetime, meta: Meta) -> datetime | None:
+    """Return the fire time that a score means: itself, or what follows the last run; None when nothing does.
+
+    A score is a look if it is a whole second at which the entry does not fire, or at which it has run. If the entry
+    never ran, there is nothing to count from, and a score of 0 means now: both are fire times.
+
+    Arguments:
+        policy: the policy of the entry.
+        score: its score as an instant.
+        meta: its last run, by beat, RedBeat or the application.
+
+    Raises:
+        InvalidEntry: finding the fire time takes too many engine steps.
+    """
+    if score.microsecond or score == EPOCH or meta.last_run_at is None:
+        return score
+    if policy.is_interval:
+        return _after_run_of_interval(policy, score, meta.last_run_at)
+    # RedBeat stores when it sent the run, up to a second after the fire time.
+    ran_at = meta.last_run_at if meta.executed_at is None else meta.last_run_at.replace(microsecond=0)
+    is_look = score == ran_at or not policy.timetable.fires_at(score)
+    return policy.timetable.next(meta.last_run_at) if is_look else score
+
+
+def _after_run_of_interval(policy: ResolvedPolicy, score: datetime, last_run_at: datetime) -> datetime | None:
+    """Return the fire time of an interval: it has no grid of its own, so a look is a score that comes too early."""
+    timetable = policy.timetable
+    if score < last_run_at.replace(microsecond=0) or timetable.is_on_given_grid(score):
+        return score
+    following = timetable.next(last_run_at)
+    return following and max(score, following)

@@ -1,0 +1,83 @@
+"""A sender of runs: by Celery's own path, each in a context of its own, with the error that Celery would only log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any
+
+import celery.app.trace
+from celery.beat import ScheduleEntry, Scheduler
+
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.sending.representation import Representations
+
+__all__ = ("Sender",)
+
+
+class Sender:
+    """Sends runs through the hooks of a scheduler: its ``apply_entry``, which calls its ``apply_async``.
+
+    Instruments and subclasses may replace both at any time. Each run has a copy of the context variables: what an
+    instrument sets and does not reset ends with the run.
+    """
+
+    #: Whether runs get prepared texts of their arguments; see :mod:`redisbeater.sending.representation`.
+    prepares_representations = True
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler: Any = scheduler
+        self._representations = Representations(scheduler.app, scheduler, is_enabled=self.prepares_representations)
+        self._run: RedisScheduleEntry | None = None
+        self._error: Exception | None = None
+
+    def send(self, run: RedisScheduleEntry) -> Exception | None:
+        """Send a run. Return why it was not sent, or None."""
+        return copy_context().run(self._send, run)
+
+    def prepare(self, entry: ScheduleEntry) -> None:
+        """Add the texts of its arguments to the run that is being sent; leave any other entry as it is."""
+        if self._run is not None and entry is self._run:
+            self._representations.add_to(self._run)
+
+    def _send(self, run: RedisScheduleEntry) -> Exception | None:
+        scheduler, self._run, self._error = self._scheduler, run, None
+        own = vars(scheduler).get("apply_async")
+        # On the object, for this run: apply_entry logs the errors of whatever it finds there, and does not raise them.
+        scheduler.apply_async = self._recording(scheduler.apply_async)
+        try:
+            scheduler.apply_entry(run, producer=scheduler.producer)
+        except Exception as exc:  # the producer cannot connect, or an instrument around apply_entry failed
+            return exc
+        finally:
+            self._run = None
+            if own is None:
+                del scheduler.apply_async
+            else:
+                scheduler.apply_async = own
+        return self._error
+
+    def _recording(self, apply_async: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``apply_async`` with a record of each error that leaves it."""
+
+        def recording(*args: Any, **options: Any) -> Any:
+            try:
+                return apply_async(*args, **options)
+            except Exception as exc:
+                self._error = None if _was_executed(exc.__traceback__) else exc
+                raise
+
+        return recording
+
+
+def _was_executed(traceback: TracebackType | None) -> bool:
+    """Return whether an error came from the task itself: with ``task_always_eager`` beat executes it.
+
+    That run was sent, and the task failed. Without ``task_eager_propagates`` Celery would not even raise its error.
+    """
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == celery.app.trace.__file__:
+            return True
+        traceback = traceback.tb_next
+    return False

@@ -1,0 +1,38 @@
+"""The logs: what happened to the schedule and to its entries, by whom and why. An ordinary run is no line."""
+
+from __future__ import annotations
+
+from redisbeater.model.log_line import LogLine, line_text
+from redisbeater.store.connection.connection import Connection, unless_wrong_type
+from redisbeater.store.keys import Keys
+
+__all__ = ("Log",)
+
+#: How many lines the log of the schedule keeps.
+MOST_LINES = 1000
+
+
+class Log:
+    """The logs of a schedule. The scripts that change or skip something write the lines of its entry themselves."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    def of_entry(self, name: str, limit: int = -1) -> list[LogLine]:
+        """Return the lines of an entry, the newest first; ``limit``: how many, all by default."""
+        return self._lines(self._keys.log_of(name), limit)
+
+    def of_schedule(self, limit: int = -1) -> list[LogLine]:
+        """Return the lines of the schedule, the newest first; ``limit``: how many, all by default."""
+        return self._lines(self._keys.log, limit)
+
+    def add(self, what: str, *, seconds: float = 0.0, **details: object) -> None:
+        """Add a line to the log of the schedule: something that has lasted so many seconds until now."""
+        args = [str(MOST_LINES), line_text(what, **details), f"{seconds:.6f}"]
+        self._connection.run("add_to_log", [self._keys.log], args)
+
+    def _lines(self, key: str, limit: int) -> list[LogLine]:
+        last = limit if limit < 0 else limit - 1
+        texts = unless_wrong_type(self._connection, lambda client: client.lrange(key, 0, last))
+        return [LogLine.from_text(text) for text in texts or ()]

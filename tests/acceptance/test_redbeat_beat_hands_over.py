@@ -1,0 +1,54 @@
+"""A real beat of RedBeat ends, and ours goes on with its schedule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from project import Project
+from redbeat import RedBeatSchedulerEntry
+from redbeat.schedules import rrule as redbeat_rrule
+from servers import Server, programs
+from waiting import wait_until
+
+from redisbeater import RedisScheduleEntry
+
+#: Longer than a hand-over takes: our beat leads before the second that RedBeat has stored.
+SECONDS = 6
+
+
+@pytest.mark.parametrize("server", programs()[:1], indirect=True, ids=lambda program: program.name)
+def test_our_beat_goes_on_where_that_of_redbeat_ended(
+    server: Server, prefix: str, make_project: Callable[..., Project]
+) -> None:
+    theirs = {"redis_url": server.url(), "key_prefix": prefix, "redis_options": {}, "lock_key": f"{prefix}:lock"}
+    settings = {f"redbeat_{name}": value for name, value in theirs.items()}
+    project = make_project(beat_max_loop_interval=1, **settings)
+    app = project.app()
+    redbeat = project.beat(scheduler="redbeat.RedBeatScheduler")
+    redbeat.says("Acquired lock")
+    beat = project.beat()
+    beat.says("standing by; the leader is")
+    start = datetime.now(timezone.utc).replace(microsecond=0)
+    rule = redbeat_rrule("SECONDLY", interval=SECONDS, dtstart=start)
+    entry = RedBeatSchedulerEntry("job", "proj.note", rule, app=app)
+    entry.last_run_at = None  # RedBeat runs it when it next looks
+    key = entry.save().key
+    wait_until(lambda: RedisScheduleEntry.from_key(key, app).total_run_count, "a run of RedBeat")
+    redbeat.end()
+    sent_by_redbeat = RedisScheduleEntry.from_key(key, app)
+    project.broker.delete("celery")
+
+    queue = wait_until(project.queued, "a run of ours")
+
+    assert beat.end() == 0
+    fire_times = sorted(datetime.fromisoformat(json.loads(run)["headers"]["scheduled_for"]) for run in queue)
+    assert sent_by_redbeat.last_run_at is not None
+    assert fire_times[0] > sent_by_redbeat.last_run_at, "RedBeat has sent that one"
+    assert {(fire_time - start) % timedelta(seconds=SECONDS) for fire_time in fire_times} == {timedelta()}, (
+        "each is a fire time of the rule"
+    )
+    assert len(set(fire_times)) == len(fire_times)
+    assert "ERROR" not in beat.output()

@@ -1,0 +1,206 @@
+"""Writes whose reply is lost: each call says what is true, and does what it does once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from due import stored
+from outbox import run_due
+from proxy import LOOPBACK, Proxy
+from servers import Server
+from waiting import wait_until
+
+from redisbeater import (
+    EntryExists,
+    EntryNotFound,
+    RedisScheduleEntry,
+    RedisScheduler,
+    ScheduleStore,
+    StoreUnavailable,
+)
+
+#: Part of the key under which a script keeps its answer: no call that only reads has it.
+WRITE = b"::answer:"
+
+#: Edits of each kind while a neighbour kills connections.
+EDITS = 30
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(make_app: Callable[..., Celery], proxy: Proxy) -> ScheduleStore:
+    """A store behind the proxy, which waits a moment for an answer."""
+    url = f"redis://{LOOPBACK}:{proxy.port}/0"
+    return ScheduleStore(make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3}))
+
+
+@contextmanager
+def lost_reply(proxy: Proxy) -> Iterator[None]:
+    """Lose the reply to the next write."""
+    lost = proxy.lose_reply(WRITE)
+    yield
+    assert lost.is_set()
+
+
+def test_a_creation_whose_reply_is_lost_says_that_it_created_the_entry(store: ScheduleStore, proxy: Proxy) -> None:
+    with lost_reply(proxy):
+        entry = store.create("report", "proj.work", 60.0, args=[1])
+
+    assert (entry.args, entry.due_at) == (store.get("report").args, store.get("report").due_at)
+    with pytest.raises(EntryExists):
+        store.create("report", "proj.work", 60.0, args=[1])
+
+
+def test_an_entry_that_exists_is_reported_also_when_that_reply_is_lost(store: ScheduleStore, proxy: Proxy) -> None:
+    store.create("report", "proj.work", 60.0)
+    proxy.lose_reply(b"proj.work")
+
+    with pytest.raises(EntryExists):
+        store.create("report", "proj.work", 60.0)
+
+
+def test_a_deletion_whose_reply_is_lost_says_that_it_deleted_the_entry(store: ScheduleStore, proxy: Proxy) -> None:
+    store.create("report", "proj.work", 60.0)
+
+    with lost_reply(proxy):
+        store.delete("report")
+
+    with pytest.raises(EntryNotFound):
+        store.get("report")
+
+
+def test_a_missing_entry_is_reported_also_when_that_reply_is_lost(store: ScheduleStore, proxy: Proxy) -> None:
+    with lost_reply(proxy), pytest.raises(EntryNotFound):
+        store.delete("report")
+
+
+def test_a_deletion_that_is_tried_again_spares_an_entry_that_was_created_since(
+    store: ScheduleStore, app: Celery, proxy: Proxy
+) -> None:
+    store.create("report", "proj.work", 60.0, args=["old"])
+    lost = proxy.lose_reply(WRITE)
+    deletion = threading.Thread(target=store.delete, args=("report",))
+    deletion.start()
+    assert lost.wait(10)
+    proxy.refuse()
+
+    wait_until(lambda: ScheduleStore(app).count() == 0, "the deletion")
+    ScheduleStore(app).create("report", "proj.work", 60.0, args=["new"])
+    proxy.heal()
+    deletion.join(10)
+
+    assert stored(app, "report").args == ["new"]
+
+
+EDIT_CALLS: list[Any] = [
+    pytest.param(lambda store, entry: store.update("report", args=[2]), id="update"),
+    pytest.param(lambda store, entry: store.enable("report"), id="enable"),
+    pytest.param(lambda store, entry: store.disable("report"), id="disable"),
+    pytest.param(lambda store, entry: store.executed("report"), id="executed"),
+    pytest.param(lambda store, entry: store.upsert(entry), id="upsert"),
+    pytest.param(lambda store, entry: entry.reschedule(), id="reschedule"),
+]
+
+
+@pytest.mark.parametrize("edit", EDIT_CALLS)
+def test_an_edit_whose_reply_is_lost_returns_the_entry_as_it_is_stored(
+    store: ScheduleStore, proxy: Proxy, edit: Callable[[ScheduleStore, RedisScheduleEntry], RedisScheduleEntry]
+) -> None:
+    entry = store.create("report", "proj.work", 60.0, args=[1])
+    entry.args = [3]
+
+    with lost_reply(proxy):
+        returned = edit(store, entry)
+
+    found = store.get("report")
+    for field in ("args", "enabled", "due_at", "last_run_at", "total_run_count"):
+        assert getattr(returned, field) == getattr(found, field)
+
+
+def test_a_bulk_counts_pages_whose_replies_are_lost_as_they_were_written(store: ScheduleStore, proxy: Proxy) -> None:
+    for name in ("changed", "unchanged", "deleted"):
+        store.create(name, "proj.work", 60.0)
+
+    with store.bulk() as bulk:
+        bulk.upsert(RedisScheduleEntry("created", "proj.work", 60.0, app=store._app))
+        bulk.upsert(RedisScheduleEntry("changed", "proj.work", 60.0, args=[1], app=store._app))
+        bulk.upsert(RedisScheduleEntry("unchanged", "proj.work", 60.0, app=store._app))
+        with lost_reply(proxy):
+            bulk.flush()
+        bulk.delete("deleted")
+        with lost_reply(proxy):
+            bulk.flush()
+
+    assert (bulk.created, bulk.changed, bulk.unchanged, bulk.deleted) == (1, 1, 1, 1)
+
+
+def test_a_quarantine_whose_reply_is_lost_is_logged(
+    store: ScheduleStore,
+    proxy: Proxy,
+    make_scheduler: Callable[..., RedisScheduler],
+    client: redis.Redis,
+    prefix: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scheduler = make_scheduler(store._app)
+    scheduler.tick()
+    client.hset(f"{prefix}broken", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}broken": 0})
+
+    with lost_reply(proxy):
+        run_due(scheduler)
+
+    assert [record for record in caplog.records if "is broken, quarantined it" in record.message]
+
+
+@contextmanager
+def killed_connections(client: redis.Redis, server: Server) -> Iterator[None]:
+    """Kill the connections of all other clients, again and again."""
+    ended = threading.Event()
+    killer = server.client(0)
+
+    def kill() -> None:
+        while not ended.wait(0.002):
+            with suppress(redis.RedisError):
+                killer.client_kill_filter(_type="normal", skipme=True)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        killer.close()
+
+
+def test_creations_and_deletions_tell_the_truth_while_connections_are_killed(
+    app: Celery, client: redis.Redis, server: Server
+) -> None:
+    store = ScheduleStore(app)
+    wrong: list[str] = []
+    unknown = 0
+    with killed_connections(client, server):
+        for number in range(EDITS):
+            for call in (lambda name: store.create(name, "proj.work", 60.0), store.delete):
+                try:
+                    call(f"e{number}")
+                except StoreUnavailable:
+                    unknown += 1
+                    break
+                except (EntryExists, EntryNotFound) as exc:
+                    wrong.append(repr(exc))
+
+    assert wrong == []
+    assert unknown < EDITS / 2
