@@ -14,8 +14,8 @@ from redisbeater.schedules.cron_expression.fields import check_hashed, read_fiel
 from redisbeater.schedules.cron_expression.slot import ExpressionSlots
 from redisbeater.schedules.crontab import engine
 from redisbeater.schedules.crontab.text import PATH, pointed_at, split_text
-from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zone import read_zone, zone_name
 
 __all__ = ("cron_expression",)
 
@@ -34,20 +34,23 @@ class cron_expression(BaseSchedule):
 
     Arguments:
         text: five fields (minute, hour, day of month, month, day of week), or six with the second in front.
-        timezone: IANA name of the zone of its local times; default: the entry's, else the app's.
+        timezone: the zone of its local times, a name or an object; default: the entry's, else the app's.
         entry_name: the name that decides ``H``.
 
     Raises:
         InvalidEntry: a field cannot be read (the path names it), or there is no such zone.
     """
 
-    def __init__(self, text: str, timezone: str | None = None, entry_name: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, text: str, timezone: str | tzinfo | None = None, entry_name: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         texts = split_text(text)
         self.text = " ".join(texts.values())
-        self.timezone = timezone
-        if timezone is not None:
-            self.tz = read_zone(timezone, "$.timezone")
+        zone = None if timezone is None else read_zone(timezone, "$.timezone")
+        self.timezone = zone_name(zone)
+        if zone is not None:
+            self.tz = zone
         with pointed_at(texts):
             self._has_hash = check_hashed(texts)
             #: The name that decides ``H``; None without ``H``, and as long as it is not known.
