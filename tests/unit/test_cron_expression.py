@@ -402,14 +402,14 @@ def test_h_stays_within_its_range(name: str, low: int, high: int) -> None:
     assume(low <= high)
     made = cron(f"H({low}-{high}) * * * *").for_entry(name)
 
-    assert low <= made.fields.minutes[0] <= high
+    assert low <= made.slots.fields.minutes[0] <= high
     assert made == cron(f"H({low}-{high}) * * * *").for_entry(name)
 
 
 @pytest.mark.parametrize(("step", "expected"), [(15, 4), (7, {8, 9}), (60, 1), (45, {1, 2})])
 def test_h_with_a_step_is_that_step_from_a_minute_on_that_the_name_decides(step: int, expected: Any) -> None:
     made = [cron(f"H/{step} * * * *").for_entry(f"entry {number}") for number in range(200)]
-    minutes = [schedule.fields.minutes for schedule in made]
+    minutes = [schedule.slots.fields.minutes for schedule in made]
 
     assert {later - earlier for each in minutes for earlier, later in pairwise(each)} <= {step}
     assert {each[0] for each in minutes} <= set(range(step))
@@ -418,14 +418,16 @@ def test_h_with_a_step_is_that_step_from_a_minute_on_that_the_name_decides(step:
 
 
 def test_h_spreads_entries_evenly() -> None:
-    counted = Counter(cron("H * * * *").for_entry(f"entry {number}").fields.minutes[0] for number in range(3000))
+    counted = Counter(cron("H * * * *").for_entry(f"entry {number}").slots.fields.minutes[0] for number in range(3000))
 
     assert set(counted) == set(range(60))
     assert max(counted.values()) < 85  # 50 on average
 
 
 def test_h_of_the_day_of_the_month_is_a_day_that_every_month_has() -> None:
-    days = {day for number in range(500) for day in cron("0 9 H * *").for_entry(f"entry {number}").fields.dates.days}
+    days = {
+        day for number in range(500) for day in cron("0 9 H * *").for_entry(f"entry {number}").slots.fields.dates.days
+    }
 
     assert days == set(range(1, 29))
 
@@ -436,8 +438,8 @@ def test_h_of_the_day_of_the_month_is_a_day_that_every_month_has() -> None:
     lambda made: Timetable(schedule=made, zone=UTC).newest(utc("2026-01-01"), utc("2026-01-02")),
     lambda made: made.is_due(utc("2026-01-01")),
     lambda made: made.remaining_estimate(utc("2026-01-01")),
-    lambda made: made.fields,
-], ids=["next", "count", "newest", "is-due", "remaining-estimate", "fields"])  # fmt: skip
+    lambda made: made.slots,
+], ids=["next", "count", "newest", "is-due", "remaining-estimate", "slots"])  # fmt: skip
 def test_without_a_name_h_is_an_error(act: Any) -> None:
     expected = '$.schedule: H in "H H * * *" is decided by the name of an entry; give the schedule to an entry, or use '
 

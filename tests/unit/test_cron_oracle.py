@@ -88,25 +88,18 @@ def instants(rng: random.Random, zone: ZoneInfo) -> list[datetime]:
 
 
 @pytest.mark.parametrize("name", ZONES)
+@pytest.mark.parametrize(
+    ("around", "step", "number"),
+    [(timedelta(days=2), MINUTE, BY_MINUTES // 3), (timedelta(hours=2), SECOND, BY_SECONDS // 3)],
+    ids=["minutes", "seconds"],
+)
 @pytest.mark.parametrize("round_", range(ROUNDS))
-def test_around_shifts_and_month_ends_it_fires_when_a_naive_look_at_every_minute_finds_it(
-    name: str, round_: int
+def test_around_shifts_and_month_ends_it_fires_when_a_naive_look_at_each_step_of_the_clock_finds_it(
+    name: str, around: timedelta, step: timedelta, number: int, round_: int
 ) -> None:
-    rng, zone = random.Random(f"minutes {name} {round_}"), ZoneInfo(name)
+    rng, zone = random.Random(f"{name} {step} {round_}"), ZoneInfo(name)
 
-    total = sum(compared(rng, zone, at, timedelta(days=2), MINUTE, BY_MINUTES // 3) for at in instants(rng, zone))
-
-    assert total > 0
-
-
-@pytest.mark.parametrize("name", ZONES)
-@pytest.mark.parametrize("round_", range(ROUNDS))
-def test_around_shifts_and_month_ends_it_fires_when_a_naive_look_at_every_second_finds_it(
-    name: str, round_: int
-) -> None:
-    rng, zone = random.Random(f"seconds {name} {round_}"), ZoneInfo(name)
-
-    total = sum(compared(rng, zone, at, timedelta(hours=2), SECOND, BY_SECONDS // 3) for at in instants(rng, zone))
+    total = sum(compared(rng, zone, at, around, step, number) for at in instants(rng, zone))
 
     assert total > 0
 

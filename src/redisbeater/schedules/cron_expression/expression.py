@@ -10,12 +10,12 @@ from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.cron_expression.fields import Fields, check_hashed, read_fields, refuse_never, resolve
+from redisbeater.schedules.cron_expression.fields import check_hashed, read_fields, refuse_never, resolve
 from redisbeater.schedules.cron_expression.slot import ExpressionSlots
 from redisbeater.schedules.crontab import engine
 from redisbeater.schedules.crontab.text import PATH, pointed_at, split_text
-from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zone import read_zone, zone_name
 
 __all__ = ("cron_expression",)
 
@@ -34,20 +34,23 @@ class cron_expression(BaseSchedule):
 
     Arguments:
         text: five fields (minute, hour, day of month, month, day of week), or six with the second in front.
-        timezone: IANA name of the zone of its local times; default: the entry's, else the app's.
+        timezone: the zone of its local times, a name or an object; default: the entry's, else the app's.
         entry_name: the name that decides ``H``.
 
     Raises:
         InvalidEntry: a field cannot be read (the path names it), or there is no such zone.
     """
 
-    def __init__(self, text: str, timezone: str | None = None, entry_name: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, text: str, timezone: str | tzinfo | None = None, entry_name: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         texts = split_text(text)
         self.text = " ".join(texts.values())
-        self.timezone = timezone
-        if timezone is not None:
-            self.tz = read_zone(timezone, "$.timezone")
+        zone = None if timezone is None else read_zone(timezone, "$.timezone")
+        self.timezone = zone_name(zone)
+        if zone is not None:
+            self.tz = zone
         with pointed_at(texts):
             self._has_hash = check_hashed(texts)
             #: The name that decides ``H``; None without ``H``, and as long as it is not known.
@@ -58,7 +61,6 @@ class cron_expression(BaseSchedule):
                 refuse_never(fields)
         #: The text with a number for each ``H``; None as long as the name is not known.
         self.resolved_text = " ".join(resolved.values()) if self.is_bound else None
-        self._fields = fields
         self._slots = ExpressionSlots(fields)
 
     @property
@@ -67,23 +69,15 @@ class cron_expression(BaseSchedule):
         return not self._has_hash or self.entry_name is not None
 
     @property
-    def fields(self) -> Fields:
-        """The fields as numbers and rules.
-
-        Raises:
-            InvalidEntry: it has ``H``, and the name of its entry is not known.
-        """
-        self._refuse_unbound()
-        return self._fields
-
-    @property
     def slots(self) -> ExpressionSlots:
-        """The local times that its fields allow.
+        """The local times that its fields allow, and the fields as numbers and rules.
 
         Raises:
             InvalidEntry: it has ``H``, and the name of its entry is not known.
         """
-        self._refuse_unbound()
+        if not self.is_bound:
+            problem = f'H in "{self.text}" is decided by the name of an entry; give the schedule to an entry'
+            raise InvalidEntry(PATH, f'{problem}, or use .for_entry("the name")')
         return self._slots
 
     def for_entry(self, name: str) -> cron_expression:
@@ -134,8 +128,3 @@ class cron_expression(BaseSchedule):
     @property
     def _key(self) -> tuple[str, str | None]:
         return self.text, self.entry_name
-
-    def _refuse_unbound(self) -> None:
-        if not self.is_bound:
-            problem = f'H in "{self.text}" is decided by the name of an entry; give the schedule to an entry'
-            raise InvalidEntry(PATH, f'{problem}, or use .for_entry("the name")')

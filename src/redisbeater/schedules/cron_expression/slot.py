@@ -13,25 +13,29 @@ __all__ = ("ExpressionSlots",)
 
 
 class ExpressionSlots(Slots):
-    """The slots of the fields of a cron expression, to the second."""
+    """The slots of a cron expression, to the second.
 
-    __slots__ = ("_days", "_fields")
+    Attributes:
+        fields: its fields as numbers and rules.
+    """
+
+    __slots__ = ("_days", "fields")
 
     unit = timedelta(seconds=1)
 
     def __init__(self, fields: Fields) -> None:
-        self._fields = fields
+        self.fields = fields
         #: The matching days of a month by its length and first weekday; there are at most 28.
         self._days: dict[tuple[int, int], list[int]] = {}
 
     @property
     def is_repeating(self) -> bool:
         """Whether a field of the time has ``*`` or a step, or the hours are all 24."""
-        return self._fields.is_repeating
+        return self.fields.is_repeating
 
     def is_matching_day(self, day: date) -> bool:
         """Tell whether the day fields allow a date."""
-        return day.month in self._fields.months and day.day in self._days_of(day.year, day.month)
+        return day.month in self.fields.months and day.day in self._days_of(day.year, day.month)
 
     def matching_days(self, first: date, last: date) -> Iterator[date]:
         """Yield the dates from ``first`` to ``last``, both included, that the day fields allow."""
@@ -49,7 +53,7 @@ class ExpressionSlots(Slots):
 
     def time_from(self, least: int) -> int | None:
         """Return the first second of a day, ``least`` or later, that the fields of the time allow."""
-        fields = self._fields
+        fields = self.fields
         minute, second = divmod(least, 60)
         hour, minute = divmod(minute, 60)
         if hour in fields.hours:
@@ -62,7 +66,7 @@ class ExpressionSlots(Slots):
 
     def count_times(self, before: int) -> int:
         """Count the seconds of a day that the fields of the time allow, before one of them."""
-        fields = self._fields
+        fields = self.fields
         minute, second = divmod(before, 60)
         hour, minute = divmod(minute, 60)
         counted = bisect_left(fields.hours, hour) * len(fields.minutes) * len(fields.seconds)
@@ -74,12 +78,12 @@ class ExpressionSlots(Slots):
     @property
     def last_time(self) -> int:
         """The last second of a day that the fields of the time allow."""
-        return _time(self._fields.hours[-1], self._fields.minutes[-1], self._fields.seconds[-1])
+        return _time(self.fields.hours[-1], self.fields.minutes[-1], self.fields.seconds[-1])
 
     def _months(self, first: date, last: date) -> Iterator[tuple[int, int]]:
         """Yield the months that the expression allows, from that of one date to that of another."""
         for year in range(first.year, last.year + 1):
-            for month in self._fields.months:
+            for month in self.fields.months:
                 if (first.year, first.month) <= (year, month) <= (last.year, last.month):
                     yield year, month
 
@@ -94,7 +98,7 @@ class ExpressionSlots(Slots):
         length = 31 if month == 12 else (date(year, month + 1, 1) - begin).days
         key = (length, begin.isoweekday() % 7)
         if key not in self._days:
-            self._days[key] = self._fields.days_of(*key)
+            self._days[key] = self.fields.days_of(*key)
         return self._days[key]
 
 

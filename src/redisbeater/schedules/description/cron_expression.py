@@ -32,7 +32,7 @@ def cron_expression_in_words(schedule: cron_expression, zone: str | None) -> str
     """Describe when a cron expression fires, in which zone if it is known, and what it does when the clocks change."""
     if not schedule.is_bound:
         return ", ".join(filter(None, (f'"{schedule.text}", where the name of the entry decides H', zone)))
-    fields = schedule.fields
+    fields = schedule.slots.fields
     times = _times(fields)
     days = days_in_words(
         _weekdays(fields.weekdays),
