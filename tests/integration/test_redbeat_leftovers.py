@@ -101,7 +101,7 @@ def test_an_option_that_redbeat_reads_itself_names_what_takes_its_place(option: 
     with pytest.raises(ImproperlyConfigured) as caught:
         Context.of(app)
 
-    expected = f"redisbeater_redis_options[{option!r}]: is no option of redis-py; remove it, and {instead}"
+    expected = f"redisbeater_redis_options: {option} is no option of redis-py; remove it, and {instead}"
     assert str(caught.value) == expected
 
 

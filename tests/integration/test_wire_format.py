@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -249,8 +250,10 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
 
     run_due(make_scheduler(app))
 
-    assert {key.removeprefix(prefix): client.type(key) for key in client.scan_iter(f"{prefix}*")} == {
+    found = {key.removeprefix(prefix): client.type(key) for key in client.scan_iter(f"{prefix}*")}
+    assert {re.sub(":answer:[0-9a-f]{32}", ":answer:<id>", key): kind for key, kind in found.items()} == {
         ":schedule": "zset",
+        ":answer:<id>": "string",
         ":statics": "set",
         ":lock": "string",
         ":id": "string",
@@ -263,12 +266,17 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
     }
 
 
-def test_only_the_lock_expires(scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_only_the_lock_and_answers_expire(
+    scheduler: RedisScheduler, app: Celery, client: redis.Redis, prefix: str
+) -> None:
     save_due(app, "report")
 
     run_due(scheduler)
 
-    assert [key for key in client.scan_iter(f"{prefix}*") if client.pttl(key) >= 0] == [f"{prefix}:lock"]
+    answers = set(client.scan_iter(f"{prefix}:answer:*"))
+    assert {key for key in client.scan_iter(f"{prefix}*") if client.pttl(key) >= 0} == {f"{prefix}:lock", *answers}
+    assert answers
+    assert all(0 < client.ttl(key) <= 60 for key in answers)
 
 
 def test_a_committed_entry_keeps_nothing_of_its_claim(

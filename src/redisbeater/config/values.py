@@ -77,7 +77,7 @@ def read_options(name: str, value: Any) -> Mapping[str, Any]:
     _refuse_reserved(name, options)
     for option, instead in _REDBEAT_OPTIONS.items():
         if option in options:
-            raise ImproperlyConfigured(f"{name}[{option!r}]: is no option of redis-py; remove it, and {instead}")
+            raise ImproperlyConfigured(f"{name}: {option} is no option of redis-py; remove it, and {instead}")
     return options
 
 
