@@ -21,7 +21,7 @@ from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.zone import read_zone
 
-__all__ = ("next_fire_time",)
+__all__ = ("next_fire_time", "next_within_calendar")
 
 #: What the next fire time of a relative interval takes.
 _INTERVAL_STEPS = 10
@@ -62,20 +62,28 @@ def next_fire_time(
 
         next_fire_time(crontab(hour=9, minute=0), ZoneInfo("Europe/Vienna"), datetime.now(timezone.utc))
     """
+    try:
+        return next_within_calendar(schedule, zone, after, steps)
+    except OverflowError:
+        if after > _EARLIEST:
+            return None
+        raise ValueError(f"after: expected 8 January of year 1 or later, got {after.isoformat()}") from None
+
+
+def next_within_calendar(
+    schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps | None = None
+) -> datetime | None:
+    """Return the first fire time after an instant, like :func:`next_fire_time`; None when there is no other.
+
+    Raises:
+        OverflowError: it may have one that no datetime can hold.
+        ValueError, InvalidEntry: as for :func:`next_fire_time`.
+    """
     steps = steps or Steps()
     if after.tzinfo is not timezone.utc:
         after = _in_utc(after)
     if type(zone) not in (ZoneInfo, timezone):
         zone = read_zone(zone, "zone")
-    try:
-        return _next(schedule, zone, after, steps)
-    except OverflowError:
-        if after > _EARLIEST:
-            return None
-        raise ValueError(f"after: expected {_EARLIEST:%-d %B} of year 1 or later, got {after.isoformat()}") from None
-
-
-def _next(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:
     if hasattr(schedule, "to_redisbeater") or _is_overridden(schedule):
         return _by_celery(schedule, zone, after, steps)
     if isinstance(schedule, interval):

@@ -16,7 +16,7 @@ from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count,
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab import engine as crontab_engine
-from redisbeater.schedules.fire_time import next_fire_time
+from redisbeater.schedules.fire_time import next_within_calendar
 from redisbeater.schedules.rrule import fire_times as recurring
 from redisbeater.schedules.rrule.rrule import rrule
 
@@ -236,10 +236,10 @@ class Timetable:
 
     def _found(self, after: datetime) -> datetime | None:
         if self.start_at is None or after >= self.start_at:
-            return next_fire_time(self.schedule, self.zone, after, self.searching)
+            return next_within_calendar(self.schedule, self.zone, after, self.searching)
         if self._counts_from_last():
             return self.start_at
-        return next_fire_time(self.schedule, self.zone, self.start_at - _MICROSECOND, self.searching)
+        return next_within_calendar(self.schedule, self.zone, self.start_at - _MICROSECOND, self.searching)
 
     def _given_start(self) -> datetime | None:
         if isinstance(self.schedule, clocked):
