@@ -80,7 +80,8 @@ def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
 def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
-    ours = {"schedule": "zset", "statics": "set", "broken": "hash", **dict.fromkeys(("lock", "id", "format"), "string")}
+    ours = {"schedule": "zset", "failing": "zset", "statics": "set", "broken": "hash"}
+    ours |= {**dict.fromkeys(("lock", "id", "format"), "string")}
     kind = "string" if key.startswith(f"{prefix}:claim:") else "hash"
     expected = ours.get(key.removeprefix(f"{prefix}:"), kind)
     return client.type(key) == expected

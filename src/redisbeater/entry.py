@@ -20,6 +20,7 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.model.definition import Definition, as_schedule
+from redisbeater.model.failing import Failing
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.policies import INHERIT, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS
@@ -108,6 +109,9 @@ class RedisScheduleEntry(ScheduleEntry):
         self.description = description
         self._due_at: datetime | None = None
         self._skipped: Mapping[str, Skipped] = {}
+        self._state = ""
+        self._late = timedelta(0)
+        self._failing: Failing | None = None
 
     @classmethod
     def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:
@@ -155,6 +159,32 @@ class RedisScheduleEntry(ScheduleEntry):
         Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs`` and ``out_of_bounds``.
         """
         return self._skipped
+
+    @property
+    def state(self) -> str:
+        """``enabled``, ``disabled``, ``finished``, or ``failing``: its run cannot be sent, and beat tries again.
+
+        As of the last read or save; empty before. An entry that cannot be read at all, a broken one, has no object.
+        """
+        return self._state
+
+    @property
+    def failing(self) -> Failing | None:
+        """What is known of its run that cannot be sent, as of the last read or save; None: nothing failed.
+
+        It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
+        """
+        return self._failing
+
+    @property
+    def last_error(self) -> str:
+        """Why its run could not be sent, as of the last read or save; empty when the entry is not failing."""
+        return self._failing.error if self._failing else ""
+
+    @property
+    def late(self) -> timedelta:
+        """How long it had been due at the last read or save; zero when it was not late."""
+        return self._late
 
     @property
     def rank(self) -> int | None:
@@ -286,6 +316,8 @@ class RedisScheduleEntry(ScheduleEntry):
             setattr(self, name, getattr(definition, name))
         self._due_at = stored.due_at(self._context.defaults)
         self._skipped = stored.skipped
+        self._state, self._failing = stored.state, stored.failing
+        self._late = stored.late(self._context.defaults)
         return self
 
     def initial_meta(self) -> Meta:

@@ -14,6 +14,8 @@
         └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached
 """
 
+from collections.abc import Iterator
+
 from celery import exceptions as celery_exceptions
 
 from redisbeater.display import MOST_CHARACTERS, quoted, shown
@@ -29,6 +31,7 @@ __all__ = (
     "RedisBeaterError",
     "StoreError",
     "StoreUnavailable",
+    "causes",
 )
 
 
@@ -91,3 +94,12 @@ class StoreError(RedisBeaterError):
 
 class StoreUnavailable(StoreError, ConnectionError):
     """Redis cannot be reached, or did not answer in time; the call may have been executed."""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, then the one that it was raised from, or while it was handled, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

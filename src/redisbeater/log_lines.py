@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from redisbeater.display import MOST_CHARACTERS, quoted, shown
 
-__all__ = ("escape_lines", "get_logger")
+__all__ = ("Mute", "escape_lines", "get_logger")
 
 #: Characters of all texts in one line; what is left of the most is for the words of the line itself.
 MOST_DATA = MOST_CHARACTERS - 100
@@ -27,6 +29,30 @@ def escape_lines(logger: logging.Logger) -> logging.Logger:
     """Escape and cut the texts in all lines of a logger, once however often it is called; return the logger."""
     logger.addFilter(_ESCAPING)
     return logger
+
+
+class Mute(logging.Filter):
+    """Drops lines of a logger that begin with a text, while this thread is within :meth:`on`."""
+
+    def __init__(self, logger: str, text: str) -> None:
+        super().__init__()
+        self._text = text
+        self._threads: set[int] = set()
+        logging.getLogger(logger).addFilter(self)
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Drop the lines that this thread logs meanwhile."""
+        thread = threading.get_ident()
+        self._threads.add(thread)
+        try:
+            yield
+        finally:
+            self._threads.discard(thread)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line is to be logged."""
+        return threading.get_ident() not in self._threads or not str(record.msg).startswith(self._text)
 
 
 class _Escaping(logging.Filter):

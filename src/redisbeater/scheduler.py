@@ -34,7 +34,7 @@ from redisbeater.dispatch.claim_limit import ClaimLimit
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import FormatTooNew, ImproperlyConfigured, LockNotOwnedError, StoreError, StoreUnavailable
-from redisbeater.log_lines import escape_lines, get_logger
+from redisbeater.log_lines import Mute, escape_lines, get_logger
 from redisbeater.store import Claim
 
 __all__ = ("RedisScheduler",)
@@ -49,6 +49,9 @@ MAX_WAIT_SECONDS = 1.0
 
 #: A standby asks for the lock this long after it should have expired: Redis counts in milliseconds.
 EXPIRY_MARGIN_SECONDS = 0.002
+
+#: Celery's line for each try that fails, with two tracebacks. Beat logs a line of its own when the error has changed.
+MESSAGE_ERRORS = Mute("celery.beat", "Message Error")
 
 
 class RedisScheduler(Scheduler):
@@ -240,7 +243,9 @@ class RedisScheduler(Scheduler):
         """Send one run. Return the error, which ``apply_entry`` only logs, or None."""
         self._send_error = None
         try:
-            self.apply_entry(entry, producer=self.producer)
+            producer = self.producer
+            with MESSAGE_ERRORS.on():
+                self.apply_entry(entry, producer=producer)
         except Exception as exc:  # the producer cannot connect, or an instrument around apply_entry failed
             return exc
         return self._send_error

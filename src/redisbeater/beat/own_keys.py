@@ -24,6 +24,7 @@ class OwnKeys:
             keys.schedule: "no entry runs",
             keys.id: "task ids come from a stand-in",
             keys.broken: "broken entries are logged but not listed",
+            keys.failing: "failing entries are not listed, and not counted as late",
             keys.statics: "static entries that the code no longer declares stay",
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,15 +12,18 @@ from celery.app import app_or_default
 from celery.schedules import BaseSchedule
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
-from redisbeater.editing.stored_entry import load
+from redisbeater.editing.stored_entry import failing_of, load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.model.failing import Failing
+from redisbeater.store import Late
 
 __all__ = ("ScheduleStore",)
 
@@ -155,6 +159,35 @@ class ScheduleStore:
         """Return the entries that were quarantined because they cannot be read or planned: name -> why."""
         return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
 
+    def failing(self) -> dict[str, Failing]:
+        """Return the entries whose runs cannot be sent, name -> what is known, those that owe the oldest runs first.
+
+        Beat tries them again, at the latest after half a minute, and at once when they are edited. A broker that is
+        unavailable makes those entries fail that it was to get when the outage began.
+        """
+        redis = self._context.redis
+        snapshots = (snapshot for names in redis.failing.names() for snapshot in redis.load_many(names))
+        found = {snapshot.name: failing_of(snapshot) for snapshot in snapshots}
+        return {name: failing for name, failing in found.items() if failing is not None}
+
+    def late(self, more_than: float | timedelta = 60.0) -> Late:
+        """Return how many entries were due more than that many seconds ago and have not run, and the oldest lateness.
+
+        ``entries == 0`` is healthy. The number rises when no beat runs, when the broker is down, and with each entry
+        that is failing: that is late since the fire time that it owes.
+
+        Raises:
+            ValueError: ``more_than`` is negative or no number.
+        """
+        return self._context.redis.failing.late(_seconds(more_than))
+
     @property
     def _context(self) -> Context:
         return Context.of(self._app)
+
+
+def _seconds(duration: float | timedelta) -> float:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ValueError(f"more_than: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
+    return float(seconds)

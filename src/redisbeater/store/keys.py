@@ -5,8 +5,9 @@ key                type         members                                         
 =================  ===========  ====================================================================  ======
 ``P:schedule``     sorted set   entry key -> UNIX seconds, negative: dormant                          none
 ``P<name>``        hash         ``definition``, ``meta``; beat's own: ``recorded_run``, ``skipped``,  none
-                                ``last_error``, ``origin`` of a static entry; where the score is a
-                                later look ``fire_time``, ``look_at``, ``is_due_now``, and while a
+                                ``origin`` of a static entry; while it is failing ``last_error``,
+                                ``tries``, ``failing_since``; where the score is a later look
+                                ``fire_time``, ``look_at``, ``is_due_now``, and while a
                                 beat has claimed it ``claim``: ``docs/wire-format.rst``
 ``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
@@ -15,6 +16,8 @@ key                type         members                                         
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
+``P:failing``      sorted set   entry key -> the fire time that it owes, UNIX seconds, while its run   none
+                                cannot be sent
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
                                 when the lock is free
 =================  ===========  ====================================================================  ======
@@ -49,6 +52,7 @@ class Keys:
         self.id = f"{prefix}:id"
         self.format = f"{prefix}:format"
         self.broken = f"{prefix}:broken"
+        self.failing = f"{prefix}:failing"
         self.changes = f"{prefix}:changes"
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
@@ -68,9 +72,15 @@ class Keys:
         bare, name = self.prefix + member, self.name(member)
         return bare, member if name != member and is_name(name) else bare
 
+    def is_entry(self, member: str) -> bool:
+        """Return whether a member of a list is the key of an entry."""
+        name = self.name(member)
+        return name != member and is_name(name)
+
     def bookkeeping(self) -> dict[str, str]:
         """Return the keys that are kept beside the entries, and the type of each."""
-        return {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set"}
+        types = {self.schedule: "zset", self.id: "string", self.broken: "hash", self.statics: "set"}
+        return {**types, self.failing: "zset"}
 
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""

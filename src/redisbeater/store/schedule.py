@@ -32,6 +32,7 @@ from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
 from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
+from redisbeater.store.failing import FailingEntries
 from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
@@ -72,6 +73,7 @@ class RedisSchedule:
         self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
+        self.failing = FailingEntries(self._connection, self.keys)
 
     # What beat does with due entries
 
@@ -141,8 +143,7 @@ class RedisSchedule:
         result = CommitResult(fenced=[], changed={})
         if not commitments:
             return result
-        ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.receipt(claim.id)]
-        keys = [*ours, *(item.entry.key for item in commitments)]
+        keys = [*self._own_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
         refused = self._connection.run("commit", keys, [claim.id, as_json(commitments)])
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
@@ -155,11 +156,14 @@ class RedisSchedule:
         return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
-        """Release claimed entries: they come up again after ``delay`` seconds with the same fire time."""
+        """Release claimed entries: they come up again after ``delay`` seconds with the same fire time.
+
+        With a reason they are failing until they are committed, edited or deleted.
+        """
         if entries:
             self._connection.run(
                 "release",
-                [self.keys.schedule, *(entry.key for entry in entries)],
+                [self.keys.schedule, self.keys.failing, *(entry.key for entry in entries)],
                 [claim.id, f"{delay:.6f}", reason],
             )
 
@@ -175,7 +179,7 @@ class RedisSchedule:
         entries = [entry for entry, _ in broken]
         outcomes = self._connection.run(
             "quarantine",
-            [self.keys.schedule, self.keys.broken, *(entry.key for entry in entries)],
+            [self.keys.schedule, self.keys.broken, self.keys.failing, *(entry.key for entry in entries)],
             [claim.id, reports_as_json(broken, claim.now)],
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
@@ -236,11 +240,16 @@ class RedisSchedule:
         return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
 
     def _keys_of_edit(self, names: Sequence[str]) -> list[str]:
-        return [self.keys.schedule, self.keys.broken, self.keys.statics, *(self.keys.entry(name) for name in names)]
+        return [*self._own_keys, *(self.keys.entry(name) for name in names)]
 
     def rank(self, name: str) -> int | None:
         """Return how many entries come before this one; None when it is not in the schedule."""
         return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
+
+    @property
+    def _own_keys(self) -> list[str]:
+        """The keys that every change of an entry may concern."""
+        return [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.failing]
 
     @property
     def _bounds(self) -> list[str]:

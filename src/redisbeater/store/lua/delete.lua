@@ -3,12 +3,13 @@
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
--- KEYS[4..] entries  hashes: the entries
+-- KEYS[4] failing    sorted set: entry key -> the fire time that it owes
+-- KEYS[5..] entries  hashes: the entries
 -- ARGV[1] channel    text: where beats listen for changes
 -- ARGV[2] message    text: what is published there, once for all entries
 -- ARGV[3..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
 -- Returns for each entry 'DELETED', 'ABSENT': there was none, or 'KEPT': it has another origin by now
-local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
+local schedule, broken, statics, failing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, message = ARGV[1], ARGV[2]
 
 local function delete(entry, name, origin)
@@ -18,12 +19,13 @@ local function delete(entry, name, origin)
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)
+  try('ZREM', failing, entry)
   return existed == 1 and 'DELETED' or 'ABSENT'
 end
 
 local outcomes = {}
-for i = 4, #KEYS do
-  local first = 3 + (i - 4) * 2
+for i = 5, #KEYS do
+  local first = 3 + (i - 5) * 2
   outcomes[#outcomes + 1] = delete(KEYS[i], unpack(ARGV, first, first + 1))
 end
 redis.call('PUBLISH', channel, message)

@@ -4,12 +4,13 @@
 -- claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come as one
 -- text, because a client packs a thousand small arguments slowly. When it is executed twice, the second time finds what
 -- the first has written, which is not what the change was based on. Of an entry that was too large to be read only the change
--- stays.
+-- stays. A failing entry that is edited is tried again at once, and its tries are counted anew.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
 -- KEYS[3] statics     set: names of the static entries
--- KEYS[4..] entries   hashes: the entries
+-- KEYS[4] failing     sorted set: entry key -> the fire time that it owes
+-- KEYS[5..] entries   hashes: the entries
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
@@ -19,7 +20,7 @@
 -- ARGV[4] most        bytes of the texts of one entry
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
-local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
+local schedule, broken, statics, failing = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local channel, message, changes, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local scores, names, static_names, unwritten = {}, {}, {}, {}
 
@@ -42,17 +43,20 @@ local function save(key, change)
     redis.call('HSET', key, 'origin', change.origin)
     static_names[#static_names + 1] = change.name
   end
-  if change.score then
-    scores[#scores + 1], scores[#scores + 2] = change.score, key
-    if change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now', 'last_error') end
+  local was_failing, score = change.seen and clear_failure(failing, key), change.score
+  if score and change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now') end
+  if was_failing and not score and not change.claim and read(key, 'fire_time').fire_time == change.planned then
+    score = change.planned
+    redis.call('HSET', key, 'look_at', score)
   end
+  if score then scores[#scores + 1], scores[#scores + 2] = score, key end
   names[#names + 1] = change.name
 end
 
 local rows = cjson.decode(changes)
-for i = 4, #KEYS do
-  local word = refusal(KEYS[i], rows[i - 3])
-  if word then unwritten[#unwritten + 1] = {i - 3, word} else save(KEYS[i], rows[i - 3]) end
+for i = 5, #KEYS do
+  local word = refusal(KEYS[i], rows[i - 4])
+  if word then unwritten[#unwritten + 1] = {i - 4, word} else save(KEYS[i], rows[i - 4]) end
 end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
 if #static_names > 0 then try('SADD', statics, unpack(static_names)) end
