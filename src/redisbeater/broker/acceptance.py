@@ -37,6 +37,7 @@ class Acceptance:
     def __init__(self) -> None:
         self._refused: set[str] = set()
         self._refusing_since: float | None = None
+        self._is_logged = False
         self._logged_at = float("-inf")
 
     @property
@@ -52,7 +53,8 @@ class Acceptance:
         if len(self._refused) < SEVERAL and not concerns_all(error):
             return
         self._refusing_since = time.monotonic()
-        if self._refusing_since >= self._logged_at + REPEAT_SECONDS:
+        self._is_logged = self._refusing_since >= self._logged_at + REPEAT_SECONDS
+        if self._is_logged:
             self._logged_at = self._refusing_since
             logger.error("broker refuses every run, retrying: %s", error)
 
@@ -61,4 +63,5 @@ class Acceptance:
         self._refused.clear()
         if self._refusing_since is not None:
             seconds, self._refusing_since = time.monotonic() - self._refusing_since, None
-            logger.info("broker accepts runs again after %.1f s", seconds)
+            if self._is_logged:
+                logger.info("broker accepts runs again after %.1f s", seconds)

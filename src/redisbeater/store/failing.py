@@ -48,8 +48,10 @@ class FailingEntries:
             start += len(members)
 
     def _members(self, start: int) -> list[str]:
-        end = start + PAGE - 1
-        members = unless_wrong_type(self._connection, lambda client: client.zrange(self._keys.failing, start, end))
+        members = unless_wrong_type(
+            self._connection,
+            lambda client: client.zrangebyscore(self._keys.failing, "-inf", "+inf", start=start, num=PAGE),
+        )
         return members or []
 
     def late(self, seconds: float) -> Late:
