@@ -34,11 +34,11 @@ def escape_lines(logger: logging.Logger) -> logging.Logger:
 class Mute(logging.Filter):
     """Drops lines of a logger that begin with a text, while this thread is within :meth:`on`."""
 
-    def __init__(self, logger: str, text: str) -> None:
+    def __init__(self, logger: logging.Logger, text: str) -> None:
         super().__init__()
         self._text = text
         self._threads: set[int] = set()
-        logging.getLogger(logger).addFilter(self)
+        logger.addFilter(self)
 
     @contextmanager
     def on(self) -> Iterator[None]:

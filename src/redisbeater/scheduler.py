@@ -51,7 +51,7 @@ MAX_WAIT_SECONDS = 1.0
 EXPIRY_MARGIN_SECONDS = 0.002
 
 #: Celery's line for each try that fails, with two tracebacks. Beat logs a line of its own when the error has changed.
-MESSAGE_ERRORS = Mute("celery.beat", "Message Error")
+MESSAGE_ERRORS = Mute(logging.getLogger("celery.beat"), "Message Error")
 
 
 class RedisScheduler(Scheduler):

@@ -98,13 +98,13 @@ def lines(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[l
 
 
 def until_retried(scheduler: RedisScheduler, caplog: pytest.LogCaptureFixture, times: int) -> None:
-    """Tick until the broker, or an entry, was tried again so many times in vain."""
+    """Tick until the broker, or an entry, was tried again so many times without success."""
 
     def is_retried() -> bool:
         scheduler.tick()
         return caplog.text.count("still unavailable") + caplog.text.count("still cannot be sent") >= times
 
-    wait_until(is_retried, f"{times} tries in vain")
+    wait_until(is_retried, f"{times} failed tries")
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.word)

@@ -4,7 +4,7 @@
 -- claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come as one
 -- text, because a client packs a thousand small arguments slowly. When it is executed twice, the second time finds what
 -- the first has written, which is not what the change was based on. Of an entry that was too large to be read only the change
--- stays. A failing entry that is edited is tried again at once, and its tries are counted anew.
+-- stays. A failing entry that is edited is tried again at once, and its tries are counted from 0.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
