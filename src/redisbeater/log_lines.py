@@ -6,7 +6,6 @@ import logging
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from redisbeater.display import MOST_CHARACTERS, quoted, shown
@@ -32,7 +31,7 @@ def escape_lines(logger: logging.Logger) -> logging.Logger:
 
 
 class Mute(logging.Filter):
-    """Drops lines of a logger that begin with a text, while this thread is within :meth:`on`."""
+    """Drops lines of a logger that begin with a text, while the thread that logs them is within it; not reentrant."""
 
     def __init__(self, logger: logging.Logger, text: str) -> None:
         super().__init__()
@@ -40,15 +39,11 @@ class Mute(logging.Filter):
         self._threads: set[int] = set()
         logger.addFilter(self)
 
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Drop the lines that this thread logs meanwhile."""
-        thread = threading.get_ident()
-        self._threads.add(thread)
-        try:
-            yield
-        finally:
-            self._threads.discard(thread)
+    def __enter__(self) -> None:
+        self._threads.add(threading.get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.discard(threading.get_ident())
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line is to be logged."""

@@ -244,7 +244,7 @@ class RedisScheduler(Scheduler):
         self._send_error = None
         try:
             producer = self.producer
-            with MESSAGE_ERRORS.on():
+            with MESSAGE_ERRORS:
                 self.apply_entry(entry, producer=producer)
         except Exception as exc:  # the producer cannot connect, or an instrument around apply_entry failed
             return exc

@@ -133,6 +133,18 @@ def test_late_counts_each_entry_once_and_no_dormant_one(app: Celery, argc: Redis
         store.late(-1)
 
 
+def test_its_upcoming_runs_say_that_it_is_overdue_and_why(app: Celery, argc: RedisScheduleEntry) -> None:
+    save_due(app, "waiting")
+    first, second = ScheduleStore(app).upcoming("argc", 2)
+
+    assert first.fire_time == argc.due_at
+    assert first.note.startswith(
+        "overdue, cannot be sent: Couldn't apply scheduled task argc: one() takes 1 positional"
+    )
+    assert second.note == ""
+    assert [run.note for run in ScheduleStore(app).upcoming("waiting", 2)] == ["overdue", ""]
+
+
 # How it ends
 
 
