@@ -422,6 +422,8 @@ field_values: dict[str, st.SearchStrategy[bytes]] = {
     "skipped": skips,
     "origin": st.one_of(st.sampled_from([b"proj abc", b"hostile \xff", b"proj"]), raw_texts),
     "last_error": raw_texts,
+    "tries": number_texts,
+    "failing_since": number_texts,
     "a field of others": raw_texts,
 }
 raw_names = st.one_of(
@@ -540,12 +542,13 @@ reports = st.tuples(
     st.one_of(raw_texts, huge_texts, st.fixed_dictionaries({"reason": odd_values, "since": odd_values}).map(to_json)),
 ).map(lambda pair: Key(b":broken", (b"HSET", *pair)))
 own_keys = st.sampled_from(
-    [b":id", b":broken", b":statics", b":lock", b":format", b":claim:" + CLAIM, b":beats", b":new"]
+    [b":id", b":broken", b":failing", b":statics", b":lock", b":format", b":claim:" + CLAIM, b":beats", b":new"]
 )
 keys = st.one_of(
     st.builds(Key, own_keys, wrong_types),
     st.builds(Key, st.sampled_from([b":id", b":lock", b":format"]), raw_texts.map(lambda text: (b"SET", text))),
     st.builds(Key, st.just(b":statics"), st.one_of(raw_names, raw_texts).map(lambda text: (b"SADD", text))),
+    st.builds(Key, st.just(b":failing"), raw_names.map(lambda text: (b"ZADD", b"1", text))),
     reports,
 )
 

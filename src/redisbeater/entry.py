@@ -23,6 +23,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.model.definition import Definition, for_entry
 from redisbeater.model.entry_fields import ScheduleLike, TaskLike
+from redisbeater.model.failing import Failing
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.passed_values import as_schedule, as_task, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
@@ -137,6 +138,9 @@ class RedisScheduleEntry(ScheduleEntry):
         self.description = description
         self._due_at: datetime | None = None
         self._skipped: Mapping[str, Skipped] = {}
+        self._state = ""
+        self._late = timedelta(0)
+        self._failing: Failing | None = None
 
     @classmethod
     def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:
@@ -184,6 +188,32 @@ class RedisScheduleEntry(ScheduleEntry):
         Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs`` and ``out_of_bounds``.
         """
         return self._skipped
+
+    @property
+    def state(self) -> str:
+        """``enabled``, ``disabled``, ``finished``, or ``failing``: its run cannot be sent, and beat tries again.
+
+        As of the last read or save; empty before. An entry that cannot be read at all, a broken one, has no object.
+        """
+        return self._state
+
+    @property
+    def failing(self) -> Failing | None:
+        """What is known of its run that cannot be sent, as of the last read or save; None: nothing failed.
+
+        It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
+        """
+        return self._failing
+
+    @property
+    def last_error(self) -> str:
+        """Why its run could not be sent, as of the last read or save; empty when the entry is not failing."""
+        return self._failing.error if self._failing else ""
+
+    @property
+    def late(self) -> timedelta:
+        """How long it had been due at the last read or save; zero when it was not late."""
+        return self._late
 
     @property
     def rank(self) -> int | None:
@@ -329,6 +359,8 @@ class RedisScheduleEntry(ScheduleEntry):
             setattr(self, name, getattr(definition, name))
         self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
         self._skipped = stored.skipped
+        self._state, self._failing = stored.state, stored.failing
+        self._late = stored.late(self._context.defaults)
         return self
 
     def initial_meta(self) -> Meta:

@@ -19,6 +19,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from celery import exceptions as celery_exceptions
 
 from redisbeater.display import MOST_CHARACTERS, quoted, shown
@@ -37,6 +39,7 @@ __all__ = (
     "UnknownField",
     "WrongType",
     "ZoneChanging",
+    "causes",
 )
 
 
@@ -120,3 +123,12 @@ class StoreError(RedisBeaterError):
 
 class StoreUnavailable(StoreError, ConnectionError):
     """Redis cannot be reached, or did not answer in time; the call may have been executed."""
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, then the one that it was raised from, or while it was handled, and so on."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from redisbeater.display import MOST_CHARACTERS, quoted, shown
 
-__all__ = ("escape_lines", "get_logger")
+__all__ = ("Mute", "escape_lines", "get_logger")
 
 #: Characters of all texts in one line; what is left of the most is for the words of the line itself.
 MOST_DATA = MOST_CHARACTERS - 100
@@ -27,6 +28,26 @@ def escape_lines(logger: logging.Logger) -> logging.Logger:
     """Escape and cut the texts in all lines of a logger, once however often it is called; return the logger."""
     logger.addFilter(_ESCAPING)
     return logger
+
+
+class Mute(logging.Filter):
+    """Drops lines of a logger that begin with a text, while the thread that logs them is within it; not reentrant."""
+
+    def __init__(self, logger: logging.Logger, text: str) -> None:
+        super().__init__()
+        self._text = text
+        self._threads: set[int] = set()
+        logger.addFilter(self)
+
+    def __enter__(self) -> None:
+        self._threads.add(threading.get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.discard(threading.get_ident())
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line is to be logged."""
+        return threading.get_ident() not in self._threads or not str(record.msg).startswith(self._text)
 
 
 class _Escaping(logging.Filter):

@@ -79,6 +79,7 @@ class Workout:
         store.update("report", args=[1])
         assert store.count() == len(list(store.names()))
         assert set(store.broken()) == {"broken"}
+        assert (store.failing(), store.late().entries) == ({}, 0)
 
     def _command_line(self) -> None:
         verbs = ["list", "broken"]

@@ -83,6 +83,23 @@ def test_entries_are_saved_run_and_deleted(app: Celery, scheduler: RedisSchedule
     assert store.broken() == {}
 
 
+def test_failing_entries_are_listed_counted_as_late_and_repaired(app: Celery, scheduler: RedisScheduler) -> None:
+    @app.task(name="proj.one", shared=False)
+    def one(only: int) -> None: ...
+
+    store, redis_schedule = ScheduleStore(app), Context.of(app).redis
+    for name in ("bad", "worse"):
+        save_due(app, name, "proj.one", late=90.0, args=[1, 2])
+    run_due(scheduler)
+
+    assert set(store.failing()) == {"bad", "worse"}
+    assert store.late(60).entries == 2
+    store.update("bad", args=[1])
+    assert sent(scheduler) == ["bad"]
+    assert redis_schedule.failing.mend("0") == "0"
+    assert set(store.failing()) == {"worse"}
+
+
 def test_many_entries_are_created_rewritten_and_deleted_in_bulk(app: Celery) -> None:
     store = ScheduleStore(app)
     entries = [RedisScheduleEntry(f"e {number}", "proj.work", 60.0, app=app) for number in range(300)]

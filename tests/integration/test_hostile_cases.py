@@ -471,7 +471,7 @@ def test_the_report_of_celery_shows_no_password(make_app: Callable[..., Celery])
 # M4, M5: keys of beat's own, while a beat of the test's process leads
 
 
-OWN_KEYS = [":id", ":broken", ":statics", ":beats"]
+OWN_KEYS = [":id", ":broken", ":failing", ":statics", ":beats"]
 WRONG = {
     "string": ("SET", "x"),
     "list": ("RPUSH", "x"),

@@ -107,7 +107,7 @@ def test_the_text_of_an_entry_that_is_too_large_stays_on_the_server(small_app: C
     assert snapshot.exists
 
 
-@pytest.mark.parametrize("field", ["fire_time", "look_at", "claim", "is_due_now", "origin", "last_error"])
+@pytest.mark.parametrize("field", ["fire_time", "look_at", "claim", "is_due_now", "origin", "last_error", "tries"])
 def test_a_small_field_that_is_too_long_counts_as_missing(
     small_app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, field: str
 ) -> None:
@@ -299,6 +299,7 @@ OTHERS = {
     ":id": ["list", "set", "zset", "hash"],
     ":broken": ["string", "list", "set", "zset"],
     ":statics": ["string", "list", "hash", "zset"],
+    ":failing": ["string", "list", "set"],
 }
 every_key = pytest.mark.parametrize(("key", "kind"), [(key, kind) for key, kinds in OTHERS.items() for kind in kinds])
 

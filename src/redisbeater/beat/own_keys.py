@@ -25,6 +25,7 @@ class OwnKeys:
             keys.id: "task ids come from a stand-in",
             keys.broken: "broken entries are logged but not listed",
             keys.zone: "entries without a zone of their own follow the timezone of each program's application",
+            keys.failing: "failing entries are not listed, and not counted as late",
             keys.statics: "static entries that the code no longer declares stay",
         }
 

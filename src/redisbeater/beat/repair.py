@@ -45,7 +45,7 @@ class Repair:
     def __init__(self, context: Context, own_keys: OwnKeys | None = None) -> None:
         self._context = context
         self._own_keys = own_keys or OwnKeys(context.redis)
-        self._cursor = "0"
+        self._cursor, self._failing_cursor = "0", "0"
         self._found: deque[Unscheduled] = deque()
         self._started_at = float("-inf")
         self._restored: list[str] = []
@@ -70,6 +70,7 @@ class Repair:
                 return
             self._started_at = time.monotonic()
             self._own_keys.check()
+            self._mend_failing()
         deadline = time.monotonic() + STEP_SECONDS
         if not self._found:
             self._cursor, unscheduled = self._context.redis.contents.unscheduled(self._cursor)
@@ -78,6 +79,14 @@ class Repair:
             self._restore(self._next_page())
         if self.is_done:
             self._log_others()
+
+    def _mend_failing(self) -> None:
+        """Correct the list of failing entries, as far as the time of a step allows; the next walk goes on with it."""
+        deadline = time.monotonic() + STEP_SECONDS
+        while True:
+            self._failing_cursor = self._context.redis.failing.mend(self._failing_cursor)
+            if self._failing_cursor == "0" or time.monotonic() >= deadline:
+                return
 
     def _next_page(self) -> list[Unscheduled]:
         page: list[Unscheduled] = []

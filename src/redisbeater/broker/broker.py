@@ -13,10 +13,20 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.backoff import Backoff
-from redisbeater.broker.connection import check_rabbitmq, connection_of, host_count, is_amqp, limit_waits
+from redisbeater.broker.acceptance import Acceptance
+from redisbeater.broker.connection import (
+    check_rabbitmq,
+    check_redis,
+    connection_of,
+    host_count,
+    is_amqp,
+    is_redis,
+    limit_waits,
+)
 from redisbeater.broker.declarations import DeclarationCache, with_declaration_cache
 from redisbeater.broker.publish_batch import PublishBatch, publish_batch_of
-from redisbeater.broker.publisher_confirms import ConfirmingChannel, PublisherConfirms
+from redisbeater.broker.publisher_confirms import ConfirmingChannel, MessageRefused, PublisherConfirms
+from redisbeater.exceptions import causes
 from redisbeater.log_lines import get_logger
 
 __all__ = ("Broker",)
@@ -69,6 +79,8 @@ class Broker:
         self._used_at = 0.0
         self._backoff = Backoff(first=FIRST_RETRY_SECONDS, limit=LONGEST_RETRY_SECONDS)
         self._unavailable_since: float | None = None
+        #: Whether it accepts runs when it can be reached.
+        self.acceptance = Acceptance()
         #: Why the broker is unavailable.
         self.error = ""
         #: When to try again, on the monotonic clock.
@@ -132,6 +144,11 @@ class Broker:
             return False
         return True
 
+    def has_refused(self, error: Exception) -> bool:
+        """Return whether an error of a send is an answer of the broker, which refused the run."""
+        answers = (*self._connection.channel_errors, MessageRefused) if self._connection else (MessageRefused,)
+        return any(isinstance(cause, answers) for cause in causes(error))
+
     def mark_unavailable(self, error: Exception) -> None:
         """Record that the broker failed, log it once for each outage, and set when to retry."""
         self._drop()
@@ -165,12 +182,14 @@ class Broker:
         if is_amqp(connection):
             check_rabbitmq(connection)
         producer = self._make_producer(connection, auto_declare=False)
+        if is_redis(connection):
+            check_redis(connection, _plain(producer.channel))
         self._confirms = self._confirms_of(producer) if self.collects_confirms and is_amqp(connection) else None
         self._producer = producer
         self._used_at = time.monotonic()
 
     def _confirms_of(self, producer: Any) -> PublisherConfirms | None:
-        channel = getattr(producer.channel, "instance", producer.channel)  # kombu may wrap a channel to log its calls
+        channel = _plain(producer.channel)
         if not (isinstance(channel, ConfirmingChannel) and channel.connection.confirm_publish):
             return None
         return PublisherConfirms(
@@ -200,3 +219,8 @@ class Broker:
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.collect()
+
+
+def _plain(channel: Any) -> Any:
+    """Return a channel itself: kombu may wrap it to log its calls."""
+    return getattr(channel, "instance", channel)

@@ -13,11 +13,13 @@ from typing import Any
 from celery import Celery
 from kombu.transport import pyamqp
 
+from redisbeater.broker.acceptance import concerns_all
 from redisbeater.broker.publisher_confirms import with_confirming_channels
 
-__all__ = ("check_rabbitmq", "connection_of", "host_count", "is_amqp", "limit_waits")
+__all__ = ("check_rabbitmq", "check_redis", "connection_of", "host_count", "is_amqp", "is_redis", "limit_waits")
 
-#: A routing key without a queue: RabbitMQ confirms such a message and drops it.
+#: A routing key without a queue: RabbitMQ confirms such a message and drops it. On Redis the key of a list that is not
+#: there: nothing is added to it.
 NOWHERE = "redisbeater.nowhere"
 
 
@@ -31,7 +33,7 @@ def connection_of(app: Celery, timeout: float) -> Any:
     given = plain.transport_options
     if is_amqp(plain):
         options = _amqp_options(given, timeout)
-    elif plain.transport.driver_type == "redis":
+    elif is_redis(plain):
         options = _redis_options(given, seconds)
     else:
         options = {}
@@ -94,6 +96,19 @@ def check_rabbitmq(connection: Any) -> None:
         channel.close()
 
 
+def check_redis(connection: Any, channel: Any) -> None:
+    """Ask Redis to add to a list that is not there, which adds nothing; errors are the transport's.
+
+    A Redis that is out of memory, a replica, or one that cannot save answers all the same, but refuses to write.
+    """
+    try:
+        with channel.conn_or_acquire() as client:
+            client.lpushx(NOWHERE, "")
+    except connection.channel_errors as exc:  # the command may not be permitted, or not known to a proxy
+        if concerns_all(exc):
+            raise
+
+
 def limit_waits(connection: Any, seconds: float) -> None:
     """End each wait on an open py-amqp connection after ``seconds``."""
     connection.transport.sock.settimeout(seconds)
@@ -102,6 +117,11 @@ def limit_waits(connection: Any, seconds: float) -> None:
 def is_amqp(connection: Any) -> bool:
     """Return whether a connection uses py-amqp."""
     return bool(connection.transport.driver_name == "py-amqp")
+
+
+def is_redis(connection: Any) -> bool:
+    """Return whether a connection uses kombu's own transport for Redis, with or without Sentinel."""
+    return bool(connection.transport.driver_type == "redis")
 
 
 def _is_sentinel(connection: Any) -> bool:

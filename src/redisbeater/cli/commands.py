@@ -161,7 +161,7 @@ def _run_lines(runs: Sequence[UpcomingRun]) -> list[str]:
 
 def _lines(row: Row) -> list[str]:
     details = row.details().items()
-    return [f"{field:<12} {shown(value, limit=None)}" for field, value in details if value not in (None, "")]
+    return [f"{field:<12} {shown(value, limit=None)}" for field, value in details if value or field == "runs"]
 
 
 def _report_lines(reports: Mapping[str, Mapping[str, str]]) -> list[str]:

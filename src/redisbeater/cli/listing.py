@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,6 @@ from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.model import json_text
-from redisbeater.model.definition import Definition
 from redisbeater.schedules import describe
 from redisbeater.store import Snapshot, pages
 
@@ -24,13 +23,16 @@ __all__ = ("Row", "row_of", "rows", "table")
 
 _COLUMNS = ("name", "state", "next", "last_run_at", "runs", "schedule", "task")
 
+#: What JSON has of an entry besides the columns of a table.
+_FAILURE = ("last_error", "tries", "failing_since", "retry_at", "late")
+
 #: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
 MOST_CELL = 80
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """The row of one entry; ``state`` is enabled, disabled, finished, broken or missing."""
+    """The row of one entry; ``state`` is enabled, disabled, finished, failing, broken or missing."""
 
     name: str
     state: str
@@ -43,15 +45,19 @@ class Row:
     description: str = ""
     origin: str = ""
     last_error: str = ""
+    tries: int = 0
+    failing_since: datetime | None = None
+    retry_at: datetime | None = None
+    late: timedelta = timedelta(0)
     definition: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the columns of a listing."""
-        return {column: _iso(getattr(self, column)) for column in _COLUMNS}
+        """Return the columns of a listing, and of a run that cannot be sent what is known."""
+        return {column: _iso(getattr(self, column)) for column in (*_COLUMNS, *_FAILURE)}
 
     def details(self) -> dict[str, Any]:
         """Return the columns of a listing and all further details."""
-        names = ("skipped", "description", "origin", "last_error")
+        names = ("skipped", "description", "origin")
         return {**self.as_dict(), **{name: getattr(self, name) for name in names}, "definition": self._definition}
 
     @property
@@ -129,10 +135,10 @@ class _Reader:
     def _row_of(self, snapshot: Snapshot, stored: StoredEntry) -> Row:
         context = self._context.in_zone(stored.zone)
         definition, planned = stored.definition, stored.due_at(context.defaults)
-        report = self._reports.get(snapshot.name, {})
+        report, failing = self._reports.get(snapshot.name, {}), stored.failing
         return Row(
             name=snapshot.name,
-            state="broken" if report else _state(definition, planned),
+            state="broken" if report else stored.state,
             next=planned,
             last_run_at=stored.meta.last_run_at,
             runs=stored.meta.total_run_count,
@@ -142,24 +148,24 @@ class _Reader:
             task=definition.task,
             origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",
             last_error=report.get("reason", snapshot.last_error),
+            tries=failing.tries if failing else 0,
+            failing_since=failing.since if failing else None,
+            retry_at=failing.retry_at if failing else None,
+            late=stored.late(self._context.defaults),
             definition=snapshot.definition,
         )
 
 
-def _state(definition: Definition, planned: datetime | None) -> str:
-    if not definition.enabled:
-        return "disabled"
-    return "enabled" if planned else "finished"
-
-
 def table(found: Sequence[Row]) -> list[str]:
     """Return the rows as aligned lines under a header."""
-    cells = [list(_COLUMNS), *([_cell(value) for value in row.as_dict().values()] for row in found)]
+    cells = [list(_COLUMNS), *([_cell(row.as_dict()[column]) for column in _COLUMNS] for row in found)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
 
 
 def _iso(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return round(value.total_seconds(), 3)
     return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
 
 

@@ -9,11 +9,11 @@ from itertools import islice
 from celery import Celery
 from celery.result import denied_join_result
 
-from redisbeater.backoff import Backoff
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.batch import Batch
+from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.planned_entry import PlannedEntry, plan_catch_up, plan_entries
 from redisbeater.dispatch.publication import Publication
@@ -39,9 +39,6 @@ CATCH_UP_RUNS, CATCH_UP_SECONDS = 100, 0.5
 
 #: Of how many entries of one claim the skipped fire times are logged, so that an outage does not fill the disk.
 MOST_LOGGED_SKIPS = 20
-
-#: Delay after the first refusal of an entry, and the longest one.
-FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.5, 30.0
 
 
 class Dispatcher:
@@ -69,7 +66,7 @@ class Dispatcher:
             broker=broker,
             send=send,
             renew_lock=renew_lock,
-            backoff=Backoff(first=FIRST_BACKOFF_SECONDS, limit=LONGEST_BACKOFF_SECONDS),
+            failures=Failures(),
             slow_tasks=SlowTasks(),
         )
 

@@ -40,7 +40,7 @@ class Publication:
         self._publish_batch = publish_batch
         self._refusals = refusals
         self._send = resources.send
-        self._backoff = resources.backoff
+        self._failures, self._acceptance = resources.failures, resources.broker.acceptance
         self._slow_tasks = resources.slow_tasks
         self._may_send = may_send
         #: How many runs were published.
@@ -65,7 +65,7 @@ class Publication:
     def _must_be_sent_alone(self, planned: PlannedEntry) -> bool:
         """Return whether an entry must not share a publish batch: it is slow to send, or its last try failed."""
         return planned.job is not None and (
-            planned.task in self._slow_tasks or self._backoff.is_failing(planned.claimed.name)
+            planned.task in self._slow_tasks or self._failures.is_failing(planned.claimed.name)
         )
 
     def _publish_timed(self, planned: PlannedEntry) -> Refusal | None:
@@ -145,6 +145,8 @@ class Publication:
             self._refusals.release_with_backoff(self._batch.pop_next(), "lock or lease ran out before it was sent")
 
     def _confirm(self) -> None:
-        for job in self._batch.confirm(self._publish_batch.has_accepted):
-            if job.plan.runs:
-                self._backoff.succeeded(job.claimed.name)
+        sent = [job for job in self._batch.confirm(self._publish_batch.has_accepted) if job.plan.runs]
+        for job in sent:
+            self._failures.succeeded(job.claimed.name)
+        if sent:
+            self._acceptance.accepted()

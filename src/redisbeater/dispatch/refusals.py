@@ -30,11 +30,6 @@ class Refusal:
         """The refused entry as a list; empty without one."""
         return [] if self.entry is None else [self.entry]
 
-    @property
-    def reason(self) -> str:
-        """The text of the error, not longer than any other reason."""
-        return shown(str(self.error))
-
 
 class Refusals:
     """The entries of one claim that could not be sent: they are quarantined, released or retried."""
@@ -44,7 +39,7 @@ class Refusals:
         self._batch = batch
         self._store = resources.context.redis
         self._broker = resources.broker
-        self._backoff = resources.backoff
+        self._failures = resources.failures
         self._renew_lock = resources.renew_lock
 
     def quarantine_broken(self) -> None:
@@ -64,18 +59,17 @@ class Refusals:
             refusal: what was refused before the flush; its entry may have failed for the same reason.
         """
         refused = refusal.entries if refusal else []
-        reason = shown(str(error))
         unconfirmed = self._batch.in_flight
         self._batch.unsent.extendleft(refused)
         requeued = self._batch.requeue_in_flight()
         if unconfirmed == requeued == 1 and not refused:
-            entry = self._batch.pop_next()
-            logger.error("broker did not confirm entry %r, retrying it later: %s", entry.name, reason)
-            self.release_refused(Refusal(error=error, entry=entry))
-        else:
-            self._batch.sends_one_by_one = True
+            self.release_refused(Refusal(error=error, entry=self._batch.pop_next()))
+            return
+        self._batch.sends_one_by_one = True
+        self.release_refused(Refusal(error=error))
+        if not (self._broker.is_unavailable or self._broker.acceptance.is_refusing):
+            reason = shown(str(error))
             logger.warning("broker did not confirm %d entries, sending them again one by one: %s", unconfirmed, reason)
-            self.release_refused(Refusal(error=error))
 
     def release_refused(self, refusal: Refusal) -> None:
         """Release what cannot be sent now.
@@ -85,7 +79,7 @@ class Refusals:
         self._renew_lock()  # the failed send and the check of the broker may each take the publish timeout
         if self._broker.is_reachable():
             for entry in refusal.entries:
-                self.release_with_backoff(entry, refusal.reason)
+                self._release_failing(entry, refusal.error)
         else:
             self._broker.mark_unavailable(refusal.error)
             self._batch.unsent.extendleft(refusal.entries)
@@ -93,8 +87,16 @@ class Refusals:
 
     def release_with_backoff(self, entry: ClaimedEntry, reason: str) -> None:
         """Release one entry; it comes up again after a delay that doubles with each failure."""
-        delay = self._backoff.failed(entry.name)
+        delay = self._failures.delay_after(entry.name)
         self._store.release(self._claim, [entry], delay=delay, reason=reason)
+
+    def _release_failing(self, entry: ClaimedEntry, error: Exception) -> None:
+        """Release one entry that was refused, although the broker can be reached."""
+        acceptance, is_refused = self._broker.acceptance, self._broker.has_refused(error)
+        if is_refused:
+            acceptance.refused(entry.name, error)
+        delay = self._failures.failed(entry.name, error, is_everywhere=is_refused and acceptance.is_refusing)
+        self._store.release(self._claim, [entry], delay=delay, reason=shown(str(error)))
 
     def release_unsent(self) -> None:
         """Release all unsent entries without a delay, so that a beat whose broker is available can send them."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from celery import Celery
 
-from redisbeater.backoff import Backoff
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
+from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 
@@ -29,6 +29,6 @@ class Resources:
     send: Callable[[RedisScheduleEntry], Exception | None]
     #: Renews the lock when it is time, and returns whether this beat still holds it.
     renew_lock: Callable[[], bool]
-    #: Delays by entry name, for entries that the broker refuses while it accepts others.
-    backoff: Backoff
+    #: The entries that could not be sent, while the broker could be reached.
+    failures: Failures
     slow_tasks: SlowTasks

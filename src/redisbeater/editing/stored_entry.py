@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.model.definition import Decoder, Definition
+from redisbeater.model.failing import Failing
 from redisbeater.model.look import meant_fire_time
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -19,7 +20,7 @@ from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import oversized
 
-__all__ = ("StoredEntry", "load", "stored_definition", "stored_meta")
+__all__ = ("StoredEntry", "failing_of", "load", "stored_definition", "stored_meta")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class StoredEntry:
     now: datetime
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
+    #: What is known of its run that cannot be sent; None: nothing failed.
+    failing: Failing | None = None
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
@@ -49,7 +52,22 @@ class StoredEntry:
             skipped=read_skipped(snapshot.skipped),
             now=snapshot.now,
             zone=snapshot.zone,
+            failing=failing_of(snapshot),
         )
+
+    @property
+    def state(self) -> str:
+        """The state of the entry: disabled, finished, failing or enabled."""
+        if not self.definition.enabled:
+            return "disabled"
+        if self.score.dormant or self.score.fire_time is None:
+            return "finished"
+        return "failing" if self.failing else "enabled"
+
+    def late(self, defaults: Defaults) -> timedelta:
+        """Return how long ago the entry was due and has not run; zero when it is not late."""
+        due_at = self.due_at(defaults)
+        return timedelta(0) if due_at is None else max(self.now - due_at, timedelta(0))
 
     def due_at(self, defaults: Defaults) -> datetime | None:
         """Return when the entry is next due, aware UTC; None when it is dormant, or has no fire time left."""
@@ -75,6 +93,20 @@ def load(context: Context, name: str) -> StoredEntry:
         InvalidEntry: the entry is broken.
     """
     return StoredEntry.from_snapshot(context.redis.load(name), context.codec)
+
+
+def failing_of(snapshot: Snapshot) -> Failing | None:
+    """Return what is known of the run of an entry that cannot be sent; None: the entry is not failing."""
+    fire_time = snapshot.score.fire_time if snapshot.score else None
+    if not snapshot.is_failing or fire_time is None:
+        return None
+    return Failing.from_texts(
+        fire_time,
+        error=snapshot.last_error,
+        tries=snapshot.tries,
+        since=snapshot.failing_since,
+        retry_at=snapshot.retry_at,
+    )
 
 
 def stored_definition(snapshot: Snapshot, codec: Decoder) -> Definition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ from celery.app import app_or_default
 
 from redisbeater.config.settings import app_text
 from redisbeater.context import Context, task_options
+from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
-from redisbeater.editing.stored_entry import load
+from redisbeater.editing.stored_entry import failing_of, load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
@@ -22,7 +24,9 @@ from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
+from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
+from redisbeater.store import Late
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
     from typing_extensions import Unpack
@@ -203,6 +207,28 @@ class ScheduleStore:
         """Return the entries that were quarantined because they cannot be read or planned: name -> why."""
         return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
 
+    def failing(self) -> dict[str, Failing]:
+        """Return the entries whose runs cannot be sent, name -> what is known, those that owe the oldest runs first.
+
+        Beat tries them again, at the latest after half a minute, and at once when they are edited. A broker that is
+        unavailable makes those entries fail that it was to get when the outage began.
+        """
+        redis = self._context.redis
+        snapshots = (snapshot for names in redis.failing.names() for snapshot in redis.load_many(names))
+        found = {snapshot.name: failing_of(snapshot) for snapshot in snapshots}
+        return {name: failing for name, failing in found.items() if failing is not None}
+
+    def late(self, more_than: float | timedelta = 60.0) -> Late:
+        """Return how many entries were due more than that many seconds ago and have not run, and the oldest lateness.
+
+        ``entries == 0`` is healthy. The number rises when no beat runs, when the broker is down, and with each entry
+        that is failing: that is late since the fire time that it owes.
+
+        Raises:
+            ValueError: ``more_than`` is negative or no number.
+        """
+        return self._context.redis.failing.late(_seconds(more_than))
+
     @property
     def _app(self) -> Celery:
         return app_or_default(self._given_app)
@@ -210,3 +236,10 @@ class ScheduleStore:
     @property
     def _context(self) -> Context:
         return Context.of(self._app)
+
+
+def _seconds(duration: float | timedelta) -> float:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ValueError(f"more_than: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
+    return float(seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from types import TracebackType
@@ -11,9 +12,13 @@ import celery.app.trace
 from celery.beat import ScheduleEntry, Scheduler
 
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.log_lines import Mute
 from redisbeater.sending.representation import Representations
 
 __all__ = ("Sender",)
+
+#: Celery's line for each try that fails, with two tracebacks. Beat logs a line of its own when the error has changed.
+_MESSAGE_ERRORS = Mute(logging.getLogger("celery.beat"), "Message Error")
 
 
 class Sender:
@@ -47,7 +52,9 @@ class Sender:
         # On the object, for this run: apply_entry logs the errors of whatever it finds there, and does not raise them.
         scheduler.apply_async = self._recording(scheduler.apply_async)
         try:
-            scheduler.apply_entry(run, producer=scheduler.producer)
+            producer = scheduler.producer
+            with _MESSAGE_ERRORS:
+                scheduler.apply_entry(run, producer=producer)
         except Exception as exc:  # the producer cannot connect, or an instrument around apply_entry failed
             return exc
         finally:

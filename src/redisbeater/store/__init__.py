@@ -3,6 +3,7 @@
 from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.contents import Unscheduled, pages
+from redisbeater.store.failing import Late
 from redisbeater.store.lock import Lock
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.schedule import SAVE_PAGE, RedisSchedule
@@ -13,6 +14,7 @@ __all__ = (
     "Change",
     "Claim",
     "ClaimedEntry",
+    "Late",
     "Lock",
     "Notifier",
     "RedisSchedule",

@@ -5,8 +5,9 @@ key                type         members                                         
 =================  ===========  ====================================================================  ======
 ``P:schedule``     sorted set   entry key -> UNIX seconds, negative: dormant                          none
 ``P<name>``        hash         ``definition``, ``meta``; beat's own: ``recorded_run``, ``skipped``,  none
-                                ``last_error``, ``origin`` of a static entry; where the score is a
-                                later look ``fire_time``, ``look_at``, ``is_due_now``, and while a
+                                ``origin`` of a static entry; while it is failing ``last_error``,
+                                ``tries``, ``failing_since``; where the score is a later look
+                                ``fire_time``, ``look_at``, ``is_due_now``, and while a
                                 beat has claimed it ``claim``: ``docs/wire-format.rst``
 ``P:statics``      set          names of the entries that came from ``beat_schedule``                 none
 ``P:lock``         string       token of the leader: host, pid and a random part                      yes
@@ -22,6 +23,8 @@ key                type         members                                         
 ``P:log``          list         what happened to the schedule: lines, the newest first                none
 ``P:log:<name>``   list         what happened to an entry: lines, the newest first; after its         yes, once
                                 deletion for seven days                                               deleted
+``P:failing``      sorted set   entry key -> the fire time that it owes, UNIX seconds, while its run   none
+                                cannot be sent
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
                                 when the lock is free
 =================  ===========  ====================================================================  ======
@@ -58,6 +61,7 @@ class Keys:
         self.zone = f"{prefix}:zone"
         self.zone_before = f"{prefix}:zone:before"
         self.broken = f"{prefix}:broken"
+        self.failing = f"{prefix}:failing"
         self.changes = f"{prefix}:changes"
         self.log = f"{prefix}:log"
         self.lock = lock if lock is not None else f"{prefix}:lock"
@@ -78,6 +82,11 @@ class Keys:
         bare, name = self.prefix + member, self.name(member)
         return bare, member if name != member and is_name(name) else bare
 
+    def is_entry(self, member: str) -> bool:
+        """Return whether a member of a list is the key of an entry."""
+        name = self.name(member)
+        return name != member and is_name(name)
+
     def bookkeeping(self) -> dict[str, str]:
         """Return the keys that are kept beside the entries, and the type of each."""
         return {
@@ -85,6 +94,7 @@ class Keys:
             self.id: "string",
             self.broken: "hash",
             self.statics: "set",
+            self.failing: "zset",
             self.zone: "string",
             self.log: "list",
         }

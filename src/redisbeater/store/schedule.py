@@ -32,6 +32,7 @@ from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
 from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
+from redisbeater.store.failing import FailingEntries
 from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
@@ -80,6 +81,7 @@ class RedisSchedule:
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
         self.log = Log(self._connection, self.keys)
+        self.failing = FailingEntries(self._connection, self.keys)
 
     # What beat does with due entries
 
@@ -159,8 +161,7 @@ class RedisSchedule:
         result = CommitResult(fenced=[], changed={})
         if not commitments:
             return result
-        ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.receipt(claim.id)]
-        keys = [*ours, *(item.entry.key for item in commitments)]
+        keys = [*self._own_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
         refused = self._connection.run("commit", keys, [claim.id, as_json(commitments), *self._log_terms])
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
@@ -173,11 +174,14 @@ class RedisSchedule:
         return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
-        """Release claimed entries: they come up again after ``delay`` seconds with the same fire time."""
+        """Release claimed entries: they come up again after ``delay`` seconds with the same fire time.
+
+        With a reason they are failing until they are committed, edited or deleted.
+        """
         if entries:
             self._connection.run(
                 "release",
-                [self.keys.schedule, *(entry.key for entry in entries)],
+                [self.keys.schedule, self.keys.failing, *(entry.key for entry in entries)],
                 [claim.id, f"{delay:.6f}", reason],
             )
 
@@ -190,10 +194,10 @@ class RedisSchedule:
         return {name for page in pages(broken, SAVE_PAGE) for name in self._quarantine(claim, page)}
 
     def _quarantine(self, claim: Claim, broken: Sequence[tuple[ClaimedEntry, str]]) -> Iterator[str]:
-        entries = [entry for entry, _ in broken]
+        ours, entries = [self.keys.schedule, self.keys.broken, self.keys.failing], [entry for entry, _ in broken]
         outcomes = self._connection.run(
             "quarantine",
-            [self.keys.schedule, self.keys.broken, self._new_answer(), *(entry.key for entry in entries)],
+            [*ours, self._new_answer(), *(entry.key for entry in entries)],
             [claim.id, reports_as_json(broken, claim.now), *self._log_terms],
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
@@ -265,8 +269,7 @@ class RedisSchedule:
         return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
 
     def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:
-        ours = [self.keys.schedule, self.keys.broken, self.keys.statics, self._new_answer(), *more]
-        return [*ours, *(self.keys.entry(name) for name in names)]
+        return [*self._own_keys, self._new_answer(), *more, *(self.keys.entry(name) for name in names)]
 
     def _new_answer(self) -> str:
         """Return the key under which a script keeps its answer, for a retry after a lost reply."""
@@ -280,6 +283,11 @@ class RedisSchedule:
     def _log_terms(self) -> list[str]:
         """The key of an entry's log without its name, and how many lines it keeps."""
         return [self.keys.log_of(""), str(self._config.log_limit)]
+
+    @property
+    def _own_keys(self) -> list[str]:
+        """The keys that every change of an entry may concern."""
+        return [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.failing]
 
     @property
     def _bounds(self) -> list[str]:

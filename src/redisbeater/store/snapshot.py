@@ -41,7 +41,14 @@ class Snapshot:
     meta: str
     score: Score | None
     origin: str = ""
+    #: What went wrong when its run was to be sent last.
     last_error: str = ""
+    #: Whether its run could not be sent; then how often that was tried, and since when and until when it is not,
+    #: in UNIX seconds. Another program may have written these texts. ``retry_at`` is empty while it is tried.
+    is_failing: bool = False
+    tries: str = ""
+    failing_since: str = ""
+    retry_at: str = ""
     skipped: str = ""
     #: The fire time as it was read, by which an edit notices that it was set since; empty when there was none.
     planned: str = ""
@@ -66,6 +73,10 @@ class Snapshot:
             score=Score.from_text(score) if score else None,
             origin=fields.get("origin", ""),
             last_error=fields.get("last_error", ""),
+            is_failing=fields.get("is_failing", False),
+            tries=fields.get("tries", ""),
+            failing_since=fields.get("failing_since", ""),
+            retry_at=fields.get("retry_at", ""),
             skipped=fields.get("skipped", ""),
             planned=score,
             claim_id=fields.get("claim", ""),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterator
 
 from redis.exceptions import (
     AskError,
@@ -20,7 +19,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.exceptions import StoreError, StoreUnavailable, causes
 
 __all__ = ("CLIENT_ERRORS", "is_transient", "wrapped")
 
@@ -48,7 +47,7 @@ _IS_NO_CLUSTER = "the server is no cluster: use redis:// in redisbeater_redis_ur
 
 def is_transient(error: BaseException) -> bool:
     """Return whether the error may pass by itself, so that a retry is worthwhile."""
-    if any(isinstance(cause, _REFUSED) and not isinstance(cause, _LOST) for cause in _causes(error)):
+    if any(isinstance(cause, _REFUSED) and not isinstance(cause, _LOST) for cause in causes(error)):
         return False
     decisive = _decisive(error)
     return isinstance(decisive, _TRANSIENT) or bool(_TRANSIENT_TEXT.search(str(decisive)))
@@ -73,10 +72,4 @@ def _decisive(error: BaseException) -> BaseException:
     """Return the error that caused it: the cluster client itself reports only that no node was usable."""
     if not isinstance(error, RedisClusterException):
         return error
-    return [cause for cause in _causes(error) if isinstance(cause, CLIENT_ERRORS)][-1]
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+    return [cause for cause in causes(error) if isinstance(cause, CLIENT_ERRORS)][-1]

@@ -7,8 +7,9 @@
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
--- KEYS[4] receipt    string: what undoing the claim would need; not needed any more
--- KEYS[5..] entries  hashes: the claimed entries
+-- KEYS[4] failing    sorted set: entry key -> the fire time that it owes
+-- KEYS[5] receipt    string: what undoing the claim would need; not needed any more
+-- KEYS[6..] entries  hashes: the claimed entries
 -- ARGV[1] claim_id   text: the claim that is confirmed
 -- ARGV[2] outcomes   JSON: for each entry {name, seen: digest of what was read, score: the next one; missing: the entry has
 --                    finished and is deleted}, and what else is new: meta with recorded_run, definition, skipped, and where
@@ -18,10 +19,11 @@
 -- ARGV[4] lines      number of lines that a log keeps
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the claim
 --      is not ours any more, or {definition, meta, recorded_run}, as another writer left them
-local schedule, broken, statics, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local claim_id, outcomes, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local any_broken = redis.call('TYPE', broken).ok == 'hash'
+local any_failing = redis.call('TYPE', failing).ok == 'zset'
 
 local function delete(key, name)
   redis.call('DEL', key)
@@ -45,8 +47,9 @@ local function commit(key, new)
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
   for _, line in ipairs(new.log or {}) do add_to_log(log .. new.name, lines, unpack(line)) end
   if any_broken and redis.call('HDEL', broken, new.name) == 1 then add_to_log(log .. new.name, lines, 'fixed {}') end
+  if any_failing then redis.call('ZREM', failing, key) end
   if is_ours and not new.score then return delete(key, new.name) end
-  redis.call('HDEL', key, 'claim', 'fire_time', 'look_at', 'is_due_now', 'last_error')
+  redis.call('HDEL', key, 'claim', 'fire_time', 'look_at', 'is_due_now', 'last_error', 'tries', 'failing_since')
   write_meta(key, new.meta, new.recorded_run)
   if new.skipped then redis.call('HSET', key, 'skipped', new.skipped) end
   if is_ours then schedule_next(key, new) end
@@ -54,5 +57,5 @@ end
 
 redis.call('DEL', receipt)
 local refused, news = {}, cjson.decode(outcomes)
-for i = 5, #KEYS do refused[tostring(i - 5)] = commit(KEYS[i], news[i - 4]) end
+for i = 6, #KEYS do refused[tostring(i - 6)] = commit(KEYS[i], news[i - 5]) end
 return cjson.encode(refused)

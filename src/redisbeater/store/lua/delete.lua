@@ -4,8 +4,9 @@
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
--- KEYS[4] answer     string: what this call has answered, kept for a minute
--- KEYS[5..] entries  hashes: the entries
+-- KEYS[4] failing    sorted set: entry key -> the fire time that it owes
+-- KEYS[5] answer     string: what this call has answered, kept for a minute
+-- KEYS[6..] entries  hashes: the entries
 -- ARGV[1] channel    text: where beats listen for changes
 -- ARGV[2] message    text: what is published there, once for all entries
 -- ARGV[3] log        text: the key of a log, without the name of its entry
@@ -14,7 +15,7 @@
 -- ARGV[6] kept       seconds that the log of a deleted entry is kept
 -- ARGV[7..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
 -- Returns for each entry 'DELETED', 'ABSENT': there was none, or 'KEPT': it has another origin by now
-local schedule, broken, statics, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local schedule, broken, statics, failing, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, message, log, lines, line, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local function delete(entry, name, origin)
@@ -24,6 +25,7 @@ local function delete(entry, name, origin)
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)
+  try('ZREM', failing, entry)
   if existed == 1 and line ~= '' then add_to_log(log .. name, lines, line) end
   redis.call('EXPIRE', log .. name, kept)
   return existed == 1 and 'DELETED' or 'ABSENT'
@@ -32,8 +34,8 @@ end
 local given = given_answer(answer)
 if given then return given end
 local outcomes = {}
-for i = 5, #KEYS do
-  local first = 7 + (i - 5) * 2
+for i = 6, #KEYS do
+  local first = 7 + (i - 6) * 2
   outcomes[#outcomes + 1] = delete(KEYS[i], unpack(ARGV, first, first + 1))
 end
 redis.call('PUBLISH', channel, message)

@@ -12,18 +12,22 @@
 -- ARGV[1] prefix     text: what every entry key begins with
 -- ARGV[2] most       bytes of the texts of one entry
 -- ARGV[3] enough     bytes of the texts of all entries: then no other entry is read
--- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is none, or {definition, meta,
---      recorded_run, skipped, or oversized: the bytes of these four; score, origin, last_error, claim, is_broken: whether it
---      is listed as such}}; what is not stored is left out
+-- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is none, or
+--      {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin, last_error, claim, is_broken: whether it
+--      is listed as such; of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not
+--      stored is left out
 local schedule, broken, zone = KEYS[1], KEYS[2], KEYS[3]
 local prefix, most, enough = ARGV[1], ARGV[2], ARGV[3]
 local entries, bytes = {}, 0
 
 local function load(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return false end
-  local entry = read_bounded(key, most, 'origin', 'last_error', 'claim', 'fire_time', 'look_at')
+  local entry = read_bounded(key, most, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin')
   local score = redis.call('ZSCORE', schedule, key)
-  entry.score = is_later_look(score, entry) and entry.fire_time or score or nil
+  local is_later = is_later_look(score, entry)
+  entry.score = is_later and entry.fire_time or score or nil
+  entry.is_failing = is_later and entry.last_error ~= nil
+  entry.retry_at = entry.is_failing and not entry.claim and entry.look_at or nil
   entry.is_broken = try('HEXISTS', broken, string.sub(key, #prefix + 1)) == 1
   bytes = bytes + entry.size
   entry.fire_time, entry.look_at, entry.key, entry.size = nil, nil, nil, nil

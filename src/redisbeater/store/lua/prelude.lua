@@ -65,6 +65,12 @@ end
 -- Remove the claim and the fire time that was stored with it.
 local function clear_claim(entry) redis.call('HDEL', entry, 'claim', 'fire_time', 'look_at', 'is_due_now') end
 
+-- Remove what was recorded about tries that failed. Return whether there were any.
+local function clear_failure(failing, entry)
+  try('ZREM', failing, entry)
+  return redis.call('HDEL', entry, 'last_error', 'tries', 'failing_since') > 0
+end
+
 -- Schedule a claimed entry for the fire time that it had.
 local function restore(schedule, entry, fields)
   clear_claim(entry)

@@ -6,16 +6,17 @@
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
--- KEYS[3] answer      string: what this call has answered, kept for a minute
--- KEYS[4..] entries   hashes: the claimed entries
+-- KEYS[3] failing     sorted set: entry key -> the fire time that it owes
+-- KEYS[4] answer      string: what this call has answered, kept for a minute
+-- KEYS[5..] entries   hashes: the claimed entries
 -- ARGV[1] claim_id    text: the claim under which they were read
--- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, log: a line of its log, definition: SHA-1 of the one
---                     that is broken; missing: it was not read, so that it is not compared}
+-- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, log: a line of its log,
+--                     definition: SHA-1 of the one that is broken; missing: it was not read, so that it is not compared}
 -- ARGV[3] log         text: the key of a log, without the name of its entry
 -- ARGV[4] lines       number of lines that a log keeps
 -- Returns a word for each entry: 'QUARANTINED', 'EDITED': the definition was replaced, or 'FENCED': the claim is not ours
 --      any more
-local schedule, broken, answer = KEYS[1], KEYS[2], KEYS[3]
+local schedule, broken, failing, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local claim_id, reports, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local function is_edited(entry, digest)
@@ -35,6 +36,7 @@ local function quarantine(entry, new)
     return 'EDITED'
   end
   clear_claim(entry)
+  clear_failure(failing, entry)
   redis.call('ZADD', schedule, instant(stored.fire_time) and '-' .. stored.fire_time or '-1', entry)
   try('HSET', broken, new.name, new.report)
   add_to_log(log .. new.name, lines, new.log)
@@ -44,5 +46,5 @@ end
 local given = given_answer(answer)
 if given then return given end
 local outcomes, news = {}, cjson.decode(reports)
-for i = 4, #KEYS do outcomes[#outcomes + 1] = quarantine(KEYS[i], news[i - 3]) end
+for i = 5, #KEYS do outcomes[#outcomes + 1] = quarantine(KEYS[i], news[i - 4]) end
 return answer_once(answer, outcomes)

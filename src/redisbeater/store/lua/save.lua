@@ -3,14 +3,16 @@
 -- An entry that is claimed at this moment keeps its claim, so that its run is recorded. A new score replaces that of the
 -- claim, and the fire time that was stored with it; without a new score the commit sets the next. The changes come as one
 -- text, because a client packs a thousand small arguments slowly. When it is executed twice, because its reply was lost, the
--- second time writes nothing and answers as the first. Of an entry that was too large to be read only the change stays.
+-- second time writes nothing and answers as the first. Of an entry that was too large to be read only the change stays. A
+-- failing entry that is edited is tried again at once, and its tries are counted from 0.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken      hash: entry name -> why it is quarantined
 -- KEYS[3] statics     set: names of the static entries
--- KEYS[4] answer      string: what this call has answered, kept for a minute
--- KEYS[5] zone        string: the zone of entries that have none of their own
--- KEYS[6..] entries   hashes: the entries
+-- KEYS[4] failing     sorted set: entry key -> the fire time that it owes
+-- KEYS[5] answer      string: what this call has answered, kept for a minute
+-- KEYS[6] zone        string: the zone of entries that have none of their own
+-- KEYS[7..] entries   hashes: the entries
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
@@ -23,14 +25,13 @@
 -- ARGV[7] planned_by  text: the zone by which the scores were planned where none is stored; '': it is
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
-local schedule, broken, statics, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local schedule, broken, statics, failing, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, message, changes, most, log, lines, planned_by = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local scores, names, static_names, unwritten, rows = {}, {}, {}, {}, cjson.decode(changes)
+local scores, unwritten, rows = {}, {}, cjson.decode(changes)
 
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
-  if kind == 'none' then return change.seen and 'CONFLICT' end
-  if kind ~= 'hash' then return 'FOREIGN' end
+  if kind ~= 'hash' then return kind ~= 'none' and 'FOREIGN' or change.seen and 'CONFLICT' end
   local stored = read_bounded(key, most, 'claim', 'fire_time', 'look_at')
   local score = redis.call('ZSCORE', schedule, key)
   local planned = is_later_look(score, stored) and stored.fire_time or score or nil
@@ -44,25 +45,26 @@ local function save(key, change)
   write_meta(key, change.meta, change.recorded_run)
   if change.origin then
     redis.call('HSET', key, 'origin', change.origin)
-    static_names[#static_names + 1] = change.name
+    try('SADD', statics, change.name)
   end
-  if change.score then
-    scores[#scores + 1], scores[#scores + 2] = change.score, key
-    if change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now', 'last_error') end
+  local was_failing, score = change.seen and clear_failure(failing, key), change.score
+  if score and change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now') end
+  if was_failing and not score and not change.claim and read(key, 'fire_time').fire_time == change.planned then
+    score = change.planned
+    redis.call('HSET', key, 'look_at', score)
   end
+  if score then scores[#scores + 1], scores[#scores + 2] = score, key end
   if change.log then add_to_log(log .. change.name, lines, change.log) end
-  names[#names + 1] = change.name
+  try('HDEL', broken, change.name)
 end
 
 local given = given_answer(answer)
 if given then return given end
-for i = 6, #KEYS do
-  local word = refusal(KEYS[i], rows[i - 5])
-  if word then unwritten[#unwritten + 1] = {i - 5, word} else save(KEYS[i], rows[i - 5]) end
+for i = 7, #KEYS do
+  local word = refusal(KEYS[i], rows[i - 6])
+  if word then unwritten[#unwritten + 1] = {i - 6, word} else save(KEYS[i], rows[i - 6]) end
 end
 if planned_by ~= '' and #scores > 0 then redis.call('SET', zone, planned_by, 'NX') end
 if #scores > 0 then redis.call('ZADD', schedule, unpack(scores)) end
-if #static_names > 0 then try('SADD', statics, unpack(static_names)) end
-if #names > 0 then try('HDEL', broken, unpack(names)) end
-if #names > 0 then redis.call('PUBLISH', channel, message) end
+if #unwritten < #rows then redis.call('PUBLISH', channel, message) end
 return answer_once(answer, unwritten)

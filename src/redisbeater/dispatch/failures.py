@@ -1,0 +1,77 @@
+"""The entries whose runs could not be sent: when each is tried again, and what is logged about it."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+
+from redisbeater.backoff import MAX_THINGS, Backoff
+from redisbeater.display import shown
+from redisbeater.exceptions import causes
+from redisbeater.log_lines import get_logger
+
+__all__ = ("Failures",)
+
+logger = get_logger(__name__)
+
+#: Delay after the first failed try of an entry, and the longest one.
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.5, 30.0
+
+#: The longest delay while the broker refuses every run: it may accept all of them at any time.
+LONGEST_REFUSED_SECONDS = 5.0
+
+#: What may differ from try to try in the text of one error: addresses, ids, times.
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+\.\d+|\d{5,}")
+
+
+class Failures:
+    """The failures of one beat, by entry. An error is logged if it is another than at the last try of the entry."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(first=FIRST_BACKOFF_SECONDS, limit=LONGEST_BACKOFF_SECONDS)
+        self._logged: OrderedDict[str, str] = OrderedDict()
+
+    def failed(self, name: str, error: Exception, *, is_everywhere: bool) -> float:
+        """Record and log a failed try. Return the seconds until the next one.
+
+        Arguments:
+            name: the entry.
+            error: why its run could not be sent.
+            is_everywhere: whether the broker refuses every run, which is logged once for all entries.
+        """
+        delay = self.delay_after(name)
+        if is_everywhere:
+            delay = min(delay, LONGEST_REFUSED_SECONDS)
+        if is_everywhere or self._logged.get(name) == (summary := _summary(error)):
+            logger.debug("entry %r still cannot be sent, retrying in %.1f s: %s", name, delay, shown(str(error)))
+        else:
+            self._remember(name, summary)
+            logger.error(
+                "entry %r cannot be sent, retrying in %.1f s: %s", name, delay, shown(str(error)), exc_info=error
+            )
+        return delay
+
+    def delay_after(self, name: str) -> float:
+        """Record a failed try that is logged elsewhere. Return the seconds until the next one."""
+        return self._backoff.failed(name)
+
+    def succeeded(self, name: str) -> None:
+        """Record that a run of an entry was sent."""
+        if self._backoff.succeeded(name):
+            self._logged.pop(name, None)
+
+    def is_failing(self, name: str) -> bool:
+        """Return whether the last try of an entry failed."""
+        return self._backoff.is_failing(name)
+
+    def _remember(self, name: str, summary: str) -> None:
+        self._logged[name] = summary
+        self._logged.move_to_end(name)
+        if len(self._logged) > MAX_THINGS:
+            self._logged.popitem(last=False)
+
+
+def _summary(error: Exception) -> str:
+    """Return what tells an error from another one; not what differs each time it is raised."""
+    *_, first = causes(error)
+    return _VARIABLE.sub("#", f"{type(first).__name__}: {error}")
