@@ -14,6 +14,7 @@ from celery.schedules import BaseSchedule, schedstate
 from redisbeater.context import Context
 from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
 from redisbeater.editing.compare_and_set import preview, write
+from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name
@@ -183,8 +184,12 @@ class RedisScheduleEntry(ScheduleEntry):
         return self._write(self._upsert(only_new=True))
 
     def delete(self) -> None:
-        """Remove the entry; no error when there is none. A static one comes back when beat starts: disable it."""
-        self._context.redis.delete(check_name(self.name))
+        """Delete the entry; no error when there is none.
+
+        A static one comes back when a beat begins to lead, with its counters and with the run that it owes by then:
+        disable it instead.
+        """
+        delete_entry(self._context, check_name(self.name))
         self._due_at = None
 
     def reschedule(self, last_run_at: datetime | None = None) -> RedisScheduleEntry:

@@ -22,11 +22,11 @@ _UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms":
 
 _SPELLINGS = {
     **{unit: unit for unit in _UNITS},
-    **{name: "w" for name in ("week", "weeks")},
-    **{name: "d" for name in ("day", "days")},
-    **{name: "h" for name in ("hour", "hours", "hr", "hrs")},
-    **{name: "m" for name in ("min", "mins", "minute", "minutes")},
-    **{name: "s" for name in ("sec", "secs", "second", "seconds")},
+    **dict.fromkeys(("week", "weeks"), "w"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
     "msec": "ms",
 }
 
@@ -141,7 +141,7 @@ def _nearest(local: datetime, period: timedelta, now: datetime, is_past: bool) -
 
 def _read_clock(words: str) -> time | None:
     found = _CLOCK.fullmatch(words)
-    return time(*(int(part or 0) for part in found.groups())) if found else None
+    return time(int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
 
 
 def _weekday(word: str) -> int | None:
@@ -186,7 +186,7 @@ def clock_words(moment: datetime, now: datetime) -> str:
 
 
 def date_words(day: date, now: date | None = None) -> str:
-    """Return a date as ``3 Nov``, with the year where it is not that of ``now``; without ``now`` as ``Tue 3 Nov 2026``."""
+    """Return a date as ``3 Nov``, with the year if it is not that of ``now``; without ``now`` as ``Tue 3 Nov 2026``."""
     text = f"{day.day} {_MONTHS[day.month - 1]}"
     if now is None:
         return f"{_WEEKDAYS[day.weekday()]} {text} {day.year}"

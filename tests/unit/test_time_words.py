@@ -111,7 +111,18 @@ def test_a_time_of_the_past_is_the_newest_that_has_passed(text: str, expected: s
 
 @pytest.mark.parametrize(
     "text",
-    ["", "soon", "90", "1763764267", "25:00", "9", "tomorrow at nine", "2026-13-01", "2026-02-30 09:00", "someday 09:00"],
+    [
+        "",
+        "soon",
+        "90",
+        "1763764267",
+        "25:00",
+        "9",
+        "tomorrow at nine",
+        "2026-13-01",
+        "2026-02-30 09:00",
+        "someday 09:00",
+    ],
 )
 def test_what_is_no_time_is_refused_with_what_is_accepted(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a time such as 2026-11-23T09:00, 09:00, tomorrow 09:00"):

@@ -1,16 +1,15 @@
-"""Entries as rows of a table, including broken ones."""
+"""Entries as rows of a listing, including broken ones and declarations that could not be stored."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone, tzinfo
 from functools import cached_property
 from typing import Any
 
-from redisbeater.beat.statics import application_of
+from redisbeater.beat.applications import application_of
 from redisbeater.context import Context
-from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.instant import FAR_FUTURE
@@ -18,19 +17,26 @@ from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.schedules import describe
+from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.store import Snapshot, pages
 
-__all__ = ("Row", "row_of", "rows", "table")
+__all__ = ("Row", "row_of", "rows")
 
-_COLUMNS = ("name", "state", "next", "last_run_at", "runs", "schedule", "task")
-
-#: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
-MOST_CELL = 80
+#: What JSON has of each entry in a listing, and what it has of one entry besides.
+LISTED = ("name", "state", "next", "last_run_at", "runs", "schedule", "task")
+DETAILS = ("skipped", "description", "origin", "last_error", "declaration")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """The row of one entry; ``state`` is enabled, disabled, finished, broken or missing."""
+    """The row of one entry; ``state`` is enabled, disabled, finished, broken or missing.
+
+    Attributes:
+        zone: the zone of the entry's local times.
+        brief: the schedule in words, without the zone of the app.
+        declaration: why the declaration of that name in the code of an application could not be stored.
+        fields: the definition, unless it cannot be read.
+    """
 
     name: str
     state: str
@@ -43,22 +49,25 @@ class Row:
     description: str = ""
     origin: str = ""
     last_error: str = ""
+    declaration: str = ""
     definition: str = ""
+    zone: tzinfo = timezone.utc
+    brief: str = ""
+    fields: Definition | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the columns of a listing."""
-        return {column: _iso(getattr(self, column)) for column in _COLUMNS}
+        """Return what JSON has of the entry in a listing."""
+        return {name: _iso(getattr(self, name)) for name in LISTED}
 
     def details(self) -> dict[str, Any]:
-        """Return the columns of a listing and all further details."""
-        names = ("skipped", "description", "origin", "last_error")
-        return {**self.as_dict(), **{name: getattr(self, name) for name in names}, "definition": self._definition}
+        """Return all that JSON has of the entry."""
+        return {**self.as_dict(), **{name: getattr(self, name) for name in DETAILS}, "definition": self._definition}
 
     @property
     def _definition(self) -> Any:
         """The parsed definition; its text if it is no JSON, or nested too deeply for one."""
         try:
-            return json_text.from_text(self.definition, "$")
+            return json_text.from_text(self.definition, "$") if self.definition else None
         except InvalidEntry:
             return self.definition
 
@@ -79,19 +88,24 @@ def rows(context: Context, wanted: Filter, limit: int | None = None) -> list[Row
         if len(found) == limit:
             break
     found.sort(key=lambda row: (row.next or FAR_FUTURE, row.name))
+    others += reader.unstored()
     return [*found, *sorted(others, key=lambda row: row.name)][:limit]
 
 
 def row_of(context: Context, name: str) -> Row:
-    """Return the row of one entry.
+    """Return the row of one entry, or of a declaration that could not be stored.
 
     Raises:
         EntryNotFound: there is none of that name.
     """
-    (row,) = _Reader(context, EVERY).read([[name]])
-    if row.state == "missing":
-        raise EntryNotFound(name)
-    return row
+    reader = _Reader(context, EVERY)
+    (row,) = reader.read([[name]])
+    if row.state != "missing":
+        return row
+    for unstored in reader.unstored(seen=()):
+        if unstored.name == name:
+            return unstored
+    raise EntryNotFound(name)
 
 
 class _Reader:
@@ -110,10 +124,25 @@ class _Reader:
             for piece in pages(new, PIECE):
                 yield from filter(None, map(self._row, self._context.redis.load_many(piece)))
 
+    def unstored(self, seen: Iterable[str] | None = None) -> Iterator[Row]:
+        """Yield a row for each declaration that could not be stored, unless an entry of that name was read."""
+        known = self._seen if seen is None else set(seen)
+        for name, report in self._declarations.items() if self._wanted.is_by_name else ():
+            if name not in known and self._wanted.lets_name_through(name):
+                origin = f"static, {report.get('application', '')}"
+                yield Row(
+                    name=name, state="broken", origin=origin, last_error=report["reason"], zone=self._context.zone
+                )
+
     @cached_property
     def _reports(self) -> Mapping[str, Mapping[str, str]]:
         """The reports on broken entries; a schedule may have many of them."""
         return self._context.redis.broken.reports()
+
+    @cached_property
+    def _declarations(self) -> Mapping[str, Mapping[str, str]]:
+        """The reports on declarations that could not be stored."""
+        return self._context.redis.broken.declarations()
 
     def _row(self, snapshot: Snapshot) -> Row | None:
         if not snapshot.exists:
@@ -123,25 +152,37 @@ class _Reader:
             wanted = self._wanted.lets_through(stored.definition)
             return self._row_of(snapshot, stored) if wanted else None
         except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
-            unread = Row(name=snapshot.name, state="broken", last_error=str(exc), definition=snapshot.definition)
+            unread = Row(
+                name=snapshot.name,
+                state="broken",
+                last_error=str(exc),
+                definition=snapshot.definition,
+                origin=_origin(snapshot),
+                zone=self._context.zone,
+            )
             return unread if self._wanted.is_by_name else None
 
     def _row_of(self, snapshot: Snapshot, stored: StoredEntry) -> Row:
         definition, planned = stored.definition, stored.due_at(self._context.defaults)
-        report = self._reports.get(snapshot.name, {})
+        report = self._reports.get(snapshot.name, {}) if snapshot.is_broken else {}
+        zone = definition.zone(self._context.zone)
         return Row(
             name=snapshot.name,
-            state="broken" if report else _state(definition, planned),
+            state="broken" if snapshot.is_broken else _state(definition, planned),
             next=planned,
             last_run_at=stored.meta.last_run_at,
             runs=stored.meta.total_run_count,
             skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
-            schedule=describe(definition.schedule, definition.zone(self._context.zone)),
+            schedule=describe(definition.schedule, zone),
             description=definition.description,
             task=definition.task,
-            origin=f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic",
+            origin=_origin(snapshot),
             last_error=report.get("reason", snapshot.last_error),
+            declaration=self._declarations.get(snapshot.name, {}).get("reason", ""),
             definition=snapshot.definition,
+            zone=zone,
+            brief=describe_in_brief(definition.schedule, None if zone == self._context.zone else zone),
+            fields=definition,
         )
 
 
@@ -151,16 +192,9 @@ def _state(definition: Definition, planned: datetime | None) -> str:
     return "enabled" if planned else "finished"
 
 
-def table(found: Sequence[Row]) -> list[str]:
-    """Return the rows as aligned lines under a header."""
-    cells = [list(_COLUMNS), *([_cell(value) for value in row.as_dict().values()] for row in found)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in cells]
+def _origin(snapshot: Snapshot) -> str:
+    return f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic"
 
 
 def _iso(value: Any) -> Any:
     return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
-
-
-def _cell(value: Any) -> str:
-    return "-" if value is None or value == "" else shown(value, MOST_CELL)

@@ -98,11 +98,13 @@ class Upsert:
 class FieldChange:
     """Change some fields of an entry's definition; the others stay as they are stored.
 
-    Without any field, an entry that is missing from the schedule gets a score again.
+    Without any field, an entry that is missing from the schedule gets a score again. An ``origin`` makes it a static
+    entry of an application.
     """
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -119,6 +121,7 @@ class FieldChange:
             text=after.to_text(codec),
             meta=meta,
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
+            origin=self.origin,
         )
 
 

@@ -13,6 +13,7 @@ from celery.schedules import BaseSchedule
 from redisbeater.context import Context
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
+from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.stored_entry import load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -87,12 +88,12 @@ class ScheduleStore:
         return RedisScheduleEntry.of(load(self._context, check_name(name)), self._app)
 
     def delete(self, name: str) -> None:
-        """Delete an entry. A static one comes back when beat starts: disable it instead.
+        """Delete an entry. A static one comes back, with its counters, when a beat begins to lead: disable it instead.
 
         Raises:
             EntryNotFound: there is none of that name.
         """
-        if not self._context.redis.delete(check_name(name)):
+        if delete_entry(self._context, check_name(name)) is None:
             raise EntryNotFound(name)
 
     def enable(self, name: str) -> RedisScheduleEntry:

@@ -15,6 +15,9 @@ key                type         members                                         
 ``P:claim:<id>``   string       when the lease of a claim ends, until then                            yes
 ``P:broken``       hash         entry name, or ``:static:`` and the name of a declaration ->          none
                                 JSON: ``reason``, ``since``, ``application``
+``P:applications`` hash         application -> JSON: the digests of the static entries that its code     none
+                                declares now, and declared before
+``P:deleted:<n>``  hash         what is kept of a static entry that was deleted, to go on with it     yes
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
                                 when the lock is free
 =================  ===========  ====================================================================  ======
@@ -49,6 +52,9 @@ class Keys:
         self.id = f"{prefix}:id"
         self.format = f"{prefix}:format"
         self.broken = f"{prefix}:broken"
+        self.applications = f"{prefix}:applications"
+        #: What the key of a deleted static entry begins with; its name follows.
+        self.deleted = f"{prefix}:deleted:"
         self.changes = f"{prefix}:changes"
         self.lock = lock if lock is not None else f"{prefix}:lock"
 

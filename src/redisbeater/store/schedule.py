@@ -30,7 +30,7 @@ from redisbeater.store.broken import BrokenEntries, reports_as_json
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
-from redisbeater.store.connection.connection import Connection, Undo
+from redisbeater.store.connection.connection import Connection, Undo, unless_wrong_type
 from redisbeater.store.contents import Contents, pages
 from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
@@ -52,6 +52,9 @@ LOAD_PAGE = 250
 #: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
+
+#: How long what is needed to go on with it is kept of a static entry that was deleted.
+KEEP_DELETED_SECONDS = 7 * 86_400
 
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
@@ -219,21 +222,34 @@ class RedisSchedule:
         unwritten = self._connection.run("save", self._keys_of_edit(names), args)
         return {names[position - 1]: word for position, word in unwritten}
 
-    def delete(self, name: str, *, origin: str = "") -> bool:
-        """Delete an entry; with an ``origin``, only if it still has that one. Return whether it was deleted."""
-        return bool(self.delete_many({name: origin}))
+    def delete(self, name: str, *, origin: str = "") -> str:
+        """Delete an entry; with an ``origin``, only if it still has that one, and without keeping anything of it.
 
-    def delete_many(self, origins: Mapping[str, str]) -> set[str]:
-        """Delete entries by name, each as :meth:`delete`, page by page. Return the names of those that were deleted."""
-        return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins)}
+        Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
+        """
+        return self.delete_many({name: origin}).get(name, "")
 
-    def _delete(self, names: Sequence[str], origins: Mapping[str, str]) -> Iterator[str]:
-        outcomes = self._connection.run(
-            "delete",
-            self._keys_of_edit(names),
-            [self.keys.changes, _message(names), *(text for name in names for text in (name, origins[name]))],
-        )
-        return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
+    def delete_many(self, origins: Mapping[str, str]) -> dict[str, str]:
+        """Delete entries by name, each as :meth:`delete`, page by page. Return those that were deleted."""
+        return {
+            name: word for page in pages(list(origins), SAVE_PAGE) for name, word in self._delete(page, origins).items()
+        }
+
+    def _delete(self, names: Sequence[str], origins: Mapping[str, str]) -> dict[str, str]:
+        kept = [self.keys.deleted, str(KEEP_DELETED_SECONDS * 1000)]
+        pairs = (text for name in names for text in (name, origins[name]))
+        args = [self.keys.changes, _message(names), *kept, *pairs]
+        outcomes = self._connection.run("delete", self._keys_of_edit(names), args)
+        return {name: outcome for name, outcome in zip(names, outcomes) if outcome in ("DELETED", "STATIC")}
+
+    def restore_deleted(self, names: Sequence[str], *, application: str, origin: str) -> set[str]:
+        """Put static entries of an application back that were deleted; return their names. They get a new origin."""
+        return {name for page in pages(names, SAVE_PAGE) for name in self._restore(page, [application, origin])}
+
+    def _restore(self, names: Sequence[str], terms: Sequence[str]) -> Iterator[str]:
+        keys = [self.keys.schedule, self.keys.statics, *(self.keys.entry(name) for name in names)]
+        outcomes = self._connection.run("restore", keys, [self.keys.deleted, *terms, *names])
+        return (name for name, outcome in zip(names, outcomes) if outcome == "RESTORED")
 
     def _keys_of_edit(self, names: Sequence[str]) -> list[str]:
         return [self.keys.schedule, self.keys.broken, self.keys.statics, *(self.keys.entry(name) for name in names)]
@@ -268,6 +284,10 @@ class RedisSchedule:
     def eviction_policy(self) -> str | None:
         """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
         return self._connection.call(_eviction_policy)
+
+    def leader(self) -> str:
+        """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
 
     def lock(self) -> Lock:
         """Return a lock for one beat."""

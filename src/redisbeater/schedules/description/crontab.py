@@ -20,7 +20,7 @@ from redisbeater.schedules.words import (
     weekday_names,
 )
 
-__all__ = ("crontab_in_words",)
+__all__ = ("crontab_in_brief", "crontab_in_words")
 
 #: Up to this many times of the day are always named one by one.
 _FEW = 3
@@ -34,8 +34,12 @@ _REPEATING = "repeating: by elapsed time, also when the clocks change"
 
 def crontab_in_words(schedule: crontab, zone: str | None) -> str:
     """Describe when a crontab fires, in which zone if it is known, and what it does when the clocks change."""
-    kind = _REPEATING if is_repeating(schedule) else _FIXED
-    return f"{', '.join(filter(None, (_sentence(schedule), zone)))} ({kind})"
+    return f"{crontab_in_brief(schedule, zone)} ({_REPEATING if is_repeating(schedule) else _FIXED})"
+
+
+def crontab_in_brief(schedule: crontab, zone: str | None) -> str:
+    """Describe when a crontab fires, in which zone if it is known."""
+    return ", ".join(filter(None, (_sentence(schedule), zone)))
 
 
 def _sentence(schedule: crontab) -> str:

@@ -9,12 +9,12 @@ from celery.schedules import BaseSchedule, crontab, solar
 from celery.schedules import schedule as interval
 
 from redisbeater.schedules.clocked import clocked
-from redisbeater.schedules.description.crontab import crontab_in_words
+from redisbeater.schedules.description.crontab import crontab_in_brief, crontab_in_words
 from redisbeater.schedules.description.rrule import rrule_in_words
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import clock_text, date_text, every, unbracketed, zone_text
 
-__all__ = ("describe",)
+__all__ = ("describe", "describe_in_brief")
 
 _SECOND = timedelta(seconds=1)
 
@@ -51,6 +51,13 @@ def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> st
             f"at {schedule.event.replace('_', ' ')} at {_degrees(schedule.lat, 'NS')}, {_degrees(schedule.lon, 'EW')}"
         )
     return _repr_text(schedule)
+
+
+def describe_in_brief(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> str:
+    """Describe when a schedule fires, as :func:`describe`, without what happens when the clocks change."""
+    if isinstance(schedule, crontab) and not hasattr(schedule, "to_redisbeater"):
+        return crontab_in_brief(schedule, zone_text(timezone) or getattr(schedule, "timezone", None))
+    return describe(schedule, timezone)
 
 
 def _interval(length: timedelta) -> str:

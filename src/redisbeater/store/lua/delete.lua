@@ -1,29 +1,47 @@
 -- Delete entries and everything that is kept about them.
 --
+-- What is needed to go on where it ended is kept of a static entry for a week, since it comes back while the code declares
+-- it. The key of that is built from a prefix and the entry's name, and shares the slot of the entry.
+--
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
 -- KEYS[4..] entries  hashes: the entries
 -- ARGV[1] channel    text: where beats listen for changes
 -- ARGV[2] message    text: what is published there, once for all entries
--- ARGV[3..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
--- Returns for each entry 'DELETED', 'ABSENT': there was none, or 'KEPT': it has another origin by now
+-- ARGV[3] kept       text: what the key of a deleted static entry begins with
+-- ARGV[4] keep       milliseconds for which it is kept
+-- ARGV[5..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
+-- Returns for each entry 'DELETED', 'STATIC': the same, and it was a static one; 'ABSENT': there was none, or 'KEPT': it has
+--      another origin by now
 local schedule, broken, statics = KEYS[1], KEYS[2], KEYS[3]
-local channel, message = ARGV[1], ARGV[2]
+local channel, message, kept, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local function keep_static(key, entry, name)
+  local fields = read(entry, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'fire_time', 'look_at')
+  local score = redis.call('ZSCORE', schedule, entry)
+  fields.score = is_later_look(score, fields) and fields.fire_time or score or nil
+  fields.fire_time, fields.look_at = nil, nil
+  redis.call('DEL', key)
+  for field, text in pairs(fields) do redis.call('HSET', key, field, text) end
+  redis.call('PEXPIRE', key, keep)
+end
 
 local function delete(entry, name, origin)
-  local is_stored = redis.call('TYPE', entry).ok ~= 'none'
-  if is_stored and origin ~= '' and try('HGET', entry, 'origin') ~= origin then return 'KEPT' end
+  local stored = redis.call('TYPE', entry).ok ~= 'none' and (try('HGET', entry, 'origin') or '')
+  if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
+  local is_static = origin == '' and stored and stored ~= ''
+  if is_static then keep_static(kept .. name, entry, name) end
   local existed = redis.call('DEL', entry)
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)
-  return existed == 1 and 'DELETED' or 'ABSENT'
+  return existed == 0 and 'ABSENT' or is_static and 'STATIC' or 'DELETED'
 end
 
 local outcomes = {}
 for i = 4, #KEYS do
-  local first = 3 + (i - 4) * 2
+  local first = 5 + (i - 4) * 2
   outcomes[#outcomes + 1] = delete(KEYS[i], unpack(ARGV, first, first + 1))
 end
 redis.call('PUBLISH', channel, message)
