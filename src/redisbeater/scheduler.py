@@ -17,6 +17,7 @@ from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
 
+from redisbeater.beat.edits import Edits
 from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.fault import Fault
 from redisbeater.beat.leadership import Leadership
@@ -26,6 +27,7 @@ from redisbeater.beat.own_keys import OwnKeys
 from redisbeater.beat.process import tune_process
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
+from redisbeater.beat.run_line import announce, complete_lines
 from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
@@ -63,7 +65,7 @@ class RedisScheduler(Scheduler):
     def __init__(self, app: Celery, lazy: bool = False, **kwargs: Any) -> None:
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
-        escape_lines(logging.getLogger("celery.beat"))  # its lines name entries and tasks as they are stored
+        complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
         self._context = Context.of(app)
         self._redis = self._context.redis
         config = self._context.config
@@ -73,6 +75,7 @@ class RedisScheduler(Scheduler):
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
         self._repair = Repair(self._context, self._own_keys)
+        self._edits = Edits(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
         self._fault = Fault()
@@ -85,6 +88,7 @@ class RedisScheduler(Scheduler):
         #: When to claim again, on the monotonic clock.
         self._look_at = 0.0
         self._in_tick = False
+        self._has_ended = False
         #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
         self.is_served = False
         #: Whether that service is part of a worker, which must not end because a lock was lost.
@@ -135,6 +139,7 @@ class RedisScheduler(Scheduler):
             self._leadership.refuse(exc)
             return self._stand_by()
         self._repair.step()
+        self._edits.step()
         return self._wait()
 
     def _name_foreign_keys(self) -> None:
@@ -240,6 +245,7 @@ class RedisScheduler(Scheduler):
         """Send one run. Return the error, which ``apply_entry`` only logs, or None."""
         self._send_error = None
         try:
+            announce(entry, self._dispatch.claim if self._dispatch else None)
             self.apply_entry(entry, producer=self.producer)
         except Exception as exc:  # the producer cannot connect, or an instrument around apply_entry failed
             return exc
@@ -263,7 +269,8 @@ class RedisScheduler(Scheduler):
         delay = max(self._look_at - time.monotonic(), 0.0)
         if not self.is_served or not delay:
             return delay
-        if self._notifier.wait(min(delay, self._max_wait)):
+        if messages := self._notifier.wait(min(delay, self._max_wait)):
+            self._edits.record(messages)
             self._look_at = 0.0
         return 0.0
 
@@ -293,12 +300,15 @@ class RedisScheduler(Scheduler):
         """
         if self._in_tick:
             return
+        led, self._has_ended, had_ended = self._leadership.is_leader, True, self._has_ended
         if not self._outage.is_on:
             _log_failure_of(self._finish_dispatch)
             _log_failure_of(self._leadership.resign)
         self._notifier.close()
         self._broker.close()
         _log_failure_of(super().close)
+        if not had_ended:
+            logger.info("beat ended%s", "; the lock is released" if led and not self._leadership.is_leader else "")
 
     @property
     def info(self) -> str:

@@ -37,6 +37,11 @@ class Leadership:
         return self._lock.token if self._lock else ""
 
     @property
+    def is_leader(self) -> bool:
+        """Whether this beat led when it last asked, by a lock."""
+        return self._leads and self._lock is not None
+
+    @property
     def free_in(self) -> float:
         """Seconds until the lock is free unless its holder renews it; endless for a beat that must not take it."""
         if self._refusal:

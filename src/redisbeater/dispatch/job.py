@@ -16,6 +16,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
+from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.model.skip import add_skips
 from redisbeater.sending.run import make_run
@@ -57,6 +58,8 @@ class Job:
     definition: Definition
     meta: Meta
     plan: Plan
+    #: The policy that it was planned by; None: nobody asks when its runs are due.
+    policy: ResolvedPolicy | None = None
     #: Whether another program set the last run while this job was sent. Then the run is counted, and the last run
     #: stays as the other program set it.
     keeps_last_run: bool = False
@@ -80,7 +83,7 @@ class Job:
                 run_count=meta.total_run_count,
                 ran_at=None if claimed.is_due_now else meta.executed_at,
             )
-        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
+        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned, policy=policy)
 
     def runs(self, schedule_id: str, app: Celery, first: int = 0, end: int | None = None) -> list[RedisScheduleEntry]:
         """Return an entry for each run that is due, or for those from number ``first`` up to ``end``.
@@ -95,6 +98,7 @@ class Job:
                 schedule_id=schedule_id,
                 run_count=self.meta.total_run_count,
                 app=app,
+                due_at=self.policy.due_at(fire_time) if self.policy else fire_time,
             )
             for fire_time in self.plan.runs[first:end]
         ]

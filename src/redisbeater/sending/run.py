@@ -34,7 +34,13 @@ def _namespace(schedule_id: str) -> uuid.UUID:
 
 
 def make_run(
-    definition: Definition, fire_time: datetime, *, schedule_id: str, run_count: int, app: Celery
+    definition: Definition,
+    fire_time: datetime,
+    *,
+    schedule_id: str,
+    run_count: int,
+    app: Celery,
+    due_at: datetime | None = None,
 ) -> RedisScheduleEntry:
     """Return an entry for one run, with its own copies of all values: Celery, instruments and tasks write into them.
 
@@ -44,6 +50,7 @@ def make_run(
         schedule_id: the id of the schedule, namespace of the task ids.
         run_count: how many runs the entry has had.
         app: the Celery app that sends it.
+        due_at: when it is due, its fire time plus its jitter; for the log.
     """
     # retry=False: beat itself releases a run that cannot be sent, and tries it again.
     options = {"retry": False, **json_text.copied(definition.options)}
@@ -51,7 +58,7 @@ def make_run(
     headers["periodic_task_name"] = definition.name
     headers["scheduled_for"] = fire_time.isoformat()
     options["task_id"] = task_id(schedule_id, definition.name, fire_time)
-    return RedisScheduleEntry(
+    run = RedisScheduleEntry(
         definition.name,
         definition.task,
         definition.schedule,
@@ -63,3 +70,5 @@ def make_run(
         last_run_at=fire_time,
         total_run_count=run_count,
     )
+    run._due_at = due_at
+    return run
