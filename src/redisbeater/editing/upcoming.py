@@ -31,7 +31,7 @@ class UpcomingRun:
         fire_time: aware UTC.
         local: the fire time in the entry's zone.
         due_at: when beat sends it, aware UTC; later than the fire time when the entry has jitter.
-        note: the effect that a change of the clocks has on it; empty: none.
+        note: the effect that a change of the clocks has on it, and whether it is overdue; empty: neither.
     """
 
     fire_time: datetime
@@ -64,7 +64,7 @@ def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[Upcom
     if policy.max_runs is not None:
         n = min(n, policy.max_runs - stored.meta.total_run_count)
     fire_times = islice(_fire_times(stored, policy), max(n, 0))
-    return [_run(fire_time, policy) for fire_time in fire_times]
+    return [_run(fire_time, policy, stored.now) for fire_time in fire_times]
 
 
 def _fire_times(stored: StoredEntry, policy: ResolvedPolicy) -> Iterator[datetime]:
@@ -80,11 +80,17 @@ def _fire_times(stored: StoredEntry, policy: ResolvedPolicy) -> Iterator[datetim
             fire_time = policy.timetable.next(fire_time)
 
 
-def _run(fire_time: datetime, policy: ResolvedPolicy) -> UpcomingRun:
+def _run(fire_time: datetime, policy: ResolvedPolicy, now: datetime) -> UpcomingRun:
     timetable = policy.timetable
+    due_at = policy.due_at(fire_time)
+    notes = ("overdue, not sent yet" if due_at < now else "", _clock_change(policy, fire_time))
     return UpcomingRun(
         fire_time=fire_time.astimezone(timezone.utc),
         local=fire_time.astimezone(timetable.local_zone),
-        due_at=policy.due_at(fire_time),
-        note=clock_change_note(timetable.schedule, timetable.local_zone, fire_time),
+        due_at=due_at,
+        note="; ".join(filter(None, notes)),
     )
+
+
+def _clock_change(policy: ResolvedPolicy, fire_time: datetime) -> str:
+    return clock_change_note(policy.timetable.schedule, policy.timetable.local_zone, fire_time)
