@@ -70,7 +70,7 @@ class RedisScheduler(Scheduler):
         self._redis = self._context.redis
         config = self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
-        self._leadership = Leadership(lock, begin=self._begin_to_lead)
+        self._leadership = Leadership(lock, begin=self._begin_to_lead, command_line=self._redis.command_line)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)

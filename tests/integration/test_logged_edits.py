@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import redis
@@ -194,3 +197,26 @@ def test_the_end_of_beat_is_logged_once(
         "beat ended; the lock is released",
         "beat ended",
     ]
+
+
+# What the documentation says
+
+
+OPERATING = (Path(__file__).parents[2] / "docs" / "operating.rst").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("begin", "expected"), [("ZCOUNT", "1"), ("HLEN", "0"), ("GET redisbeater::lock", "host"), ("PTTL", "-2")]
+)
+def test_the_documented_lines_with_redis_cli_work_as_they_stand(
+    app: Celery, client: redis.Redis, prefix: str, begin: str, expected: str
+) -> None:
+    if shutil.which("redis-cli") is None:
+        pytest.skip("no redis-cli here")
+    save_due(app, "late", late=300.0)
+    if begin.startswith("GET"):
+        client.set(f"{prefix}:lock", "host")
+    [line] = re.findall(rf"\$ (redis-cli -u \S+ {begin}.*)", OPERATING)
+    command = line.replace("redis://localhost:6379/1", app.conf.redisbeater_redis_url).replace("redisbeater:", prefix)
+
+    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.strip() == expected

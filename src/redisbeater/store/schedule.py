@@ -69,6 +69,8 @@ class RedisSchedule:
 
     def __init__(self, config: Config) -> None:
         self.keys = Keys(config.key_prefix, config.lock_name)
+        #: How ``redis-cli`` reaches this Redis, for hints.
+        self.command_line = config.url.command_line
         self._config = config
         self._connection = Connection(config)
         self._identity = Identity(self.keys.id)
