@@ -252,6 +252,7 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
     assert {key.removeprefix(prefix): client.type(key) for key in client.scan_iter(f"{prefix}*")} == {
         ":schedule": "zset",
         ":statics": "set",
+        ":applications": "hash",
         ":lock": "string",
         ":id": "string",
         ":format": "string",

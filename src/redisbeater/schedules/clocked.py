@@ -43,11 +43,8 @@ class clocked(BaseSchedule):
     def nominal_time(self, fire_time: datetime, zone: tzinfo) -> datetime | None:
         """Return ``at`` without its zone if that instant is its fire time; else None.
 
-        It differs from what a clock in the zone shows at the instant only when the clock skips it. A time of another
-        zone is no local time of this one: None.
+        It differs from what a clock in the zone shows at the instant only when the clock skips it.
         """
-        if self.at.tzinfo not in (None, zone):
-            return None
         return self.at.replace(tzinfo=None) if fire_time == self.fire_time(zone) else None
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
