@@ -148,7 +148,10 @@ def broken(app: Celery, as_json: bool) -> None:
     Example: celery -A proj redisbeater broken --json
     """
     reports = Context.of(app).redis.broken.reports()
-    print_lines([printable_json(reports, indent=2)] if as_json else _report_lines(reports))
+    if as_json:
+        click.echo(printable_json(reports, indent=2))
+    else:
+        print_lines(_report_lines(reports) or ["nothing is broken"])
 
 
 def _report_lines(reports: Mapping[str, Mapping[str, str]]) -> list[str]:
