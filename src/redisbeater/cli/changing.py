@@ -18,6 +18,7 @@ from redisbeater.editing.deletion import COMES_BACK, delete_entry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
 from redisbeater.management.listing import Filter
+from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.time_words import clock_words, relative_words
 
 __all__ = ("adopt", "delete", "disable", "enable")
@@ -103,7 +104,7 @@ def enable(app: Celery, names: Sequence[str]) -> None:
         entry = RedisScheduleEntry(name, app=app).enable()
         if entry.due_at is None:
             return "enabled, never runs: the entry has finished"
-        local = entry.due_at.astimezone(entry.definition().zone(view.zone))
+        local = entry.due_at.astimezone(read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone)
         return f"enabled, next run {clock_words(local, view.now)} {local:%Z}, {relative_words(local, view.now)}"
 
     _for_each(app, names, change)
