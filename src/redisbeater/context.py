@@ -35,6 +35,8 @@ class Context:
     """The parts that entries, scheduler and command line share. Building it does no I/O."""
 
     config: Config
+    #: Whose the static entries of this app are.
+    application: str
     defaults: Defaults
     codec: ScheduleCodec
     reader: Reader
@@ -84,7 +86,14 @@ class Context:
     def _of(cls, app: Celery, config: Config) -> Context:
         defaults, codec = _defaults(app, config), ScheduleCodec(config.schedule_classes)
         reader = Reader(codec, defaults)
-        return cls(config=config, defaults=defaults, codec=codec, reader=reader, redis=RedisSchedule(config))
+        return cls(
+            config=config,
+            application=config.application or app.main or "__main__",
+            defaults=defaults,
+            codec=codec,
+            reader=reader,
+            redis=RedisSchedule(config),
+        )
 
 
 def _zone(app: Celery) -> tzinfo:

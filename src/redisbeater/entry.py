@@ -16,6 +16,7 @@ from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
 from redisbeater.editing.compare_and_set import preview, write
+from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name
@@ -246,8 +247,12 @@ class RedisScheduleEntry(ScheduleEntry):
         return self._write(self._upsert(Author.of(by, note), only_new=True))
 
     def delete(self, *, note: str = "", by: str = "") -> None:
-        """Remove the entry; no error when there is none. A static one comes back when beat starts: disable it."""
-        self._context.redis.delete(check_name(self.name), log=Author.of(by, note).line("deleted"))
+        """Delete the entry; no error when there is none.
+
+        A static one comes back when a beat begins to lead, with its counters and with the run that it owes by then:
+        disable it instead.
+        """
+        delete_entry(self._context, check_name(self.name), Author.of(by, note))
         self._due_at = None
 
     def reschedule(self, last_run_at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:

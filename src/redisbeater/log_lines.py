@@ -18,6 +18,9 @@ MOST_DATA = MOST_CHARACTERS - 100
 #: A text of a line is not cut to fewer characters than these, however long the others are.
 LEAST_SHOWN = 20
 
+#: So many texts of so many characters fit into any line as they are; in quotes they are at most twice as long.
+FEW_TEXTS, SHORT_TEXT = 4, 95
+
 
 def get_logger(name: str) -> logging.Logger:
     """Return the logger of a module, whose lines are escaped."""
@@ -78,6 +81,8 @@ class _Text(str):
 
 def _safe(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the values of a line; texts and errors are escaped, and share the room in the line."""
+    if len(values) <= FEW_TEXTS and all(map(_is_safe, values)):
+        return values
     texts = {index: str(value) for index, value in enumerate(values) if isinstance(value, (str, BaseException))}
     room, shares = MOST_DATA, {}
     for left, index in zip(range(len(texts), 0, -1), sorted(texts, key=lambda index: len(texts[index]))):
@@ -86,6 +91,13 @@ def _safe(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(
         _text(texts[index], value, shares[index]) if index in texts else value for index, value in enumerate(values)
     )
+
+
+def _is_safe(value: Any) -> bool:
+    """Return whether a value is shown as it is, in any line of a few values: most names and tasks are."""
+    if type(value) is str:
+        return len(value) <= SHORT_TEXT and value.isprintable()
+    return not isinstance(value, (str, BaseException))
 
 
 def _text(text: str, value: Any, limit: int) -> _Text:

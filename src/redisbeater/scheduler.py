@@ -18,6 +18,7 @@ from celery.signals import beat_embedded_init, beat_init, celeryd_after_setup
 
 from redisbeater.beat.clock import ServerClock
 from redisbeater.beat.closing import close_within
+from redisbeater.beat.edits import Edits
 from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.fault import Fault
 from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
@@ -29,6 +30,7 @@ from redisbeater.beat.own_keys import OwnKeys
 from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune_process
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
+from redisbeater.beat.run_line import announce, complete_lines
 from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
@@ -84,24 +86,25 @@ class RedisScheduler(Scheduler):
         check_entry_class(type(self))
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
-        escape_lines(logging.getLogger("celery.beat"))  # its lines name entries and tasks as they are stored
+        complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
         self._context = Context.of(app)
         self._redis = self._context.redis
         config = self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
-        self._leadership = Leadership(lock, begin=self._begin_to_lead)
+        self._leadership = Leadership(lock, begin=self._begin_to_lead, command_line=self._redis.command_line)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
         self._repair = Repair(self._context, self._own_keys)
         self._zone_change = ZoneChange(self._context)
+        self._edits = Edits(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
         self._fault = Fault()
         self._broker = Broker(app, config.publish_timeout, self.Producer)
         self._sender = Sender(self)
         self._dispatcher = Dispatcher(
-            app, self._broker, send=self._sender.send, renew_lock=self._leadership.renew, entry_class=self.Entry
+            app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
         )
         self._claim_limit = ClaimLimit(config.batch_size)
         #: The dispatch that is not finished yet, if there is one.
@@ -111,6 +114,7 @@ class RedisScheduler(Scheduler):
         self._in_tick = False
         self._is_closing = False
         self._clock = ServerClock()
+        self._has_ended = False
         #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
         self.is_served = False
         #: Whether that service is part of a worker, which must not end because a lock was lost.
@@ -173,6 +177,7 @@ class RedisScheduler(Scheduler):
             self._leadership.refuse(exc)
             return self._stand_by()
         self._repair.step()
+        self._edits.step()
         return self._wait()
 
     def _name_foreign_keys(self) -> None:
@@ -281,6 +286,11 @@ class RedisScheduler(Scheduler):
 
     # Send one run by Celery's own path
 
+    def _send_run(self, run: RedisScheduleEntry) -> Exception | None:
+        """Log a run and send it. Return why it was not sent, or None."""
+        announce(run, self._dispatch.claim if self._dispatch else None)
+        return self._sender.send(run)
+
     def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
         """Send one run by Celery's own path, with prepared texts of its arguments."""
         self._sender.prepare(entry)
@@ -296,7 +306,8 @@ class RedisScheduler(Scheduler):
         delay = max(self._look_at - time.monotonic(), 0.0)
         if not self.is_served or not delay:
             return delay
-        if self._notifier.wait(min(delay, self._max_wait)):
+        if messages := self._notifier.wait(min(delay, self._max_wait)):
+            self._edits.record(messages)
             self._look_at = 0.0
         return 0.0
 
@@ -326,6 +337,7 @@ class RedisScheduler(Scheduler):
         """
         if self._in_tick or self._is_closing:
             return
+        led, self._has_ended, had_ended = self._leadership.is_leader, True, self._has_ended
         self._is_closing = True
         try:
             if not self._outage.is_on:
@@ -337,6 +349,8 @@ class RedisScheduler(Scheduler):
             logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
         finally:
             self._is_closing = False
+        if not had_ended:
+            logger.info("beat ended%s", "; the lock is released" if led and not self._leadership.is_leader else "")
 
     @property
     def info(self) -> str:

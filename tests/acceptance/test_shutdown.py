@@ -37,6 +37,7 @@ def leading(beat: Process) -> Process:
 def ends_well(beat: Process) -> bool:
     assert beat.end() == 0
     assert "Traceback" not in beat.output()
+    assert beat.output().count("beat ended") == 1
     return True
 
 

@@ -128,6 +128,18 @@ def test_static_entries_are_stored_and_recognized_at_the_next_start(
     assert stored(app, "static").task == "proj.work"
 
 
+def test_a_deleted_static_entry_comes_back_when_it_was_due(app: Celery, make_scheduler: MakeScheduler) -> None:
+    app.conf.update(result_expires=None, beat_schedule={"report": {"task": "proj.report", "schedule": 3600.0}})
+    scheduler = make_scheduler(app)
+    scheduler.setup_schedule()
+    due_at = stored(app, "report").due_at
+
+    stored(app, "report").delete()
+    scheduler.setup_schedule()
+
+    assert stored(app, "report").due_at == due_at
+
+
 def test_all_keys_are_in_one_slot(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
     save_due(app, "a {tag} of its own")
     save_due(app, "report")

@@ -458,7 +458,7 @@ def test_many_are_stored_a_page_at_a_time_and_invalid_ones_do_not_hold_up_the_ot
 
     statics, broken = client.smembers(f"{prefix}:statics"), Context.of(app).redis.broken.reports()
     assert statics == declared.keys() - {"e7", "e9"}
-    assert (sorted(broken), client.get(f"{prefix}e7")) == (["e9"], "a text")
+    assert (sorted(broken), client.get(f"{prefix}e7")) == (["e7", "e9"], "a text")
     assert broken["e9"]["reason"].startswith("$.on_finish: ")
     client.delete(f"{prefix}e7")
     start(beat_schedule=declared)
@@ -491,7 +491,7 @@ def test_a_dynamic_entry_that_took_the_name_of_a_removed_one_stays(
     context = Context.of(app)
     RedisScheduleEntry("a", "proj.mine", 60, app=app).save()
 
-    statics._prune(context, app, "a", None)  # as it was read before the dynamic entry was created
+    statics._prune(context, "a", None)  # as it was read before the dynamic entry was created
 
     assert stored(app, "a").task == "proj.mine"
     assert "static entry 'a' is no longer declared; deleted" not in caplog.messages
@@ -507,3 +507,159 @@ def test_the_name_of_a_removed_entry_that_is_gone_is_forgotten_without_a_word(
 
     assert client.smembers(f"{prefix}:statics") == set()
     assert "static entry 'gone' is no longer declared; deleted" not in caplog.messages
+
+
+# Deleted at run time
+
+
+def test_a_deleted_static_entry_comes_back_with_its_run_count_and_the_run_that_it_owes(start: Start) -> None:
+    nightly = {"task": "proj.nightly", "schedule": crontab(minute=0, hour=3)}
+    app = start(beat_schedule={"nightly": nightly})
+    stored(app, "nightly").reschedule(ago(days=3))
+    start(beat_schedule={"nightly": nightly})  # runs
+    stored(app, "nightly").reschedule(ago(days=2))
+    owed = stored(app, "nightly").due_at
+
+    stored(app, "nightly").delete()
+    app = start(beat_schedule={"nightly": nightly})
+
+    entry = stored(app, "nightly")
+    assert owed is not None
+    assert owed < now()
+    assert entry.total_run_count == 2
+    assert entry.last_run_at is not None
+    assert entry.last_run_at >= owed
+
+
+def test_a_deleted_static_entry_comes_back_as_the_code_declares_it(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    app = start(beat_schedule={"report": REPORT})
+    due_at = stored(app, "report").due_at
+    entry = stored(app, "report")
+    entry.args = ["operator"]
+    entry.save()
+    entry.delete()
+
+    start(beat_schedule={"report": REPORT})
+
+    assert (stored(app, "report").args, stored(app, "report").due_at) == ([1], due_at)
+    assert "entry 'report' deleted; it is static and comes back when a beat begins to lead" in "".join(caplog.messages)
+    assert any("'report' was deleted and is declared still; restored" in message for message in caplog.messages)
+
+
+def test_a_static_entry_that_the_code_removes_and_declares_again_begins_again(start: Start) -> None:
+    app = start(beat_schedule={"report": REPORT})
+    stored(app, "report").reschedule(ago(seconds=61))
+    start(beat_schedule={"report": REPORT})
+    start(beat_schedule={})
+
+    start(beat_schedule={"report": REPORT})
+
+    assert stored(app, "report").total_run_count == 0
+
+
+def test_what_was_kept_of_a_deleted_entry_ends_after_a_week_and_is_not_given_to_others(
+    start: Start, client: redis.Redis, prefix: str
+) -> None:
+    app = start("proj", beat_schedule={"report": REPORT})
+    stored(app, "report").reschedule(ago(seconds=30))
+    stored(app, "report").delete()
+    kept = f"{prefix}:deleted:report"
+
+    assert 6 * 86_400 < client.ttl(kept) <= 7 * 86_400
+    start("proj x", beat_schedule={"report": REPORT})
+
+    assert client.exists(kept)
+    assert stored(app, "report").last_run_at is None
+
+
+def test_a_dynamic_entry_leaves_nothing_when_it_is_deleted(app: Celery, client: redis.Redis, prefix: str) -> None:
+    RedisScheduleEntry("a", "proj.work", 60, app=app).save().delete()
+
+    assert client.keys(f"{prefix}*") == []
+
+
+# Applications
+
+
+def test_a_setting_tells_whose_static_entries_are(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    app = start("proj", beat_schedule={"report": REPORT})
+
+    start("shop", beat_schedule={"report": {**REPORT, "args": (2,)}}, redisbeater_application="proj")
+
+    assert stored(app, "report").args == [2]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_renamed_application_says_what_it_leaves_behind_and_how_to_adopt_it(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    app = start("proj", beat_schedule={"report": REPORT, "other": REPORT})
+    caplog.clear()
+
+    start("shop", beat_schedule={"report": REPORT})
+    start("shop", beat_schedule={})
+
+    assert Context.of(app).redis.broken.reports() == {}
+    assert (
+        "static entry not stored, application 'proj' has its name and 2 static entries that run on: 'report'; "
+        "if it was renamed to 'shop': celery redisbeater adopt proj, else rename the entry"
+    ) in caplog.messages
+    assert (
+        "2 static entries are of application 'proj' and run on; if it was renamed to 'shop': "
+        "celery redisbeater adopt proj"
+    ) in caplog.messages
+
+
+def test_a_declaration_whose_name_is_taken_is_listed_as_broken(start: Start, make_app: Callable[..., Celery]) -> None:
+    RedisScheduleEntry("dynamic", "proj.dynamic", 3600.0, app=make_app()).save()
+    start("proj", beat_schedule={"report": REPORT})
+
+    app = start("shop", beat_schedule={"report": REPORT, "dynamic": REPORT})
+
+    assert {name: report["reason"] for name, report in Context.of(app).redis.broken.declarations().items()} == {
+        "report": "$.name: a static entry of application 'proj' has that name",
+        "dynamic": "$.name: a dynamic entry has that name",
+    }
+
+
+def alternations(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [message for message in caplog.messages if "alternate between two declarations" in message]
+
+
+def test_declarations_that_alternate_are_reported_with_the_setting_that_ends_it(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = {"a": REPORT}, {"b": REPORT, "c": REPORT}
+    for declared in (one, one, other, other):
+        start(beat_schedule=declared)
+    before = alternations(caplog)
+
+    start(beat_schedule=one)
+
+    assert before == []
+    [line] = alternations(caplog)
+    assert line.startswith(
+        "static entries of application 'proj' alternate between two declarations: 1 entries here, 2 on "
+    )
+    assert "set redisbeater_application for one" in line
+
+
+def test_declarations_that_change_are_not_reported_as_alternating(
+    start: Start, caplog: pytest.LogCaptureFixture, client: redis.Redis, prefix: str
+) -> None:
+    for number in range(4):
+        start(beat_schedule={"a": {**REPORT, "args": (number,)}})
+    client.hset(f"{prefix}:applications", "proj", "[5]")
+    start(beat_schedule={"a": REPORT})
+
+    assert alternations(caplog) == []
+
+
+def test_an_application_without_static_entries_leaves_no_record(start: Start, client: redis.Redis, prefix: str) -> None:
+    start(beat_schedule={})
+
+    assert not client.exists(f"{prefix}:applications")

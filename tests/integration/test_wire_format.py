@@ -255,6 +255,7 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
         ":schedule": "zset",
         ":answer:<id>": "string",
         ":statics": "set",
+        ":applications": "hash",
         ":lock": "string",
         ":id": "string",
         ":format": "string",

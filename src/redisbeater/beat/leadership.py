@@ -21,11 +21,13 @@ class Leadership:
     Arguments:
         lock: the lock; None: no lock is used.
         begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
+        command_line: how ``redis-cli`` reaches this Redis, for hints.
     """
 
-    def __init__(self, lock: Lock | None, begin: Callable[[], None]) -> None:
+    def __init__(self, lock: Lock | None, begin: Callable[[], None], *, command_line: str = "redis-cli") -> None:
         self._lock = lock
         self._begin = begin
+        self._command_line = command_line
         self._leads = False
         self._logged_leader = ""
         #: Why this beat must not lead, as it was logged; empty when it may.
@@ -35,6 +37,11 @@ class Leadership:
     def token(self) -> str:
         """The text that the lock holds while this beat leads; empty without a lock."""
         return self._lock.token if self._lock else ""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this beat led when it last asked, by a lock."""
+        return self._leads and self._lock is not None
 
     @property
     def free_in(self) -> float:
@@ -100,9 +107,10 @@ class Leadership:
         """Log who leads. A lock of another type, or one that never ends, keeps every beat from leading."""
         if lock.foreign_type:
             logger.error(
-                "standing by; %s holds a %s and no lock, so no beat leads until it is deleted: redis-cli DEL %s",
+                "standing by; %s holds a %s and no lock, so no beat leads until it is deleted: %s DEL %s",
                 lock.key,
                 lock.foreign_type,
+                self._command_line,
                 shlex.quote(lock.key),
             )
             return
@@ -112,9 +120,10 @@ class Leadership:
     def _report_endless(self, lock: Lock) -> None:
         if lock.is_endless:
             logger.warning(
-                "the lock %s of %s has no time to live; if that beat has ended, no beat leads until redis-cli DEL %s",
+                "the lock %s of %s has no time to live; if that beat has ended, no beat leads until %s DEL %s",
                 lock.key,
                 lock.holder,
+                self._command_line,
                 shlex.quote(lock.key),
             )
 

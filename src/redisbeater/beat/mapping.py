@@ -8,6 +8,8 @@ from celery import Celery
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
+from redisbeater.editing.author import Author
+from redisbeater.editing.deletion import delete_entry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import EntryNotFound
@@ -33,7 +35,7 @@ class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
         entry.save()
 
     def __delitem__(self, name: str) -> None:
-        if not Context.of(self._app).redis.delete(name):
+        if delete_entry(Context.of(self._app), name, Author.of()) is None:
             raise EntryNotFound(name)
 
     def __contains__(self, name: object) -> bool:

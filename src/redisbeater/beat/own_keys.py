@@ -35,10 +35,11 @@ class OwnKeys:
         for key, kind in found.items():
             if self._reported.get(key) != kind:
                 logger.error(
-                    "%s holds a %s, which beat did not write, so %s; if nobody needs it: redis-cli DEL %s",
+                    "%s holds a %s, which beat did not write, so %s; if nobody needs it: %s DEL %s",
                     key,
                     kind,
                     self._effects[key],
+                    self._redis.command_line,
                     shlex.quote(key),
                 )
         self._reported = found

@@ -12,6 +12,7 @@ from typing import Any
 
 from celery import Celery
 
+from redisbeater.beat.applications import application_of, declared_digest, record_declared, report_taken
 from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
@@ -24,7 +25,7 @@ from redisbeater.schedules import rrule
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("CLEANUP", "application_of", "reconcile")
+__all__ = ("CLEANUP", "reconcile")
 
 #: The entry that Celery itself declares: it deletes expired results.
 CLEANUP = "celery.backend_cleanup"
@@ -41,70 +42,67 @@ def reconcile(
     """
     context = Context.of(app)
     statics = context.redis.contents.statics()
-    origins = context.redis.contents.origins(list(filter(is_unreserved, {*statics, *map(str, declared)})))
-    ours = [name for name in map(str, declared) if name not in statics and _is_ours(app, origins.get(name) or "")]
+    origins = dict(context.redis.contents.origins(list(filter(is_unreserved, {*statics, *map(str, declared)}))))
+    ours = [name for name in map(str, declared) if name not in statics and _is_ours(context, origins.get(name) or "")]
     context.redis.contents.add_statics(ours)
-    changes, failures = _changes(context, app, declared, origins, statics, entry_class)
+    upserts, failures = _upserts(context, app, declared, entry_class)
+    _restore(context, upserts, origins)
+    taken = {name: origins[name] or "" for name in upserts if _is_taken(context, name, origins[name], statics)}
+    changes = {name: each for name, each in upserts.items() if name not in taken and each.origin != origins[name]}
     failures.update(_store(context, changes))
     for name, failure in failures.items():
-        _report(context, app, name, failure)
+        _report(context, name, failure)
+    report_taken(context, taken, origins)
     for name in statics - declared.keys():
-        _prune(context, app, name, origins[name])
-    _forget_repaired(context, app, failures.keys())
+        _prune(context, name, origins[name])
+    _forget_repaired(context, {*failures, *taken})
+    record_declared(context, declared_digest(upserts, failures), len(declared))
 
 
-def application_of(origin: str) -> str:
-    """Return the application that declares a static entry of this origin."""
-    return origin.rpartition(" ")[0]
-
-
-def _changes(
-    context: Context,
-    app: Celery,
-    declared: Mapping[Any, Any],
-    origins: Mapping[str, str | None],
-    statics: Set[str],
-    entry_class: type[RedisScheduleEntry],
+def _upserts(
+    context: Context, app: Celery, declared: Mapping[Any, Any], entry_class: type[RedisScheduleEntry]
 ) -> tuple[dict[str, Upsert], dict[str, Exception]]:
-    """Return by name the upserts of new and changed declarations, and why others cannot be stored."""
-    changes: dict[str, Upsert] = {}
+    """Return by name the upserts of all declarations, and why some cannot be stored."""
+    upserts: dict[str, Upsert] = {}
     failures: dict[str, Exception] = {}
     for name, fields in declared.items():
-        stored_name = str(name)
         try:
-            entry = _entry(app, name, fields, entry_class)
-            upsert = _upsert(context, app, entry, origins.get(stored_name), stored_name in statics)
+            upserts[str(name)] = _upsert(context, _entry(app, name, fields, entry_class))
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
-            failures[stored_name] = exc
-        else:
-            if upsert is not None:
-                changes[stored_name] = upsert
-    return changes, failures
+            failures[str(name)] = exc
+    return upserts, failures
 
 
-def _upsert(
-    context: Context, app: Celery, entry: RedisScheduleEntry, origin: str | None, is_static: bool
-) -> Upsert | None:
-    """Return the upsert of a declared entry; None: the declaration has not changed, or another entry has the name."""
+def _upsert(context: Context, entry: RedisScheduleEntry) -> Upsert:
     definition = entry.definition()
     text = definition.to_text(context.codec)
-    declared = f"{_application(app)} {sha1(text)}"
-    if origin == declared:
-        return None
-    # RedBeat stores no origin, and does not even mark Celery's own clean-up as static.
-    is_unclaimed = origin == "" and (is_static or entry.name == CLEANUP)
-    if origin is not None and not _is_ours(app, origin) and not is_unclaimed:
-        logger.error(
-            "static entry %r is not stored: a dynamic entry or another app has that name; rename one", entry.name
-        )
-        return None
+    origin = f"{context.application} {sha1(text)}"
     return Upsert(
         definition=definition,
         text=text,
         initial_meta=entry.initial_meta(),
-        origin=declared,
-        author=_author(app),
+        origin=origin,
+        author=_author(context),
     )
+
+
+def _restore(context: Context, upserts: Mapping[str, Upsert], origins: dict[str, str | None]) -> None:
+    """Put declared entries back that were deleted, so that they keep their counters and the run that they owe.
+
+    Their new origin differs from the declared one: the code wins over what operators changed before they deleted them.
+    """
+    missing = [name for name in upserts if origins[name] is None]
+    origin = f"{context.application} -"
+    for name in context.redis.restore_deleted(missing, application=context.application, origin=origin):
+        logger.info("static entry %r was deleted and is declared still; restored with its run count and due time", name)
+        origins[name] = origin
+
+
+def _is_taken(context: Context, name: str, origin: str | None, statics: Set[str]) -> bool:
+    """Return whether a dynamic entry, or that of another application, has the name."""
+    # RedBeat stores no origin, and does not even mark Celery's own clean-up as static.
+    is_unclaimed = origin == "" and (name in statics or name == CLEANUP)
+    return origin is not None and not _is_ours(context, origin) and not is_unclaimed
 
 
 def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Exception]:
@@ -118,30 +116,30 @@ def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Excepti
     return failures
 
 
-def _report(context: Context, app: Celery, name: str, failure: Exception) -> None:
+def _report(context: Context, name: str, failure: Exception) -> None:
     reason = str(failure)
     if isinstance(failure, RedisBeaterError):
         logger.error("static entry %r cannot be stored: %s", name, reason)
     else:
         logger.error("static entry %r cannot be planned", name, exc_info=failure)
         reason = f"$.schedule: {type(failure).__name__}: {reason}"
-    context.redis.broken.report_declaration(name, reason, application=_application(app))
+    context.redis.broken.report_declaration(name, reason, application=context.application)
 
 
-def _prune(context: Context, app: Celery, name: str, origin: str | None) -> None:
+def _prune(context: Context, name: str, origin: str | None) -> None:
     """Delete an entry that is not declared any more, unless it has become another one since its origin was read."""
-    if origin is not None and not _is_ours(app, origin):
+    if origin is not None and not _is_ours(context, origin):
         return
     # Where there was no entry, no origin matches one that was created since; only what is left of the old one goes.
-    line = _author(app).line("deleted")
-    if context.redis.delete(name, origin=origin or f"{_application(app)} -", log=line):
+    line = _author(context).line("deleted")
+    if context.redis.delete(name, origin=origin or f"{context.application} -", log=line):
         logger.info("static entry %r is no longer declared; deleted", name)
 
 
-def _forget_repaired(context: Context, app: Celery, failed: Set[str]) -> None:
+def _forget_repaired(context: Context, failed: Set[str]) -> None:
     """Remove reports of declarations that were repaired or removed."""
-    for name, report in context.redis.broken.reports().items():
-        if name not in failed and report.get("application") == _application(app):
+    for name, report in context.redis.broken.declarations().items():
+        if name not in failed and report.get("application") == context.application:
             context.redis.broken.forget_declaration(name)
 
 
@@ -157,14 +155,9 @@ def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleE
     return entry
 
 
-def _is_ours(app: Celery, origin: str) -> bool:
-    return bool(origin) and application_of(origin) == _application(app)
+def _is_ours(context: Context, origin: str) -> bool:
+    return bool(origin) and application_of(origin) == context.application
 
 
-def _author(app: Celery) -> Author:
-    return Author(by=f"code of {_application(app)}")
-
-
-def _application(app: Celery) -> str:
-    """Return the name passed to ``Celery(...)``, which distinguishes applications that share a schedule."""
-    return app.main or "__main__"
+def _author(context: Context) -> Author:
+    return Author(by=f"code of {context.application}")

@@ -1,5 +1,7 @@
 """The command line, ``celery -A proj redisbeater ...``: list and change the entries of a schedule."""
 
-from redisbeater.cli.commands import redisbeater
+from redisbeater.cli.changing import adopt, delete, disable, enable
+from redisbeater.cli.commands import broken, list_, show, upcoming
+from redisbeater.cli.group import redisbeater
 
-__all__ = ("redisbeater",)
+__all__ = ("adopt", "broken", "delete", "disable", "enable", "list_", "redisbeater", "show", "upcoming")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -118,6 +119,15 @@ class RedisUrl:
                 f"redisbeater_key_prefix = {prefix!r}: a cluster needs a hash tag in it, to keep all keys in one slot; "
                 f"set it to '{{{name}}}:', or unset it for {CLUSTER_PREFIX!r}"
             )
+
+    @property
+    def command_line(self) -> str:
+        """How ``redis-cli`` reaches this Redis, as far as one command can: without a password or Sentinels."""
+        if self.scheme == "unix":
+            return f"redis-cli -s {shlex.quote(self.address.removeprefix('unix://'))}"
+        if self.topology is Topology.SERVER:
+            return f"redis-cli -u {shlex.quote(self.address)}"
+        return "redis-cli -c" if self.topology is Topology.CLUSTER else "redis-cli"
 
     @property
     def options(self) -> dict[str, str]:

@@ -172,6 +172,13 @@ class Config:
         "What beat does when it becomes the leader and the server may evict the schedule: ``ignore`` it, ``warn``, "
         "log an ``error``, or ``raise`` and exit.",
     )
+    application: str | None = _setting(
+        None,
+        values.optional(values.read_text),
+        "a text that is not empty, or None",
+        "Whose the static entries of this app are. Applications that share a schedule need different ones. "
+        "Default: the name passed to ``Celery()``.",
+    )
     schedule_classes: Mapping[str, type] = _setting(
         dict,
         values.read_classes,

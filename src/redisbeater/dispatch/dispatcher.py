@@ -232,7 +232,8 @@ def _is_merely_coalesced(job: Job) -> bool:
 def _log_skip(name: str, skip: Skip) -> None:
     first, last = skip.first.isoformat(), skip.last.isoformat()
     if skip.reason is Reason.COALESCED:
-        logger.info("entry %r: one run replaces %s other fire times, %s to %s", name, skip.count_text, first, last)
+        others = "1 other fire time" if skip.count_text == "1" else f"{skip.count_text} other fire times"
+        logger.info("entry %r: one run replaces %s, %s to %s", name, others, first, last)
     else:
         logger.warning(
             "entry %r: skipped %s fire times (%s), %s to %s", name, skip.count_text, skip.reason, first, last

@@ -15,6 +15,7 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
+from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.model.skip import add_skips
 from redisbeater.sending.run import make_run
@@ -58,6 +59,8 @@ class Job:
     definition: Definition
     meta: Meta
     plan: Plan
+    #: The policy that it was planned by; None: nobody asks when its runs are due.
+    policy: ResolvedPolicy | None = None
     #: Whether another program set the last run while this job was sent. Then the run is counted, and the last run
     #: stays as the other program set it.
     keeps_last_run: bool = False
@@ -81,7 +84,7 @@ class Job:
                 run_count=meta.total_run_count,
                 meta=NEW if claimed.is_due_now else meta,
             )
-        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned)
+        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned, policy=policy)
 
     def runs(
         self,
@@ -104,6 +107,7 @@ class Job:
                 run_count=self.meta.total_run_count,
                 app=app,
                 entry_class=entry_class,
+                due_at=self.policy.due_at(fire_time) if self.policy else fire_time,
             )
             for fire_time in self.plan.runs[first:end]
         ]

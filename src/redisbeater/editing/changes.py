@@ -106,7 +106,8 @@ class Upsert:
 class FieldChange:
     """Change some fields of an entry's definition; the others stay as they are stored.
 
-    Without any field, an entry that is missing from the schedule gets a score again.
+    Without any field, an entry that is missing from the schedule gets a score again. An ``origin`` makes it a static
+    entry of an application.
 
     Attributes:
         option_rules: what checks changed options.
@@ -116,6 +117,7 @@ class FieldChange:
     fields: Mapping[str, Any] = field(default_factory=dict)
     author: Author | None = None
     option_rules: OptionRules | None = None
+    origin: str = ""
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -135,6 +137,7 @@ class FieldChange:
             meta=meta,
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
             author=self.author,
+            origin=self.origin,
         )
 
 

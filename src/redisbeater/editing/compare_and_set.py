@@ -16,6 +16,7 @@ from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.changes import EntryChange
 from redisbeater.editing.edit import Edit
+from redisbeater.editing.edit_log import log_edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
 from redisbeater.model.policies import OnFinish
@@ -61,7 +62,10 @@ def write(context: Context, change: EntryChange) -> StoredEntry:
     result = write_page(context, [change])
     for failure in result.failures.values():
         raise failure
-    return result.written[change.name].to_stored_entry()
+    edit = result.written[change.name]
+    stored = edit.to_stored_entry()
+    log_edit(edit, stored.due_at(context.defaults))
+    return stored
 
 
 def preview(context: Context, change: EntryChange) -> StoredEntry:

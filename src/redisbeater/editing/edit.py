@@ -61,12 +61,17 @@ class Edit:
             log=self._log_text(),
         )
 
+    @cached_property
+    def changed_fields(self) -> list[str]:
+        """The fields of the definition that differ from what was stored; none of a new entry."""
+        before = self.snapshot.definition
+        return changed_fields(before, self.text) if before and before != self.text else []
+
     def _log_text(self) -> str:
         """Return the line of the entry's log; empty when the edit changes only what beat records."""
         if self.author is None:
             return ""
-        before = self.snapshot
-        fields = changed_fields(before.definition, self.text) if before.definition else []
+        before, fields = self.snapshot, self.changed_fields
         if before.exists and not fields and self.score is None and before.definition:
             return ""
         what = "created" if not before.exists else "changed"

@@ -15,6 +15,7 @@ from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.log_lines import get_logger
 from redisbeater.management.template import EntryTemplates, RenderedEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
@@ -22,6 +23,8 @@ from redisbeater.schedules.zone import zone_name
 from redisbeater.store import SAVE_PAGE, Change
 
 __all__ = ("Bulk",)
+
+logger = get_logger(__name__)
 
 #: Characters of definitions in one page: a longer page would keep the server busy for more than a few milliseconds.
 MOST_PAGE_CHARACTERS = 500_000
@@ -66,6 +69,14 @@ class Bulk:
         self._is_open = False
         if error is None:
             self.flush()
+        if self.created or self.changed or self.deleted:
+            logger.info(
+                "bulk: %d entries created, %d changed, %d deleted, %d left as they were",
+                self.created,
+                self.changed,
+                self.deleted,
+                self.unchanged,
+            )
 
     def upsert(self, entry: RedisScheduleEntry) -> None:
         """Create an entry, or make the stored one of that name like it; the object itself does not change.

@@ -16,6 +16,7 @@ from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
+from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.stored_entry import failing_of, load
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -123,12 +124,12 @@ class ScheduleStore:
         return RedisScheduleEntry.of(load(self._context, check_name(name)), self._app)
 
     def delete(self, name: str, *, note: str = "", by: str = "") -> None:
-        """Delete an entry. A static one comes back when beat starts: disable it instead.
+        """Delete an entry. A static one comes back, with its counters, when a beat begins to lead: disable it instead.
 
         Raises:
             EntryNotFound: there is none of that name.
         """
-        if not self._context.redis.delete(check_name(name), log=Author.of(by, note).line("deleted")):
+        if delete_entry(self._context, check_name(name), Author.of(by, note)) is None:
             raise EntryNotFound(name)
 
     def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:

@@ -46,6 +46,7 @@ def make_run(
     run_count: int,
     app: Celery,
     entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
+    due_at: datetime | None = None,
 ) -> RedisScheduleEntry:
     """Return an entry for one run, with its own copies of all values: Celery, instruments and tasks write into them.
 
@@ -56,6 +57,7 @@ def make_run(
         run_count: how many runs the entry has had.
         app: the Celery app that sends it.
         entry_class: the class of the run.
+        due_at: when it is due, its fire time plus its jitter; for the log.
     """
     # retry=False: beat itself releases a run that cannot be sent, and tries it again.
     options = {"retry": False, **json_text.copied(definition.options)}
@@ -63,7 +65,7 @@ def make_run(
     headers["periodic_task_name"] = definition.name
     headers["scheduled_for"] = fire_time.isoformat()
     options["task_id"] = task_id(schedule_id, definition.name, fire_time)
-    return entry_class(
+    run = entry_class(
         definition.name,
         definition.task,
         _schedule_in_zone(definition),
@@ -75,6 +77,8 @@ def make_run(
         last_run_at=fire_time,
         total_run_count=run_count,
     )
+    run._due_at = due_at
+    return run
 
 
 def _schedule_in_zone(definition: Definition) -> BaseSchedule:

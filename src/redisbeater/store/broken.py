@@ -29,6 +29,15 @@ class BrokenEntries:
         texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
         return {name.removeprefix(DECLARATION): _read(text) for name, text in sorted(texts.items())}
 
+    def declarations(self) -> dict[str, dict[str, str]]:
+        """Return the reports about declarations alone: an entry of that name may be stored, and run well."""
+        texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
+        return {
+            name.removeprefix(DECLARATION): _read(text)
+            for name, text in sorted(texts.items())
+            if name.startswith(DECLARATION)
+        }
+
     def report(self, name: str, reason: str) -> None:
         """Report an entry as broken, from now on."""
         self.report_all({name: reason})

@@ -91,6 +91,14 @@ class Contents:
         if added := list(names):
             unless_wrong_type(self._connection, lambda client: client.sadd(self._keys.statics, *added))
 
+    def declared(self, application: str) -> str | None:
+        """Return the record of what the code of an application declares; None if there is none."""
+        return unless_wrong_type(self._connection, lambda client: client.hget(self._keys.applications, application))
+
+    def record_declared(self, application: str, text: str) -> None:
+        """Store the record of what the code of an application declares."""
+        unless_wrong_type(self._connection, lambda client: client.hset(self._keys.applications, application, text))
+
     def origins(self, names: Sequence[str]) -> Mapping[str, str | None]:
         """Return the origin of each entry: empty for a dynamic one, None for one that does not exist.
 

@@ -25,6 +25,9 @@ key                type         members                                         
                                 deletion for seven days                                               deleted
 ``P:failing``      sorted set   entry key -> the fire time that it owes, UNIX seconds, while its run   none
                                 cannot be sent
+``P:applications`` hash         application -> JSON: the digests of the static entries that its code     none
+                                declares now, and declared before
+``P:deleted:<n>``  hash         what is kept of a static entry that was deleted, to go on with it     yes
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
                                 when the lock is free
 =================  ===========  ====================================================================  ======
@@ -62,6 +65,9 @@ class Keys:
         self.zone_before = f"{prefix}:zone:before"
         self.broken = f"{prefix}:broken"
         self.failing = f"{prefix}:failing"
+        self.applications = f"{prefix}:applications"
+        #: What the key of a deleted static entry begins with; its name follows.
+        self.deleted = f"{prefix}:deleted:"
         self.changes = f"{prefix}:changes"
         self.log = f"{prefix}:log"
         self.lock = lock if lock is not None else f"{prefix}:lock"

@@ -30,7 +30,7 @@ from redisbeater.store.broken import BrokenEntries, reports_as_json
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
-from redisbeater.store.connection.connection import Connection, Undo
+from redisbeater.store.connection.connection import Connection, Undo, unless_wrong_type
 from redisbeater.store.contents import Contents, pages
 from redisbeater.store.failing import FailingEntries
 from redisbeater.store.identity import Identity
@@ -55,8 +55,8 @@ LOAD_PAGE = 250
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
 
-#: How long the log of a deleted entry is kept: seven days.
-DELETED_SECONDS = 7 * 86400
+#: How long what is needed to go on with a deleted static entry is kept, and the log of every deleted entry.
+KEEP_DELETED_SECONDS = 7 * 86_400
 
 #: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
 ZONE_KEPT_MILLISECONDS = 3_600_000
@@ -74,6 +74,8 @@ class RedisSchedule:
 
     def __init__(self, config: Config) -> None:
         self.keys = Keys(config.key_prefix, config.lock_name)
+        #: How ``redis-cli`` reaches this Redis, for hints.
+        self.command_line = config.url.command_line
         self._config = config
         self._connection = Connection(config)
         self._identity = Identity(self.keys.id)
@@ -248,25 +250,36 @@ class RedisSchedule:
         unwritten = self._connection.run("save", self._keys_of_edit(names, self.keys.zone), [*terms, planned_by])
         return {names[position - 1]: word for position, word in unwritten}
 
-    def delete(self, name: str, *, origin: str = "", log: str = "") -> bool:
-        """Delete an entry; with an ``origin``, only if it still has that one. Return whether it was deleted.
+    def delete(self, name: str, *, origin: str = "", log: str = "") -> str:
+        """Delete an entry; with an ``origin``, only if it still has that one, and without keeping anything of it.
 
-        Its log gets the line ``log``, and is kept for seven days.
+        Its log gets the line ``log``, and is kept for seven days. Return ``DELETED``, ``STATIC`` if it was a static
+        one, or an empty text if it was not deleted.
         """
-        return bool(self.delete_many({name: origin}, log=log))
+        return self.delete_many({name: origin}, log=log).get(name, "")
 
-    def delete_many(self, origins: Mapping[str, str], *, log: str = "") -> set[str]:
-        """Delete entries by name, each as :meth:`delete`, page by page. Return the names of those that were deleted."""
-        return {name for page in pages(list(origins), SAVE_PAGE) for name in self._delete(page, origins, log)}
+    def delete_many(self, origins: Mapping[str, str], *, log: str = "") -> dict[str, str]:
+        """Delete entries by name, each as :meth:`delete`, page by page. Return those that were deleted."""
+        deleted: dict[str, str] = {}
+        for page in pages(list(origins), SAVE_PAGE):
+            deleted.update(self._delete(page, origins, log))
+        return deleted
 
-    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str) -> Iterator[str]:
-        terms = [self.keys.changes, _message(names), *self._log_terms, log, str(DELETED_SECONDS)]
-        outcomes = self._connection.run(
-            "delete",
-            self._keys_of_edit(names),
-            [*terms, *(text for name in names for text in (name, origins[name]))],
-        )
-        return (name for name, outcome in zip(names, outcomes) if outcome == "DELETED")
+    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str) -> dict[str, str]:
+        kept = [self.keys.deleted, str(KEEP_DELETED_SECONDS * 1000)]
+        pairs = (text for name in names for text in (name, origins[name]))
+        args = [self.keys.changes, _message(names), *kept, *self._log_terms, log, *pairs]
+        outcomes = self._connection.run("delete", self._keys_of_edit(names), args)
+        return {name: outcome for name, outcome in zip(names, outcomes) if outcome in ("DELETED", "STATIC")}
+
+    def restore_deleted(self, names: Sequence[str], *, application: str, origin: str) -> set[str]:
+        """Put static entries of an application back that were deleted; return their names. They get a new origin."""
+        return {name for page in pages(names, SAVE_PAGE) for name in self._restore(page, [application, origin])}
+
+    def _restore(self, names: Sequence[str], terms: Sequence[str]) -> Iterator[str]:
+        keys = [self.keys.schedule, self.keys.statics, *(self.keys.entry(name) for name in names)]
+        outcomes = self._connection.run("restore", keys, [self.keys.deleted, *terms, *names])
+        return (name for name, outcome in zip(names, outcomes) if outcome == "RESTORED")
 
     def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:
         return [*self._own_keys, self._new_answer(), *more, *(self.keys.entry(name) for name in names)]
@@ -328,6 +341,10 @@ class RedisSchedule:
     def eviction_policy(self) -> str | None:
         """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
         return self._connection.call(_eviction_policy)
+
+    def leader(self) -> str:
+        """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
 
     def lock(self) -> Lock:
         """Return a lock for one beat."""

@@ -51,7 +51,7 @@ def _nominal_times(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) ->
         return crontab_engine.nominal_times(schedule, zone, fire_time)
     if isinstance(schedule, rrule):
         nominal = schedule.nominal_time(fire_time)
-    elif isinstance(schedule, clocked):
+    elif isinstance(schedule, clocked) and schedule.at.tzinfo in (None, zone):  # else it is no local time of the zone
         nominal = schedule.nominal_time(fire_time, zone)
     else:
         nominal = None

@@ -20,7 +20,7 @@ from redisbeater.schedules.words import (
     weekday_names,
 )
 
-__all__ = ("cron_expression_in_words",)
+__all__ = ("cron_expression_in_brief", "cron_expression_in_words")
 
 #: Up to this many times of the day are named one by one.
 _MOST_TIMES = 8
@@ -30,6 +30,15 @@ _MINUTES_FOLLOW = "in these minutes: "
 
 def cron_expression_in_words(schedule: cron_expression, zone: str | None) -> str:
     """Describe when a cron expression fires, in which zone if it is known, and what it does when the clocks change."""
+    brief = cron_expression_in_brief(schedule, zone)
+    if not schedule.is_bound:
+        return brief
+    fields = schedule.slots.fields
+    return f"{brief} ({kind_in_words(fields.is_repeating, len(fields.hours))})"
+
+
+def cron_expression_in_brief(schedule: cron_expression, zone: str | None) -> str:
+    """Describe when a cron expression fires, in which zone if it is known."""
     if not schedule.is_bound:
         return ", ".join(filter(None, (f'"{schedule.text}", where the name of the entry decides H', zone)))
     fields = schedule.slots.fields
@@ -40,8 +49,7 @@ def cron_expression_in_words(schedule: cron_expression, zone: str | None) -> str
         fields.months,
         is_listed=times.rpartition(_MINUTES_FOLLOW)[-1].startswith("at ") and len(fields.hours) < 24,
     )
-    sentence = ", ".join(filter(None, (f"{times}{days}", zone)))
-    return f"{sentence} ({kind_in_words(fields.is_repeating, len(fields.hours))})"
+    return ", ".join(filter(None, (f"{times}{days}", zone)))
 
 
 def _times(fields: Fields) -> str:

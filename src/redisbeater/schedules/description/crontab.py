@@ -20,7 +20,14 @@ from redisbeater.schedules.words import (
     weekday_names,
 )
 
-__all__ = ("crontab_in_words", "dates_in_words", "days_in_words", "kind_in_words", "times_in_words")
+__all__ = (
+    "crontab_in_brief",
+    "crontab_in_words",
+    "dates_in_words",
+    "days_in_words",
+    "kind_in_words",
+    "times_in_words",
+)
 
 #: Up to this many times of the day are always named one by one.
 _FEW = 3
@@ -36,8 +43,12 @@ _BY_THE_CLOCK = "repeating: by the clock, so twice at a time that comes twice wh
 
 def crontab_in_words(schedule: crontab, zone: str | None) -> str:
     """Describe when a crontab fires, in which zone if it is known, and what it does when the clocks change."""
-    kind = kind_in_words(is_repeating(schedule), len(schedule.hour))
-    return f"{', '.join(filter(None, (_sentence(schedule), zone)))} ({kind})"
+    return f"{crontab_in_brief(schedule, zone)} ({kind_in_words(is_repeating(schedule), len(schedule.hour))})"
+
+
+def crontab_in_brief(schedule: crontab, zone: str | None) -> str:
+    """Describe when a crontab fires, in which zone if it is known."""
+    return ", ".join(filter(None, (_sentence(schedule), zone)))
 
 
 def kind_in_words(is_repeating: bool, hours: int) -> str:

@@ -10,15 +10,15 @@ from celery.schedules import schedule as interval
 
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.description.cron_expression import cron_expression_in_words
-from redisbeater.schedules.description.crontab import crontab_in_words
+from redisbeater.schedules.description.cron_expression import cron_expression_in_brief, cron_expression_in_words
+from redisbeater.schedules.description.crontab import crontab_in_brief, crontab_in_words
 from redisbeater.schedules.description.rrule import rrule_in_words
 from redisbeater.schedules.local_time import in_zone, is_in_gap
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import clock_text, date_text, every, unbracketed, zone_text
 from redisbeater.schedules.zone import read_zone
 
-__all__ = ("describe",)
+__all__ = ("describe", "describe_in_brief")
 
 _SECOND = timedelta(seconds=1)
 
@@ -58,6 +58,15 @@ def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> st
     if isinstance(schedule, solar):
         return f"at {_event(schedule.event)} at {_degrees(schedule.lat, 'NS')}, {_degrees(schedule.lon, 'EW')}"
     return _repr_text(schedule)
+
+
+def describe_in_brief(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> str:
+    """Describe when a schedule fires, as :func:`describe`, without what happens when the clocks change."""
+    if isinstance(schedule, crontab) and not hasattr(schedule, "to_redisbeater"):
+        return crontab_in_brief(schedule, zone_text(timezone) or getattr(schedule, "timezone", None))
+    if isinstance(schedule, cron_expression):
+        return cron_expression_in_brief(schedule, zone_text(timezone) or schedule.timezone)
+    return describe(schedule, timezone)
 
 
 def _interval(length: timedelta) -> str:

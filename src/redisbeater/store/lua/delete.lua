@@ -1,6 +1,9 @@
 -- Delete entries and everything that is kept about them. When it is executed twice, because its reply was lost, the second
 -- time deletes nothing and answers as the first.
 --
+-- What is needed to go on where it ended is kept of a static entry for a week, since it comes back while the code declares
+-- it. The key of that is built from a prefix and the entry's name, and shares the slot of the entry.
+--
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
@@ -9,33 +12,47 @@
 -- KEYS[6..] entries  hashes: the entries
 -- ARGV[1] channel    text: where beats listen for changes
 -- ARGV[2] message    text: what is published there, once for all entries
--- ARGV[3] log        text: the key of a log, without the name of its entry
--- ARGV[4] lines      number of lines that a log keeps
--- ARGV[5] line       text: what the log says of it; '' for nothing
--- ARGV[6] kept       seconds that the log of a deleted entry is kept
--- ARGV[7..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
--- Returns for each entry 'DELETED', 'ABSENT': there was none, or 'KEPT': it has another origin by now
+-- ARGV[3] kept       text: what the key of a deleted static entry begins with
+-- ARGV[4] keep       milliseconds for which it is kept, and the log of every deleted entry
+-- ARGV[5] log        text: the key of a log, without the name of its entry
+-- ARGV[6] lines      number of lines that a log keeps
+-- ARGV[7] line       text: what the log says of it; '' for nothing
+-- ARGV[8..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
+-- Returns for each entry 'DELETED', 'STATIC': the same, and it was a static one; 'ABSENT': there was none, or 'KEPT': it has
+--      another origin by now
 local schedule, broken, statics, failing, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local channel, message, log, lines, line, kept = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local channel, message, kept, keep, log, lines, line = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+
+local function keep_static(key, entry, name)
+  local fields = read(entry, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'fire_time', 'look_at')
+  local score = redis.call('ZSCORE', schedule, entry)
+  fields.score = is_later_look(score, fields) and fields.fire_time or score or nil
+  fields.fire_time, fields.look_at = nil, nil
+  redis.call('DEL', key)
+  for field, text in pairs(fields) do redis.call('HSET', key, field, text) end
+  redis.call('PEXPIRE', key, keep)
+end
 
 local function delete(entry, name, origin)
-  local is_stored = redis.call('TYPE', entry).ok ~= 'none'
-  if is_stored and origin ~= '' and try('HGET', entry, 'origin') ~= origin then return 'KEPT' end
+  local stored = redis.call('TYPE', entry).ok ~= 'none' and (try('HGET', entry, 'origin') or '')
+  if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
+  local is_static = origin == '' and stored and stored ~= ''
+  if is_static then keep_static(kept .. name, entry, name) end
   local existed = redis.call('DEL', entry)
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)
   try('ZREM', failing, entry)
   if existed == 1 and line ~= '' then add_to_log(log .. name, lines, line) end
-  redis.call('EXPIRE', log .. name, kept)
-  return existed == 1 and 'DELETED' or 'ABSENT'
+  redis.call('PEXPIRE', log .. name, keep)
+  return existed == 0 and 'ABSENT' or is_static and 'STATIC' or 'DELETED'
 end
 
 local given = given_answer(answer)
 if given then return given end
 local outcomes = {}
 for i = 6, #KEYS do
-  local first = 7 + (i - 6) * 2
+  local first = 8 + (i - 6) * 2
   outcomes[#outcomes + 1] = delete(KEYS[i], unpack(ARGV, first, first + 1))
 end
 redis.call('PUBLISH', channel, message)

@@ -1,0 +1,146 @@
+"""The applications that share a schedule: whose its static entries are, and how they pass from one name to another."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from redisbeater.beat.removed import first_of
+from redisbeater.context import Context
+from redisbeater.editing.changes import FieldChange, Upsert
+from redisbeater.editing.compare_and_set import write_page
+from redisbeater.log_lines import get_logger
+from redisbeater.store import SAVE_PAGE, pages
+from redisbeater.store.snapshot import sha1
+
+__all__ = ("adopt", "application_of", "declared_digest", "record_declared", "report_taken")
+
+logger = get_logger(__name__)
+
+
+def application_of(origin: str) -> str:
+    """Return the application that declares a static entry of this origin; empty for an origin that is none."""
+    return origin.rpartition(" ")[0]
+
+
+def adopt(context: Context, application: str) -> tuple[list[str], dict[str, Exception]]:
+    """Let the static entries of an application belong to this one; changes that operators made to them stay.
+
+    Return their names, and by name why some could not be changed.
+    """
+    origins = context.redis.contents.origins(sorted(context.redis.contents.statics()))
+    theirs = {name: origin or "" for name, origin in origins.items() if application_of(origin or "") == application}
+    changes = [FieldChange(name=name, origin=_renamed(context, origin)) for name, origin in theirs.items()]
+    written: list[str] = []
+    failures: dict[str, Exception] = {}
+    for page in pages(changes, SAVE_PAGE):
+        result = write_page(context, page)
+        written += result.written
+        failures.update(result.failures)
+    return sorted(written), failures
+
+
+def _renamed(context: Context, origin: str) -> str:
+    return f"{context.application} {origin.rpartition(' ')[2]}"
+
+
+# Names that another application or a dynamic entry has
+
+
+def report_taken(context: Context, taken: Mapping[str, str], origins: Mapping[str, str | None]) -> None:
+    """List and log declarations whose names are taken, and say which application may have been renamed.
+
+    Arguments:
+        context: the app that declares them.
+        taken: name -> the origin of the entry that has it.
+        origins: the origins of all static entries, and of the declared ones.
+    """
+    for name, origin in taken.items():
+        reason = f"$.name: {_owner(origin)} has that name"
+        context.redis.broken.report_declaration(name, reason, application=context.application)
+    others = {application_of(origin or "") for origin in origins.values()} - {"", context.application}
+    for application in sorted(others):
+        names = [name for name, origin in taken.items() if application_of(origin) == application]
+        count = sum(1 for origin in origins.values() if application_of(origin or "") == application)
+        _report_other(context, application, names, count)
+    if unowned := [name for name, origin in taken.items() if not application_of(origin)]:
+        logger.error(
+            "static entry not stored, a dynamic entry has its name; delete that one or rename one: %s",
+            first_of(unowned),
+        )
+
+
+def _owner(origin: str) -> str:
+    if application := application_of(origin):
+        return f"a static entry of application {application!r}"
+    return f"a {origin}, which is no entry," if origin else "a dynamic entry"
+
+
+def _report_other(context: Context, application: str, names: list[str], count: int) -> None:
+    """Log what another application has in this schedule; it may be this one under the name that it had before."""
+    name = shlex.quote(application)
+    if not names:
+        logger.info(
+            "%d static entries are of application %r and run on; if it was renamed to %r: celery redisbeater adopt %s",
+            count,
+            application,
+            context.application,
+            name,
+        )
+        return
+    logger.error(
+        "static entry not stored, application %r has its name and %d static entries that run on: %s; "
+        "if it was renamed to %r: celery redisbeater adopt %s, else rename the entry",
+        application,
+        count,
+        first_of(names),
+        context.application,
+        name,
+    )
+
+
+# Declarations that alternate
+
+
+def declared_digest(upserts: Mapping[str, Upsert], failures: Iterable[str]) -> str:
+    """Return a digest of all that the code of an application declares."""
+    lines = [*(f"{name} {sha1(upsert.text)}" for name, upsert in upserts.items()), *failures]
+    return sha1("\n".join(sorted(lines)))
+
+
+def record_declared(context: Context, digest: str, count: int) -> None:
+    """Record what the code declares, and log if it is what was declared before the last change.
+
+    Two applications of one name undo each other's static entries whenever their beats take turns.
+    """
+    contents, application = context.redis.contents, context.application
+    now, before = _sets(contents.declared(application))
+    if now.get("digest") == digest or not (now or count):
+        return
+    since = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    ours = {"digest": digest, "entries": count, "host": socket.gethostname(), "since": since}
+    contents.record_declared(application, json.dumps([ours, now]))
+    if before.get("digest") == digest:
+        logger.warning(
+            "static entries of application %r alternate between two declarations: %d entries here, %s on %s since %s; "
+            "each beat undoes those of the other. If these are two applications, set redisbeater_application for one; "
+            "after a rollback there is nothing to do",
+            application,
+            count,
+            now.get("entries"),
+            now.get("host"),
+            now.get("since"),
+        )
+
+
+def _sets(text: str | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what was declared last and before that; nothing where another program wrote something else."""
+    try:
+        now, before = json.loads(text or "[{}, {}]")
+        return dict(now), dict(before)
+    except (ValueError, TypeError, RecursionError):
+        return {}, {}

@@ -1,0 +1,68 @@
+"""One entry, all of it, as people see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from redisbeater.cli.listing import Row
+from redisbeater.cli.table import View
+from redisbeater.display import printable_json, shown
+from redisbeater.model.policies import INHERIT
+from redisbeater.model.policy_fields import given_policies
+from redisbeater.time_words import date_words, relative_words
+
+__all__ = ("details",)
+
+#: Characters of the arguments of a task; JSON has all of them.
+MOST_ARGUMENTS = 200
+
+
+def details(row: Row, view: View) -> list[str]:
+    """Return the lines about one entry: what it is, when it runs, how it fared."""
+    call = f"{row.task}({_arguments(row)})" if row.task else "-"
+    title = "   ".join([shown(row.name), shown(call, None), shown(f"{row.state}, {row.origin}")])
+    return [title, *(f"  {name:<12} {shown(value, None)}" for name, value in _lines(row, view) if value)]
+
+
+def _lines(row: Row, view: View) -> Iterator[tuple[str, str]]:
+    yield "description", row.description
+    yield "schedule", row.schedule
+    yield "next", _moment(row.next, row, view)
+    yield "last run", _moment(row.last_run_at, row, view)
+    yield "counts", ", ".join(filter(None, (f"{row.runs:,} {'run' if row.runs == 1 else 'runs'}", row.skipped)))
+    yield "policies", "; ".join(_policies(row))
+    yield "options", printable_json(row.fields.options) if row.fields and row.fields.options else ""
+    yield "error", row.last_error
+    yield "declaration", row.declaration and f"not stored: {row.declaration}"
+    yield "definition", "" if row.fields else row.definition
+
+
+def _arguments(row: Row) -> str:
+    if row.fields is None:
+        return ""
+    keywords = (f"{name}={value!r}" for name, value in row.fields.kwargs.items())
+    return shown(", ".join([*map(repr, row.fields.args), *keywords]), MOST_ARGUMENTS)
+
+
+def _moment(moment: datetime | None, row: Row, view: View) -> str:
+    """Return a time in the entry's zone, in UTC, and as its distance from now."""
+    if moment is None:
+        return ""
+    local = view.local(moment, row.zone)
+    universal = moment.astimezone(timezone.utc).replace(tzinfo=None, microsecond=0)
+    distance = relative_words(moment, view.now, units=2)
+    return f"{date_words(local)} {local:%H:%M:%S %Z}   {universal.isoformat()}Z   {distance}"
+
+
+def _policies(row: Row) -> Iterator[str]:
+    if row.fields is None:
+        return
+    for name, value in given_policies(row.fields._asdict()).items():
+        if name != "description" and value is not INHERIT:
+            yield f"{name} {_policy(value)}"
+
+
+def _policy(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else "none" if value is None else str(value)

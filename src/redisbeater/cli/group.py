@@ -1,0 +1,99 @@
+"""The group of all commands, and what they share: the app, errors in one line, how times are shown."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+from celery import Celery
+from celery.bin.base import handle_preload_options
+
+from redisbeater.cli.table import View
+from redisbeater.context import Context
+from redisbeater.display import shown
+from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
+from redisbeater.time_words import read_time
+
+__all__ = ("BadInput", "as_json", "command", "error_text", "print_lines", "redisbeater", "times", "view_of")
+
+#: Characters of an error: one about a setting may list them all.
+MOST_ERROR = 2000
+
+#: Names of so many entries are compared with one that does not exist; reading more takes long.
+MOST_NAMES = 1000
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class BadInput(click.ClickException):
+    """An error that ends a command with exit code 2."""
+
+    exit_code = 2
+
+
+@click.group()
+@click.pass_context
+@handle_preload_options
+def redisbeater(ctx: click.Context, **_: Any) -> None:
+    """Show the schedule in Redis, and change it while beat runs."""
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Pass the app to a command, and print its errors in one line. Exit code 2: bad input; 1: Redis failed."""
+
+    @click.pass_context
+    @functools.wraps(function)
+    def run(ctx: click.Context, /, *args: Any, **kwargs: Any) -> None:
+        try:
+            function(ctx.obj.app, *args, **kwargs)
+        except RedisBeaterError as exc:
+            kind = click.ClickException if isinstance(exc, StoreError) else BadInput
+            raise kind(error_text(ctx.obj.app, exc)) from exc
+
+    return run
+
+
+def error_text(app: Celery, error: RedisBeaterError) -> str:
+    """Return the text of an error; for a name that does not exist also the nearest one that does."""
+    text = shown(error, MOST_ERROR)
+    if isinstance(error, EntryNotFound):
+        contents = Context.of(app).redis.contents
+        known = contents.names() if contents.count() <= MOST_NAMES else []
+        if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
+            return f"{text}; did you mean {shown(repr(near[0]))}?"
+    return text
+
+
+def times(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that decide how times are shown."""
+    is_utc = click.option("--utc", "is_utc", is_flag=True, help="Show times in UTC, not in the zones of the entries.")
+    return is_utc(click.option("--now", hidden=True, help="The time that is taken for the present.")(function))
+
+
+def view_of(context: Context, now: str | None, is_utc: bool, *, is_long: bool = False) -> View:
+    """Return how times are shown: by the server's clock, on lines that fit the terminal if there is one.
+
+    Raises:
+        BadInput: ``now`` is no time.
+    """
+    present, stored_zone = context.redis.clock()
+    zone = context.in_zone(stored_zone).zone
+    if now is not None:
+        try:
+            present = read_time(now, now=present, zone=zone)
+        except ValueError as exc:
+            raise BadInput(f"--now {exc}") from exc
+    is_cut = sys.stdout.isatty() and not is_long
+    width = shutil.get_terminal_size().columns if is_cut else None
+    return View(now=present, zone=zone if not is_utc else present.tzinfo or zone, is_utc=is_utc, width=width)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines."""
+    for line in lines:
+        click.echo(line)

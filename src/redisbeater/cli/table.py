@@ -1,0 +1,128 @@
+"""The table of a listing, as people see it: local times, ages, schedules in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from redisbeater.cli.listing import Row
+from redisbeater.display import shown
+from redisbeater.schedules.words import zone_text
+from redisbeater.time_words import age_words, clock_words, date_words, duration_words
+
+__all__ = ("View", "aligned", "head", "table")
+
+_COLUMNS = ("NAME", "STATE", "NEXT", "IN", "LAST", "RUNS", "SCHEDULE", "TASK")
+
+#: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
+MOST_CELL = 80
+
+#: The columns that are cut where a terminal is too narrow, the first one first, and the characters that stay of each.
+_CUT_FIRST = {"SCHEDULE": 24, "TASK": 16, "NAME": 16}
+
+#: States that the head counts, with those that need attention last.
+_COUNTED = ("disabled", "finished", "broken", "failing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """How times are shown.
+
+    Attributes:
+        now: the time of the Redis server, or what takes its place.
+        zone: the zone of the app.
+        is_utc: whether all times are in UTC; else an entry's are in its own zone.
+        width: characters of a line; None: as many as it takes.
+    """
+
+    now: datetime
+    zone: tzinfo
+    is_utc: bool = False
+    width: int | None = None
+
+    def local(self, moment: datetime, zone: tzinfo) -> datetime:
+        """Return an instant as local time of an entry's zone."""
+        return moment.astimezone(self.zone if self.is_utc else zone)
+
+    def now_in(self, zone: tzinfo) -> datetime:
+        """Return the present as local time of an entry's zone."""
+        return self.local(self.now, zone)
+
+
+def head(found: Sequence[Row], view: View, total: int, *, is_led: bool) -> str:
+    """Return the line above the table: the time and its zone, and how many entries there are.
+
+    Arguments:
+        found: the rows of the table.
+        view: how times are shown.
+        total: number of entries of the schedule.
+        is_led: whether a beat leads; if none does, no entry runs.
+    """
+    local = view.now.astimezone(view.zone)
+    clock = f"now {date_words(local).rpartition(' ')[0]} {local:%H:%M:%S} {zone_text(view.zone)}"
+    states = Counter(row.state for row in found)
+    number = f"{len(found):,} of {total:,} entries" if len(found) < total else _entries(max(total, len(found)))
+    late = sum(1 for row in found if _lateness(row, view) >= timedelta(seconds=1))
+    counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
+    notes = [*counts, *([f"{late:,} late"] if late else []), *([] if is_led else ["no beat leads"])]
+    return f"{clock}   {', '.join([number, *notes])}"
+
+
+def table(found: Sequence[Row], view: View) -> list[str]:
+    """Return the rows as aligned lines under a header."""
+    return aligned([_COLUMNS, *(_cells(row, view) for row in found)], view.width)
+
+
+def aligned(lines: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """Return lines of cells as aligned columns, cut to a width; the first line has the names of the columns."""
+    cells = [[shown(cell, MOST_CELL) for cell in line] for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    if width is not None:
+        widths = _narrowed(lines[0], widths, width)
+    texts = ("  ".join(_cut(cell, size).ljust(size) for cell, size in zip(line, widths)).rstrip() for line in cells)
+    return [text if width is None else _cut(text, width) for text in texts]
+
+
+def _entries(number: int) -> str:
+    return f"{number:,} {'entry' if number == 1 else 'entries'}"
+
+
+def _cells(row: Row, view: View) -> list[str]:
+    now = view.now_in(row.zone)
+    last = "-" if row.last_run_at is None else age_words(view.local(row.last_run_at, row.zone), now)
+    schedule = row.brief or row.last_error or row.schedule
+    return [row.name, row.state, *_next(row, view), last, f"{row.runs:,}", schedule or "-", row.task or "-"]
+
+
+def _next(row: Row, view: View) -> Iterable[str]:
+    if row.next is None:
+        return "-", "-"
+    local = view.local(row.next, row.zone)
+    zone = "" if view.is_utc or row.zone == view.zone else f" {local:%Z}"
+    late = _lateness(row, view)
+    distance = duration_words(row.next - view.now if row.next > view.now else late)
+    is_late = late >= timedelta(seconds=1)
+    return f"{clock_words(local, view.now_in(row.zone))}{zone}", f"{distance} late" if is_late else distance
+
+
+def _lateness(row: Row, view: View) -> timedelta:
+    return timedelta() if row.next is None else max(view.now - row.next, timedelta())
+
+
+def _narrowed(names: Sequence[str], widths: list[int], width: int) -> list[int]:
+    """Return widths of columns that fit, as far as the columns that may be cut allow."""
+    widths = list(widths)
+    over = sum(widths) + 2 * (len(widths) - 1) - width
+    for name, least in _CUT_FIRST.items():
+        if over > 0 and name in names:
+            place = names.index(name)
+            cut = max(min(over, widths[place] - least), 0)
+            widths[place] -= cut
+            over -= cut
+    return widths
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: max(size - 3, 0)]}..."

@@ -1,0 +1,41 @@
+"""The deletion of one entry: what it was, and whether it comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redisbeater.context import Context
+from redisbeater.editing.author import Author
+from redisbeater.log_lines import get_logger
+
+__all__ = ("COMES_BACK", "Deletion", "delete_entry")
+
+logger = get_logger(__name__)
+
+#: What happens to a static entry that is deleted, and what to do instead.
+COMES_BACK = "it is static and comes back when a beat begins to lead: disable it, or remove it from the code"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletion:
+    """A deletion that happened; a static entry is stored again as long as the code declares it."""
+
+    is_static: bool
+
+
+def delete_entry(context: Context, name: str, author: Author) -> Deletion | None:
+    """Delete an entry, and log it. Return None if there is none of that name.
+
+    Of a static entry its counters and its next fire time are kept for a week: it loses no run when it comes back.
+
+    Raises:
+        InvalidEntry: no entry can have that name.
+    """
+    outcome = context.redis.delete(name, log=author.line("deleted"))
+    if not outcome:
+        return None
+    if outcome == "STATIC":
+        logger.info("entry %r deleted; " + COMES_BACK, name)
+    else:
+        logger.info("entry %r deleted", name)
+    return Deletion(is_static=outcome == "STATIC")

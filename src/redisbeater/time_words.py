@@ -1,0 +1,193 @@
+"""Durations and times as people write and read them: ``1h30m``, ``tomorrow 09:00``; ``33 min``, ``Mon 09:00:00``."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
+
+__all__ = ("age_words", "clock_words", "date_words", "duration_words", "read_duration", "read_time", "relative_words")
+
+#: What a duration may look like, for errors.
+DURATIONS = "a duration such as 90, 90s, 1h30m or 2d"
+
+#: What a time may look like, for errors.
+TIMES = "a time such as 2026-11-23T09:00, 09:00, tomorrow 09:00, fri 09:00, +2h or now"
+
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LONG_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+#: The units of a duration and their seconds, the longest first.
+_UNITS = {"w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
+_SPELLINGS = {
+    **{unit: unit for unit in _UNITS},
+    **dict.fromkeys(("week", "weeks"), "w"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("hour", "hours", "hr", "hrs"), "h"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    "msec": "ms",
+}
+
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[t ][0-9:.]+\s*(?:z|[+-][0-9]{2}:?[0-9]{2})?)?")
+
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
+
+
+# Read
+
+
+def read_duration(text: str) -> timedelta:
+    """Return the duration that a text means; a number alone means seconds.
+
+    Raises:
+        ValueError: it is none; the message names what is accepted.
+    """
+    words = text.strip().lower()
+    if _NUMBER.fullmatch(words):
+        return _seconds(float(words), text)
+    parts = _PART.findall(words)
+    if not parts or _PART.sub("", words):
+        raise ValueError(_refusal(text, DURATIONS))
+    units = [_SPELLINGS.get(unit, unit) for _, unit in parts]
+    if unknown := [unit for unit in units if unit not in _UNITS]:
+        raise ValueError(f"{_refusal(text, DURATIONS)}; {unknown[0]!r} is no unit, use {', '.join(_UNITS)}")
+    places = [list(_UNITS).index(unit) for unit in units]
+    if places != sorted(set(places)):
+        raise ValueError(f"{_refusal(text, DURATIONS)}; write each unit once, the longest first")
+    return _seconds(sum(float(number) * _UNITS[unit] for (number, _), unit in zip(parts, units)), text)
+
+
+def read_time(text: str, *, now: datetime, zone: tzinfo, is_past: bool = False) -> datetime:
+    """Return the instant that a text means, aware UTC.
+
+    Arguments:
+        text: ISO 8601; ``now``; ``+2h``, ``2h`` or ``in 2h``, ``-2h`` or ``2h ago``; a time of the day, which may come
+            after ``today``, ``tomorrow``, ``yesterday`` or a weekday.
+        now: the present, aware.
+        zone: where local times are read: those in a gap of the clocks are moved forward, of a repeated one the first.
+        is_past: whether a time or a weekday that may mean several instants means the newest that has passed; default:
+            the next one to come.
+
+    Raises:
+        ValueError: it means no instant; the message names what is accepted.
+    """
+    words = " ".join(text.lower().split())
+    if words == "now":
+        return now.astimezone(timezone.utc)
+    try:
+        if (offset := _read_offset(words)) is not None:
+            return now.astimezone(timezone.utc) + offset
+        local = _read_iso(words) or _read_day(words, now.astimezone(zone).replace(tzinfo=None), is_past)
+        if local is not None:
+            return (local if local.tzinfo else local.replace(tzinfo=zone)).astimezone(timezone.utc)
+    except (ValueError, OverflowError) as exc:
+        raise ValueError(f"{_refusal(text, TIMES)}; {exc}") from exc
+    raise ValueError(_refusal(text, TIMES))
+
+
+def _refusal(text: str, accepted: str) -> str:
+    return f"{text!r}: expected {accepted}"
+
+
+def _seconds(number: float, text: str) -> timedelta:
+    try:
+        return timedelta(seconds=number)
+    except OverflowError:
+        raise ValueError(f"{_refusal(text, DURATIONS)}; it is too long") from None
+
+
+def _read_offset(words: str) -> timedelta | None:
+    """Return the distance from now; None for what is none. A number without a unit might be anything."""
+    distance = words.removeprefix("in ").removesuffix(" ago").lstrip("+-").strip()
+    if not _PART.match(distance):
+        return None
+    is_negative = words.startswith("-") or words.endswith(" ago")
+    return -read_duration(distance) if is_negative else read_duration(distance)
+
+
+def _read_iso(words: str) -> datetime | None:
+    if not _ISO.fullmatch(words):
+        return None
+    text = re.sub(r"\s*z$", "+00:00", words)
+    return datetime.fromisoformat(re.sub(r"\s*([+-][0-9]{2}):?([0-9]{2})$", r"\1:\2", text) if "t" in text else text)
+
+
+def _read_day(words: str, now: datetime, is_past: bool) -> datetime | None:
+    """Return the naive local time of a day and a time of the day; None where the words are no such thing."""
+    head, _, rest = words.partition(" ")
+    clock = _read_clock(rest or head)
+    day = {"today": 0, "tomorrow": 1, "yesterday": -1}.get(head)
+    if day is not None and (clock or not rest):
+        return datetime.combine(now.date() + day * _DAY, clock or time())
+    weekday = _weekday(head)
+    if weekday is not None and (clock or not rest):
+        local = datetime.combine(now.date() + (weekday - now.weekday()) * _DAY, clock or time())
+        return _nearest(local, _WEEK, now, is_past)
+    if clock and not rest:
+        return _nearest(datetime.combine(now.date(), clock), _DAY, now, is_past)
+    return None
+
+
+def _nearest(local: datetime, period: timedelta, now: datetime, is_past: bool) -> datetime:
+    """Return the first of the times a period apart that is to come, or the last one that has passed."""
+    periods = (now - local) // period
+    return local + (periods if is_past else periods + 1) * period
+
+
+def _read_clock(words: str) -> time | None:
+    found = _CLOCK.fullmatch(words)
+    return time(int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+
+
+def _weekday(word: str) -> int | None:
+    return next((number for number, name in enumerate(_LONG_WEEKDAYS) if word in (name, name[:3])), None)
+
+
+# Write
+
+
+def duration_words(length: timedelta, *, units: int = 1) -> str:
+    """Return a duration that is not negative as ``3 s``, ``33 min`` or ``1 d``; with two units as ``1 d 9 h``."""
+    seconds = round(length.total_seconds())
+    for name, size, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 24), ("d", 86_400, None)):
+        whole = seconds // size if units > 1 else (seconds + size // 2) // size
+        if most is None or whole < most:
+            break
+        smaller, smaller_size = name, size
+    rest = seconds % size // smaller_size if units > 1 and size > 1 else 0
+    return f"{whole:,} {name}" + (f" {rest} {smaller}" if rest else "")
+
+
+def relative_words(moment: datetime, now: datetime, *, units: int = 1) -> str:
+    """Return how far an instant is from now: ``in 3 s``, or ``7 s ago``."""
+    distance = moment - now
+    words = duration_words(abs(distance), units=units)
+    return f"in {words}" if distance >= timedelta() else f"{words} ago"
+
+
+def age_words(moment: datetime, now: datetime) -> str:
+    """Return when something was, briefly: ``7 s ago``, ``Fri 09:00``, ``3 Nov``; both times in the same zone."""
+    if now - moment < _DAY:
+        return relative_words(moment, now)
+    if now - moment < _WEEK:
+        return f"{_WEEKDAYS[moment.weekday()]} {moment:%H:%M}"
+    return date_words(moment, now)
+
+
+def clock_words(moment: datetime, now: datetime) -> str:
+    """Return when something is, briefly: ``Sat 23:31:10`` in this week, else ``3 Nov 09:00:00``; in the same zone."""
+    day = _WEEKDAYS[moment.weekday()] if abs(moment - now) < _WEEK else date_words(moment, now)
+    return f"{day} {moment:%H:%M:%S}"
+
+
+def date_words(day: date, now: date | None = None) -> str:
+    """Return a date as ``3 Nov``, with the year if it is not that of ``now``; without ``now`` as ``Tue 3 Nov 2026``."""
+    text = f"{day.day} {_MONTHS[day.month - 1]}"
+    if now is None:
+        return f"{_WEEKDAYS[day.weekday()]} {text} {day.year}"
+    return text if day.year == now.year else f"{text} {day.year}"

@@ -1,0 +1,296 @@
+"""The tables of the command line, with a fixed clock, and what its changes print."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from celery.schedules import crontab
+from click.testing import CliRunner, Result
+from due import UTC, stored
+
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
+from redisbeater.cli import redisbeater
+
+#: A Saturday, 23:31:07 in Vienna.
+NOW = "2026-11-21T23:31:07"
+FRIDAY = datetime(2026, 11, 20, 8, tzinfo=UTC)
+
+DEFINITION = {"task": "shop.tasks.digest", "schedule": {"__type__": "interval", "every": 10}}
+
+
+@pytest.fixture
+def vienna(make_app: Callable[..., Celery]) -> Celery:
+    return make_app("shop", timezone="Europe/Vienna", result_expires=None)
+
+
+@pytest.fixture
+def run(vienna: Celery) -> Callable[..., Result]:
+    """Run a command of the app in Vienna."""
+
+    def run(*arguments: str, app: Celery = vienna, input: str | None = None) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app), input=input)
+
+    return run
+
+
+@pytest.fixture
+def write(client: redis.Redis, prefix: str) -> Callable[..., None]:
+    """Store an entry as another program would, with a fire time, and with a last run and a run count."""
+
+    def write(name: str, at: str, last: str = "", runs: int = 0, **fields: Any) -> None:
+        client.hset(f"{prefix}{name}", "definition", json.dumps({**DEFINITION, **fields}))
+        if last:
+            moment = datetime.fromisoformat(last)
+            parts = {part: getattr(moment, part) for part in ("year", "month", "day", "hour", "minute", "second")}
+            run_at = {"__type__": "datetime", **parts, "microsecond": 0, "timezone": "UTC"}
+            meta = {"last_run_at": run_at, "total_run_count": runs}
+            client.hset(f"{prefix}{name}", "meta", json.dumps(meta))
+        score = datetime.fromisoformat(f"{at}+00:00").timestamp() if at else -1
+        client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": score})
+
+    return write
+
+
+CRON = {"__type__": "crontab", "minute": "0", "hour": "9", "day_of_week": "1-5"}
+
+
+def test_the_listing_is_drawn_for_people(run: Callable[..., Result], write: Callable[..., None]) -> None:
+    minute = {"__type__": "interval", "every": 60}
+    write("mail digest", "2026-11-21T22:31:10", "2026-11-21T22:31:00", 88_120)
+    write("price feed", "2026-11-21T22:30:00", "2026-11-21T21:58:00", 2003, task="shop.tasks.prices", schedule=minute)
+    write("report", "2026-11-23T08:00:00", "2026-11-20T08:00:00", 318, schedule=CRON)
+    write("tokyo", "2026-11-23T00:00:00", schedule=CRON, timezone="Asia/Tokyo")
+    write("invoices", "", "2026-11-03T08:00:00", 12, enabled=False)
+    write("odd", "", task=5)
+
+    result = run("list", "--now", NOW)
+
+    assert result.exit_code == 0
+    lines = [re.sub(r" {2,}", "|", line) for line in result.stdout.splitlines()]
+    assert lines == [
+        "now Sat 21 Nov 23:31:07 Europe/Vienna|6 entries, 1 disabled, 1 broken, 1 late, no beat leads",
+        "NAME|STATE|NEXT|IN|LAST|RUNS|SCHEDULE|TASK",
+        "price feed|enabled|Sat 23:30:00|1 min late|33 min ago|2,003|every minute|shop.tasks.prices",
+        "mail digest|enabled|Sat 23:31:10|3 s|7 s ago|88,120|every 10 seconds|shop.tasks.digest",
+        "tokyo|enabled|Mon 09:00:00 JST|1 d|-|0|at 09:00 on Monday to Friday, Asia/Tokyo|shop.tasks.digest",
+        "report|enabled|Mon 09:00:00|1 d|Fri 09:00|318|at 09:00 on Monday to Friday|shop.tasks.digest",
+        "invoices|disabled|-|-|3 Nov|12|every 10 seconds|shop.tasks.digest",
+        "odd|broken|-|-|-|0|$.task: expected the name of a task, got 5|-",
+    ]
+    places = [line.index("TASK") for line in result.stdout.splitlines()[1:2]]
+    assert all(line[places[0] - 2 : places[0]] == "  " for line in result.stdout.splitlines()[2:])
+
+
+def test_the_listing_shows_utc_on_demand(run: Callable[..., Result], write: Callable[..., None]) -> None:
+    write("tokyo", "2026-11-23T00:00:00", schedule=CRON, timezone="Asia/Tokyo")
+
+    lines = run("list", "--now", NOW, "--utc").stdout.splitlines()
+
+    assert lines[0].startswith("now Sat 21 Nov 22:31:07 UTC   1 entry")
+    assert "  Mon 00:00:00  " in lines[2]
+
+
+def test_names_alone_are_listed_for_other_commands(run: Callable[..., Result], write: Callable[..., None]) -> None:
+    write("b", "2026-11-23T00:00:00")
+    write("a\n", "2026-11-24T00:00:00")
+
+    assert run("list", "--names").stdout == "b\na\\x0a\n"
+
+
+def test_an_empty_schedule_says_where_it_looked(
+    run: Callable[..., Result], make_app: Callable[..., Celery], prefix: str, write: Callable[..., None]
+) -> None:
+    app = make_app("shop")
+    address = app.conf.redisbeater_redis_url
+    app.conf.redisbeater_redis_url = address.replace("redis://", "redis://:hunter2@").replace("hunter2", "")
+
+    result = run("list", app=app)
+
+    assert result.exit_code == 0
+    assert result.stdout == (
+        f"no entries in {address} below the prefix '{prefix}', and no beat leads there; "
+        "redisbeater_redis_url and redisbeater_key_prefix say where to look\n"
+    )
+    write("a", "2026-11-23T00:00:00")
+    assert run("list", "--prefix", "b").stdout == "none of 1 entries is selected\n"
+    assert run("list", "--prefix", "b", "--json").stdout == ""
+
+
+def test_the_head_knows_whether_a_beat_leads(
+    run: Callable[..., Result], vienna: Celery, make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    RedisScheduleEntry("a", "proj.work", 3600, app=vienna).save()
+    before = run("list").stdout.splitlines()[0]
+
+    make_scheduler(vienna).tick()
+
+    assert before.endswith("1 entry, no beat leads")
+    assert run("list").stdout.splitlines()[0].endswith("1 entry")
+
+
+def test_show_draws_one_entry(run: Callable[..., Result], write: Callable[..., None]) -> None:
+    write(
+        "report", "2026-11-23T08:00:00", "2026-11-20T08:00:00", 318, schedule=CRON, max_runs=400, jitter=0,
+        args=[1], kwargs={"pages": 3}, options={"queue": "slow"}, description="for the board",
+    )  # fmt: skip
+
+    assert run("show", "report", "--now", NOW).stdout.splitlines() == [
+        "report   shop.tasks.digest(1, pages=3)   enabled, dynamic",
+        "  description  for the board",
+        "  schedule     at 09:00 on Monday to Friday, Europe/Vienna "
+        "(fixed: once for each time of the day, also when the clocks change)",
+        "  next         Mon 23 Nov 2026 09:00:00 CET   2026-11-23T08:00:00Z   in 1 d 9 h",
+        "  last run     Fri 20 Nov 2026 09:00:00 CET   2026-11-20T08:00:00Z   1 d 14 h ago",
+        "  counts       318 runs",
+        "  policies     max_runs 400; jitter 0",
+        '  options      {"queue": "slow"}',
+    ]
+
+
+def test_upcoming_marks_what_is_overdue(run: Callable[..., Result], vienna: Celery) -> None:
+    RedisScheduleEntry("late", "proj.work", clocked(FRIDAY), app=vienna).save()
+
+    [header, line] = run("upcoming", "late", "--now", NOW).stdout.splitlines()
+
+    assert header.split() == ["FIRE", "TIME", "(UTC)", "LOCAL", "IN", "NOTE"]
+    assert re.sub(r" {2,}", "|", line) == (
+        "2026-11-20 08:00:00|Fri 20 Nov 2026 09:00:00 CET|2 d ago|overdue, not sent yet"
+    )
+
+
+def test_a_time_that_is_none_is_refused(run: Callable[..., Result], write: Callable[..., None]) -> None:
+    write("a", "2026-11-23T00:00:00")
+
+    result = run("list", "--now", "soon")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: --now 'soon': expected a time such as ")
+
+
+# Several names
+
+
+@pytest.mark.parametrize("command", ["enable", "disable", "delete"])
+def test_a_missing_name_does_not_hold_up_the_others(run: Callable[..., Result], vienna: Celery, command: str) -> None:
+    for name in ("alpha", "gamma"):
+        RedisScheduleEntry(name, "proj.work", 60, enabled=command == "disable", app=vienna).save()
+
+    result = run(command, "alpha", "gama", "gamma")
+
+    assert result.exit_code == 2
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == ["alpha", "gamma"]
+    hint = "" if command == "delete" and "gamma" not in result.stderr else "; did you mean 'gamma'?"
+    assert result.stderr == f"Error: no entry named 'gama' in the schedule{hint}\n"
+
+
+def test_a_filter_selects_many_and_needs_a_yes(run: Callable[..., Result], vienna: Celery) -> None:
+    for number in range(7):
+        RedisScheduleEntry(f"c-{number}", "proj.work", 60, app=vienna).save()
+    RedisScheduleEntry("other", "proj.other", 60, app=vienna).save()
+
+    refused = run("disable", "--prefix", "c-")
+    done = run("disable", "--prefix", "c-", "--yes")
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("Error: this would disable 7 entries: c-")
+    assert refused.stderr.endswith(" and 2 more; pass --yes to do it\n")
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, 7)
+    assert [entry.name for entry in ScheduleStore(vienna).list(enabled=True)] == ["other"]
+    assert run("delete", "--task", "proj.other").stdout == "other: deleted\n"
+    assert run("delete", "--task", "proj.other").exit_code == 2
+    assert run("delete").exit_code == 2
+    assert run("delete", "x", "--all").exit_code == 2
+
+
+# Static entries
+
+
+def lead(app: Celery) -> None:
+    """Let a beat of the app lead once, and end it."""
+    scheduler = RedisScheduler(app)
+    scheduler.tick()
+    scheduler.close()
+
+
+NIGHTLY = {"task": "proj.nightly", "schedule": crontab(minute=0, hour=3)}
+
+
+def test_deleting_a_static_entry_says_that_it_comes_back(run: Callable[..., Result], vienna: Celery) -> None:
+    vienna.conf.beat_schedule = {"nightly": NIGHTLY}
+    lead(vienna)
+
+    assert run("delete", "nightly").stdout == (
+        "nightly: deleted; it is static and comes back when a beat begins to lead: "
+        "disable it, or remove it from the code\n"
+    )
+
+
+def test_a_broken_declaration_is_listed_and_shown(run: Callable[..., Result], vienna: Celery) -> None:
+    vienna.conf.beat_schedule = {"notask": {"schedule": 60.0}, "good": NIGHTLY}
+    lead(vienna)
+
+    rows = [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
+
+    assert [(row["name"], row["state"]) for row in rows] == [("good", "enabled"), ("notask", "broken")]
+    assert "1 broken" in run("list").stdout.splitlines()[0]
+    shown = run("show", "notask").stdout.splitlines()
+    assert shown[0] == "notask   -   broken, static, shop"
+    assert shown[-1].startswith("  error        $.task: ")
+    assert run("list", "--prefix", "other").stdout.startswith("none of 1")
+
+
+def test_an_entry_that_runs_as_before_shows_what_is_wrong_with_its_declaration(
+    run: Callable[..., Result], vienna: Celery
+) -> None:
+    vienna.conf.beat_schedule = {"nightly": NIGHTLY}
+    lead(vienna)
+    vienna.conf.beat_schedule = {"nightly": {**NIGHTLY, "task": ""}}
+    lead(vienna)
+
+    details = json.loads(run("show", "nightly", "--json").stdout)
+
+    assert (details["state"], details["last_error"]) == ("enabled", "")
+    assert details["declaration"].startswith("$.task: ")
+    assert "  declaration  not stored: $.task: " in run("show", "nightly").stdout
+
+
+def test_a_renamed_application_adopts_what_it_left(
+    run: Callable[..., Result], vienna: Celery, make_app: Callable[..., Celery]
+) -> None:
+    old = make_app("proj", timezone="Europe/Vienna", result_expires=None)
+    old.conf.beat_schedule = {"nightly": NIGHTLY, "gone": NIGHTLY}
+    lead(old)
+    stored(old, "nightly").disable()
+    vienna.conf.beat_schedule = {"nightly": NIGHTLY}
+
+    lead(vienna)
+    before = run("show", "nightly").stdout
+    adopted = run("adopt", "proj")
+    lead(vienna)
+
+    assert "enabled" not in before
+    assert before.splitlines()[0].endswith("disabled, static, proj")
+    assert "  declaration  not stored: $.name: a static entry of application 'proj' has that name" in before
+    assert adopted.stdout == "".join(f"{name}: belongs to application 'shop' now\n" for name in ("gone", "nightly"))
+    assert set(ScheduleStore(vienna).names()) == {"nightly"}
+    assert run("show", "nightly").stdout.splitlines()[0].endswith("disabled, static, shop")
+    assert "declaration" not in run("show", "nightly").stdout
+    assert run("adopt", "proj").exit_code == 2
+
+
+def test_no_entry_loses_its_phase_by_an_edit_of_the_command_line(run: Callable[..., Result], vienna: Celery) -> None:
+    entry = RedisScheduleEntry("a", "proj.work", timedelta(hours=1), app=vienna).save()
+
+    run("disable", "a")
+    result = run("enable", "a")
+
+    assert entry.due_at is not None
+    assert f"next run {entry.due_at.astimezone(vienna.timezone):%a %H:%M:%S}" in result.stdout

@@ -1,0 +1,39 @@
+"""Columns that fit a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from redisbeater.cli.table import aligned
+
+LINES = [
+    ("NAME", "STATE", "SCHEDULE", "TASK"),
+    ("n" * 30, "enabled", "s" * 40, "t" * 30),
+    ("short", "broken", "every minute", "proj.task"),
+]
+
+
+def test_columns_are_aligned_and_not_cut_without_a_width() -> None:
+    lines = aligned(LINES)
+
+    assert [line.index(word) for line, word in zip(lines, ("SCHEDULE", "sss", "every"))] == [41, 41, 41]
+    assert len(lines[1]) == 30 + 7 + 40 + 30 + 6
+
+
+@pytest.mark.parametrize("width", [120, 100, 80, 40, 20, 5])
+def test_no_line_is_longer_than_the_terminal(width: int) -> None:
+    assert all(len(line) <= width for line in aligned(LINES, width))
+
+
+def test_the_schedule_is_cut_before_the_task_and_the_name() -> None:
+    line = aligned(LINES, 100)[1]
+
+    assert line.split() == ["n" * 30, "enabled", "s" * 24 + "...", "t" * 30]
+    assert aligned(LINES, 80)[1].split()[0] == "n" * 24 + "..."
+
+
+def test_what_cannot_be_printed_is_escaped_and_a_long_cell_is_cut() -> None:
+    line = aligned([("NAME",), ("\x1b[2J" + "x" * 100,)])[1]
+
+    assert line.startswith("\\x1b[2Jxxx")
+    assert len(line) == 80
