@@ -24,7 +24,7 @@ from redisbeater.beat.fault import Fault
 from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
-from redisbeater.beat.other_scheduler import report_other_scheduler, report_state_file
+from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings, report_state_file
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
 from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune_process
@@ -34,7 +34,6 @@ from redisbeater.beat.run_line import announce, complete_lines
 from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
-from redisbeater.config.redbeat import leftover_settings
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
@@ -373,7 +372,7 @@ def _serve(sender: Service, **_: Any) -> None:
         return
     scheduler.is_served = True
     report_unused_hooks(type(scheduler), RedisScheduler)
-    _report_settings_of_redbeat(scheduler.app)
+    report_redbeat_settings(scheduler.app)
     scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
     if not scheduler.is_embedded:
         end_with_other_signals()
@@ -391,14 +390,3 @@ def _serve_worker(sender: Service, **_: Any) -> None:
 @celeryd_after_setup.connect(weak=False)
 def _check_worker(instance: Any, **_: Any) -> None:
     report_state_file(instance)
-
-
-def _report_settings_of_redbeat(app: Celery) -> None:
-    """Log RedBeat's settings that have no effect any more, and what to set instead."""
-    names, settings = leftover_settings(app)
-    if names:
-        logger.warning(
-            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
-            ", ".join(names),
-            ", ".join(settings),
-        )

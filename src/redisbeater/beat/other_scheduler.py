@@ -1,17 +1,19 @@
-"""Reports of processes that were meant to run redisbeater, and run another scheduler."""
+"""Reports of processes that were meant to run redisbeater and run another scheduler, and of RedBeat's settings."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from celery import Celery
 from celery.beat import Service
 from celery.utils.imports import load_extension_class_names
 
+from redisbeater.config.redbeat import leftover_settings
 from redisbeater.config.settings import has_settings
 from redisbeater.log_lines import get_logger
 
-__all__ = ("report_other_scheduler", "report_state_file")
+__all__ = ("report_other_scheduler", "report_redbeat_settings", "report_state_file")
 
 logger = get_logger(__name__)
 
@@ -35,4 +37,15 @@ def report_state_file(worker: Any) -> None:
     if name in aliases or name.startswith("redisbeater.scheduler") or name == "redisbeater.RedisScheduler":
         logger.warning(
             "-S %s names the state file of this worker, not the scheduler of its beat; write --scheduler %s", name, name
+        )
+
+
+def report_redbeat_settings(app: Celery) -> None:
+    """Log RedBeat's settings that have no effect any more, and what to set instead."""
+    names, settings = leftover_settings(app)
+    if names:
+        logger.warning(
+            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
+            ", ".join(names),
+            ", ".join(settings),
         )
