@@ -252,7 +252,8 @@ class RedisScheduler(Scheduler):
             self._look_at = 0.0
             return
         self._dispatch.publish()
-        self._claim_limit.record(len(claim.entries), ran_short=self._dispatch.ran_short)
+        removed, ran_short = len(claim.removed), self._dispatch.ran_short
+        self._claim_limit.record(len(claim.entries), removed=removed, ran_short=ran_short)
         self._finish_dispatch()
         self._look_at = self._next_look(claim)
 
