@@ -71,9 +71,11 @@ def client(server: Server, prefix: str) -> Iterator[redis.Redis]:
     """A plain client of the schedule's database; fails the test if it leaves a key that the wire format has not."""
     client = server.client(SCHEDULE_DB)
     yield client
-    unknown = [key for key in client.scan_iter() if not _is_known(client, key, prefix)]
-    for db in (SCHEDULE_DB, BROKER_DB):
-        server.client(db).flushdb()
+    try:
+        unknown = [key for key in client.scan_iter() if not _is_known(client, key, prefix)]
+    finally:
+        for db in (SCHEDULE_DB, BROKER_DB):
+            server.client(db).flushdb()
     assert not unknown, f"the test left unknown keys: {unknown}"
 
 

@@ -144,7 +144,7 @@ class Roster:
 
     def now(self) -> datetime:
         """Return the server's time, aware UTC."""
-        return self._context.redis.now()
+        return self._context.redis.clock()[0]
 
     def accounts(self) -> list[Account]:
         """Return the accounts; call it after the beats have ended."""

@@ -76,7 +76,9 @@ class Workout:
         assert entry.upcoming()
         assert entry.rank is not None
         store = ScheduleStore(self.app)
-        store.update("report", args=[1])
+        for number in (1, 2):
+            store.update("report", args=[number])
+        assert [line.count for line in store.log("report", 1)] == [2]
         assert store.count() == len(list(store.names()))
         assert set(store.broken()) == {"broken"}
         assert (store.failing(), store.late().entries) == ({}, 0)

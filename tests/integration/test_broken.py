@@ -203,8 +203,9 @@ def test_a_name_that_is_not_utf8_is_quarantined(
     try:
         assert names(run_due(scheduler)) == ["good"]
         assert len(broken(app)) == 1
+        assert client.llen(f"{prefix}:log:".encode() + b"\xff") == 1
     finally:
-        client.delete(key, f"{prefix}:schedule", f"{prefix}:broken")
+        client.delete(key, f"{prefix}:schedule", f"{prefix}:broken", f"{prefix}:log:".encode() + b"\xff")
 
 
 class Temperamental(BaseSchedule):
