@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from itertools import islice, takewhile
+from typing import NamedTuple
 
 from celery.schedules import BaseSchedule
 
@@ -21,6 +22,9 @@ __all__ = ("MOST_FIRE_TIMES", "Comparison", "compared")
 
 #: How many fire times of an entry are compared, unless five years end before.
 MOST_FIRE_TIMES = 1000
+
+#: Seconds for one entry and engine: RedBeat's rrules step through all dates since their start, again and again.
+MOST_SECONDS = 5.0
 
 _FIVE_YEARS = timedelta(days=5 * 365.25)
 
@@ -62,14 +66,14 @@ def compared(candidate: Candidate, now: datetime, zone: tzinfo, limit: int = MOS
     timetable = definition.timetable(zone).afresh(_STEPS)
     since, until = _anchor(timetable, candidate.meta.last_run_at, now), now + _FIVE_YEARS
     try:
-        old = list(_taken(candidate.engine(since), until, limit))
+        old = _taken(candidate.engine(since), until, limit)
     except Exception as exc:  # the code of another package, on data that it may have never run
         return Comparison(problem=shown(f"the old engine fails: {type(exc).__name__}: {exc}"))
-    ours = list(_taken(timetable.between(since, until), until, _most(definition, candidate, limit)))
-    horizon = min([times[-1] for times in (old, ours) if len(times) == limit], default=until)
-    ours, old = ([moment for moment in times if moment <= horizon] for times in (ours, old))
-    found = explained(old, ours, timetable.local_zone, _rules(definition.schedule))
-    return Comparison(compared=len(ours), until=horizon, differences=found)
+    ours = _taken(timetable.between(since, until), until, _most(definition, candidate, limit))
+    horizon = min(old.horizon, ours.horizon if definition.max_runs is None else until)
+    kept, lost = ([moment for moment in times if moment <= horizon] for times in (ours.moments, old.moments))
+    found = explained(lost, kept, timetable.local_zone, _rules(definition.schedule))
+    return Comparison(compared=len(kept), until=horizon, differences=found)
 
 
 def _anchor(timetable: Timetable, last_run_at: datetime | None, now: datetime) -> datetime:
@@ -86,8 +90,23 @@ def _most(definition: Definition, candidate: Candidate, limit: int) -> int:
     return min(limit, max(definition.max_runs - candidate.meta.total_run_count, 0))
 
 
-def _taken(moments: Iterable[datetime], until: datetime, limit: int) -> Iterator[datetime]:
-    return islice(takewhile(lambda moment: moment <= until, moments), limit)
+class _Taken(NamedTuple):
+    """Fire times, and the instant up to which these are all."""
+
+    moments: list[datetime]
+    horizon: datetime
+
+
+def _taken(moments: Iterable[datetime], until: datetime, limit: int) -> _Taken:
+    found: list[datetime] = []
+    deadline = time.monotonic() + MOST_SECONDS
+    for moment in moments:
+        if moment > until:
+            break
+        found.append(moment)
+        if len(found) >= limit or time.monotonic() > deadline:
+            return _Taken(found, moment)
+    return _Taken(found, until)
 
 
 def _rules(schedule: BaseSchedule) -> str:

@@ -31,7 +31,7 @@ CLEANUP = "celery.backend_cleanup"
 #: Options of the message that are columns.
 _OPTIONS = ("queue", "exchange", "routing_key", "priority")
 
-_JSON_KINDS = {list: "a list", dict: "an object"}
+_JSON_KINDS: dict[type, str] = {list: "a list", dict: "an object"}
 
 _KINDS = ("interval", "crontab", "solar", "clocked")
 
@@ -190,7 +190,7 @@ class _SimulatedEntry(ModelEntry):
     def __init__(self, model: Any, app: Celery, clock: SimulatedClock) -> None:
         self._clock = clock
         super().__init__(model, app)
-        self.schedule = on_clock(self.schedule, app, clock)
+        self.schedule: Any = on_clock(model.schedule, app, clock)
 
     def _default_now(self) -> datetime:
         return self._clock()

@@ -107,6 +107,8 @@ class RedBeatSource:
 
         def make(app: Celery, last_run_at: object) -> RedBeatSchedulerEntry:
             fields = RedBeatSchedulerEntry.decode_definition(text)
+            if hasattr(fields["schedule"], "rrule"):  # dateutil's cache: else each look steps through all dates again
+                fields["schedule"].rrule = fields["schedule"].rrule.replace(cache=True)
             return RedBeatSchedulerEntry(app=app, **{**fields, "enabled": True, "last_run_at": last_run_at})
 
         return engine_of(make, self._engine_app)
