@@ -71,7 +71,8 @@ def tasks() -> Any:
     periodic_tasks.set_up()
     from django_celery_beat import models
 
-    models.PeriodicTask.objects.all().delete()
+    for model in (models.PeriodicTask, models.SolarSchedule):
+        model.objects.all().delete()
     return models
 
 

@@ -15,7 +15,7 @@ from celery.schedules import crontab
 from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
 from redisbeater.cli.table import aligned
-from redisbeater.display import printable_json
+from redisbeater.display import printable_json, shown
 from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
 from redisbeater.management.migration.comparison import Comparison
@@ -149,9 +149,9 @@ def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
 
 
 def _lines(work: Import, undo: str) -> Iterator[str]:
-    rows = [(entry.name, _schedule(entry), _outcome(entry)) for entry in work.entries]
-    if rows:
-        yield from (line.rstrip() for line in aligned(rows))
+    if work.entries:  # the column of what was found is not cut
+        heads = aligned([(entry.name, _schedule(entry), ".") for entry in work.entries])
+        yield from (f"{head[:-1]}{shown(_outcome(entry))}" for head, entry in zip(heads, work.entries))
     counts = [(state, len(work.of_state(state))) for state in _STATES]
     yield ", ".join(f"{count:,} {_WORDS.get(state, state)}" for state, count in counts if count) or "nothing to import"
     if undo:
@@ -171,6 +171,8 @@ def _schedule(entry: ImportedEntry) -> str:
 
 
 def _outcome(entry: ImportedEntry) -> str:
+    if entry.state == "exists":
+        return "exists here: skipped"
     if entry.comparison is None:
         return f"{entry.state}: {entry.reason}" if entry.reason else entry.state
     return _comparison(entry.comparison)

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from redisbeater.schedules.local_time import Shift, shifts_between
-from redisbeater.schedules.words import zone_text
+from redisbeater.schedules.words import join_words, zone_text
 from redisbeater.time_words import date_words
 
 __all__ = ("Difference", "explained")
 
 #: Fire times that are nearer to each other than this are one, which an engine has truncated.
 _SECOND = timedelta(seconds=1)
+
+#: So many days are named of one reason.
+MOST_DAYS = 5
 
 #: How far around a change of the clocks it is the cause: rules for days err by a day at most.
 _AROUND = timedelta(hours=25)
@@ -56,30 +59,45 @@ def explained(old: Sequence[datetime], ours: Sequence[datetime], zone: tzinfo, r
     more, fewer = sorted(set(ours) - set(old)), sorted((Counter(old) - Counter(ours)).elements())
     if not more and not fewer:
         return ()
-    reasons: dict[str, tuple[list[datetime], list[datetime]]] = {}
+    found = _Found()
     truncated = [(late, early) for late in more if (early := _near(late, fewer)) is not None]
     for late, early in truncated:
         more.remove(late)
         fewer.remove(early)
-        _add(reasons, "the old engine truncates fractions of a second", [late], [early])
-    for (shift, kept), (_, lost) in zip(
-        _by_shift(more, zone, [*more, *fewer]), _by_shift(fewer, zone, [*more, *fewer])
-    ):
+        found.add("the old engine truncates fractions of a second", "", [late], [early])
+    every = [*more, *fewer]
+    for (shift, kept), (_, lost) in zip(_by_shift(more, zone, every), _by_shift(fewer, zone, every)):
         if kept or lost:
-            _add(reasons, _reason(shift, kept, lost, zone, rules), kept, lost)
-    found = (
-        Difference(more=len(kept), fewer=len(lost), reason=reason, first=min([*kept, *lost]))
-        for reason, (kept, lost) in reasons.items()
-    )
-    return tuple(sorted(found, key=lambda difference: difference.first))
+            found.add(*_reason(shift, kept, lost, zone, rules), kept, lost)
+    return found.differences()
 
 
-def _add(
-    reasons: dict[str, tuple[list[datetime], list[datetime]]], reason: str, more: list[datetime], fewer: list[datetime]
-) -> None:
-    kept, lost = reasons.setdefault(reason, ([], []))
-    kept += more
-    lost += fewer
+class _Found:
+    """The differences found so far: by their reasons, each with its days, more and fewer fire times."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, tuple[list[str], list[datetime], list[datetime]]] = {}
+
+    def add(self, reason: str, day: str, more: list[datetime], fewer: list[datetime]) -> None:
+        """Add fire times that differ for a reason, on a day; without a day it is no matter which."""
+        days, kept, lost = self._reasons.setdefault(reason, ([], [], []))
+        days += [day] if day and day not in days else []
+        kept += more
+        lost += fewer
+
+    def differences(self) -> tuple[Difference, ...]:
+        """Return one difference for each reason, the earliest first."""
+        found = [
+            Difference(more=len(kept), fewer=len(lost), reason=_on_days(reason, days), first=min([*kept, *lost]))
+            for reason, (days, kept, lost) in self._reasons.items()
+        ]
+        return tuple(sorted(found, key=lambda difference: difference.first))
+
+
+def _on_days(reason: str, days: list[str]) -> str:
+    more = f"{len(days) - MOST_DAYS} more days"
+    named = [*days[:MOST_DAYS], more] if len(days) > MOST_DAYS else days
+    return f"{reason} on {join_words(named)}" if days else reason
 
 
 def _near(moment: datetime, others: Sequence[datetime]) -> datetime | None:
@@ -104,21 +122,24 @@ def _by_shift(
     return [*groups, (None, others)]
 
 
-def _reason(shift: Shift | None, more: list[datetime], fewer: list[datetime], zone: tzinfo, rules: str) -> str:
+def _reason(
+    shift: Shift | None, more: list[datetime], fewer: list[datetime], zone: tzinfo, rules: str
+) -> tuple[str, str]:
+    """Return why fire times differ, and on which day; empty where the reason names it."""
     if shift is None:
-        return f"a bug of the old engine, {rules}, at {_first(more, fewer, zone)}"
+        return f"a bug of the old engine, {rules}, first at {_first(more, fewer, zone)}", ""
     day = date_words(shift.to_local).partition(" ")[2]
     is_back = shift.after < shift.before
     change = "repeated hour" if is_back else "skipped hour"
     if is_back and more and not fewer and all(_is_within(moment, shift) for moment in more):
-        return f"the old engine leaves out the {change} on {day}"
+        return f"the old engine leaves out the {change}", day
     if is_back and fewer and not more and all(_is_within(moment, shift) for moment in fewer):
-        return f"the old engine runs again in the {change} on {day}"
+        return f"the old engine runs again in the {change}", day
     if more and not fewer:
-        return f"the old engine leaves them out around the {change} on {day}"
+        return f"the old engine leaves them out around the {change}", day
     if fewer and not more:
-        return f"the old engine runs them besides around the {change} on {day}"
-    return f"the old engine moves them around the {change} on {day}"
+        return f"the old engine runs them besides around the {change}", day
+    return f"the old engine moves them around the {change}", day
 
 
 def _is_within(moment: datetime, shift: Shift) -> bool:
