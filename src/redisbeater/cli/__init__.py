@@ -3,5 +3,6 @@
 from redisbeater.cli.changing import adopt, delete, disable, enable
 from redisbeater.cli.commands import broken, list_, show, upcoming
 from redisbeater.cli.group import redisbeater
+from redisbeater.cli.importing import import_
 
-__all__ = ("adopt", "broken", "delete", "disable", "enable", "list_", "redisbeater", "show", "upcoming")
+__all__ = ("adopt", "broken", "delete", "disable", "enable", "import_", "list_", "redisbeater", "show", "upcoming")

@@ -22,7 +22,7 @@ from redisbeater.management.listing import Filter
 from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.time_words import clock_words, relative_words
 
-__all__ = ("adopt", "delete", "disable", "enable")
+__all__ = ("adopt", "confirm", "delete", "disable", "enable")
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
@@ -42,7 +42,7 @@ def _selection(function: Callable[..., None]) -> Callable[..., None]:
         if has_filter:
             wanted = Filter(prefix=prefix, task=task or None)
             names = [row.name for row in rows(Context.of(app), wanted) if row.fields or row.definition]
-            _confirm(function.__name__, names, yes)
+            confirm(function.__name__, names, yes)
         function(app, names)
 
     for option in (
@@ -56,7 +56,7 @@ def _selection(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _confirm(verb: str, names: Sequence[str], yes: bool) -> None:
+def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
     """Show what a filter has selected, and ask; without a terminal nobody can answer."""
     if not names:
         raise BadInput("no entry is selected")

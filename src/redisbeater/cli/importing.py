@@ -1,0 +1,210 @@
+"""The commands that import the entries of another scheduler: import redbeat, django-celery-beat, beat-schedule."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+from celery import Celery
+from celery.schedules import crontab
+
+from redisbeater.cli.changing import confirm
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
+from redisbeater.cli.table import aligned
+from redisbeater.display import printable_json, shown
+from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
+from redisbeater.management.migration.candidate import Source
+from redisbeater.management.migration.comparison import Comparison
+from redisbeater.management.migration.django_source import DjangoSource
+from redisbeater.management.migration.importing import Import, ImportedEntry
+from redisbeater.management.migration.redbeat_source import RedBeatSource
+from redisbeater.schedules.crontab.field import field_texts
+from redisbeater.schedules.description.describe import describe_in_brief
+
+__all__ = ("import_",)
+
+#: The states of entries in a summary, in its order.
+_STATES = ("new", "imported", "exists", "left out", "refused")
+
+_WORDS = {"new": "to import", "exists": "skipped"}
+
+#: So many names are put into a line of the shell; JSON has all.
+MOST_NAMES = 20
+
+_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+
+
+@redisbeater.group("import")
+def import_() -> None:
+    """Import the entries of another scheduler.
+
+    A dry run compares the next 1,000 fire times of each entry, or those of five years, with those of the other
+    scheduler, whose own code is run in simulated time.
+
+    Example: celery -A proj redisbeater import django-celery-beat --dry-run
+    """
+
+
+def _options(function: Callable[..., Source]) -> Callable[..., None]:
+    """Let a command import from the source that a function returns."""
+
+    @functools.wraps(function)
+    def run(
+        app: Celery,
+        *,
+        dry_run: bool,
+        skip_existing: bool,
+        disable_source: bool,
+        as_json: bool,
+        yes: bool,
+        **arguments: Any,
+    ) -> None:
+        source = function(app, **arguments)
+        if disable_source:
+            source.check_disabling()
+        work = Import(app, source, skip_existing=skip_existing)
+        work.read()
+        undo = ""
+        if dry_run:
+            _compare(work)
+        else:
+            undo = _write(work, disable_source, yes, app.main or "proj")
+        print_lines([_json(source, work, undo)] if as_json else _lines(work, undo))
+        if work.of_state("refused"):
+            raise click.exceptions.Exit(BadInput.exit_code)
+
+    for option in (
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        as_json,
+        click.option("--disable-source", is_flag=True, help="Disable there what was imported."),
+        click.option("--skip-existing", is_flag=True, help="Skip entries that exist, instead of refusing them."),
+        click.option("--dry-run", is_flag=True, help="Write nothing; compare the fire times of both schedulers."),
+    ):
+        run = option(run)
+    return run
+
+
+@import_.command("redbeat")
+@click.option("--from", "url", help="The URL of its Redis; default: redbeat_redis_url, else the one of this app.")
+@click.option("--prefix", help="The prefix of its keys; default: redbeat_key_prefix, else 'redbeat:'.")
+@command
+@_options
+def redbeat(app: Celery, url: str | None, prefix: str | None) -> Source:
+    """Import the entries of RedBeat, from another prefix, server or database.
+
+    Example: celery -A proj redisbeater import redbeat --from redis://old:6379/1 --prefix redbeat: --dry-run
+    """
+    return RedBeatSource(app, url, prefix)
+
+
+@import_.command("django-celery-beat")
+@command
+@_options
+def django_celery_beat(app: Celery) -> Source:
+    """Import the periodic tasks of django-celery-beat, from the database of the Django project.
+
+    Example: celery -A proj redisbeater import django-celery-beat --dry-run
+    """
+    return DjangoSource(app)
+
+
+@import_.command("beat-schedule")
+@command
+@_options
+def beat_schedule(app: Celery) -> Source:
+    """Import the beat_schedule of this app as dynamic entries; then remove it from the code.
+
+    Example: celery -A proj redisbeater import beat-schedule --dry-run
+    """
+    return BeatScheduleSource(app)
+
+
+def _compare(work: Import) -> None:
+    """Compare all entries; on a terminal, show how far that is."""
+    if not sys.stderr.isatty():
+        for _ in work.compare():
+            pass
+        return
+    number = len(work.of_state("new"))
+    with click.progressbar(work.compare(), length=number, label="comparing", file=sys.stderr) as bar:
+        for _ in bar:
+            pass
+
+
+def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
+    """Write the entries, if that is confirmed; return the line that undoes it."""
+    names = [entry.name for entry in work.of_state("new")]
+    if not names:
+        return ""
+    confirm("import", names, yes)
+    work.write()
+    imported = [entry.name for entry in work.of_state("imported")]
+    if disable_source and imported:
+        return work.disable_source()
+    return f"celery -A {app_name} redisbeater delete {shlex.join(imported)}" if 0 < len(imported) <= MOST_NAMES else ""
+
+
+def _lines(work: Import, undo: str) -> Iterator[str]:
+    if work.entries:  # the column of what was found is not cut
+        heads = aligned([(entry.name, _schedule(entry), ".") for entry in work.entries])
+        yield from (f"{head[:-1]}{shown(_outcome(entry))}" for head, entry in zip(heads, work.entries))
+    counts = [(state, len(work.of_state(state))) for state in _STATES]
+    yield ", ".join(f"{count:,} {_WORDS.get(state, state)}" for state, count in counts if count) or "nothing to import"
+    if undo:
+        yield f"to undo: {undo}"
+
+
+def _schedule(entry: ImportedEntry) -> str:
+    """Return the schedule, briefly: a crontab as its five fields, with the last part of its zone's name."""
+    definition = entry.candidate.definition
+    if definition is None:
+        return "-"
+    if type(definition.schedule) is not crontab:
+        return describe_in_brief(definition.schedule, definition.timezone)
+    fields = field_texts(definition.schedule)
+    zone = (definition.timezone or "").rpartition("/")[2]
+    return " ".join([*(str(fields[name]) for name in _FIELDS), zone]).rstrip()
+
+
+def _outcome(entry: ImportedEntry) -> str:
+    if entry.state == "exists":
+        return "exists here: skipped"
+    if entry.comparison is None:
+        return f"{entry.state}: {entry.reason}" if entry.reason else entry.state
+    return _comparison(entry.comparison)
+
+
+def _comparison(found: Comparison) -> str:
+    if found.problem:
+        return f"not compared: {found.problem}"
+    if found.differences:
+        return "; ".join(map(str, found.differences))
+    if not found.compared:
+        return "no fire time in five years"
+    return f"next {found.compared:,} fire {'time' if found.compared == 1 else 'times'}: the same"
+
+
+def _json(source: Source, work: Import, undo: str) -> str:
+    entries = [_as_dict(entry) for entry in work.entries]
+    return printable_json({"source": source.name, "entries": entries, "undo": undo}, indent=2)
+
+
+def _as_dict(entry: ImportedEntry) -> dict[str, Any]:
+    data = {"name": entry.name, "state": entry.state, "schedule": _schedule(entry), "reason": entry.reason}
+    found = entry.comparison
+    if found is None:
+        return data
+    return {
+        **data,
+        "compared": found.compared,
+        "until": found.until and found.until.isoformat(),
+        "problem": found.problem,
+        "differences": [
+            {"more": each.more, "fewer": each.fewer, "reason": each.reason, "first": each.first.isoformat()}
+            for each in found.differences
+        ],
+    }

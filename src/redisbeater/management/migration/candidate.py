@@ -1,0 +1,69 @@
+"""``Candidate``: one entry of another scheduler, as it would be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from redisbeater.model.definition import Definition
+from redisbeater.model.meta import NEW, Meta
+
+__all__ = ("Candidate", "OldEngine", "Source")
+
+#: Yields the fire times after an instant, as the other scheduler itself finds them; the zone is that of the app.
+OldEngine = Callable[[datetime], Iterator[datetime]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An entry of another scheduler.
+
+    Attributes:
+        name: its name there, and here.
+        definition: what would be stored; None where that cannot be.
+        meta: its last run and its run count.
+        engine: runs its schedule as the other scheduler does; None where that cannot be done.
+        refused: why it cannot be imported; the field first.
+        left_out: why it need not be imported.
+        remark: what is different here, besides its fire times.
+    """
+
+    name: str
+    definition: Definition | None = None
+    meta: Meta = NEW
+    engine: OldEngine | None = field(default=None, compare=False, repr=False)
+    refused: str = ""
+    left_out: str = ""
+    remark: str = ""
+
+
+class Source(Protocol):
+    """A schedule that entries are imported from."""
+
+    @property
+    def name(self) -> str:
+        """The word of the command line for it."""
+
+    def read(self) -> Iterable[Candidate]:
+        """Yield its entries, in the order of their names.
+
+        Raises:
+            ImproperlyConfigured: a package or a setting is missing; the message says which.
+            StoreError: its storage failed.
+        """
+
+    def check_disabling(self) -> None:
+        """Refuse to disable entries there, if that cannot be done.
+
+        Raises:
+            ImproperlyConfigured: with the reason.
+        """
+
+    def disable(self, names: Sequence[str]) -> str:
+        """Disable entries there; return a line of code that undoes it.
+
+        Raises:
+            StoreError: its storage failed.
+        """

@@ -1,0 +1,68 @@
+"""The database of django-celery-beat, read by Django's own ORM in the configured project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from celery import Celery
+
+from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.management.migration.candidate import Candidate
+
+__all__ = ("DjangoSource",)
+
+
+class DjangoSource:
+    """The periodic tasks of a Django project."""
+
+    name = "django-celery-beat"
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def read(self) -> Iterator[Candidate]:
+        """Yield its entries; see :class:`Source`."""
+        yield from self._tables().read(self._app)
+
+    def check_disabling(self) -> None:
+        """Do nothing: it is always possible."""
+
+    def disable(self, names: Sequence[str]) -> str:
+        """Store ``enabled = False`` and report the change to its beats; see :class:`Source`."""
+        self._tables().disable(names)
+        return (
+            f"PeriodicTask.objects.filter(name__in={list(names)!r}).update(enabled=True); "
+            "PeriodicTasks.update_changed()"
+        )
+
+    def _tables(self) -> Any:
+        """Return the module that knows the tables: it can be imported only in a project that is set up."""
+        _set_up()
+        from redisbeater.management.migration import django_tables
+
+        return django_tables
+
+
+def _set_up() -> None:
+    """Set up Django.
+
+    Raises:
+        ImproperlyConfigured: Django, its settings or django-celery-beat are missing.
+    """
+    try:
+        import django
+        import django_celery_beat  # noqa: F401
+        from django.apps import apps
+        from django.conf import settings
+    except ImportError as exc:
+        raise ImproperlyConfigured(f"{exc.name} is not installed here: pip install django-celery-beat") from exc
+    if not settings.configured and not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        raise ImproperlyConfigured("Django is not configured: set DJANGO_SETTINGS_MODULE to the project's settings")
+    try:
+        django.setup()
+    except Exception as exc:  # the project's own code runs here
+        raise ImproperlyConfigured(f"Django cannot be set up: {type(exc).__name__}: {exc}") from exc
+    if not apps.is_installed("django_celery_beat"):
+        raise ImproperlyConfigured("'django_celery_beat' is missing in INSTALLED_APPS of the project")

@@ -1,0 +1,209 @@
+"""The tables of django-celery-beat: their rows as entries, and its own engine. Imported only when Django is set up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from copy import copy
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from celery import Celery
+from celery.schedules import crontab, schedule, solar
+from django.conf import settings
+from django.db import Error
+from django.utils.timezone import is_naive, make_aware
+from django_celery_beat.models import PeriodicTask, PeriodicTasks
+from django_celery_beat.schedulers import ModelEntry
+
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry, StoreError
+from redisbeater.management.migration.candidate import Candidate, OldEngine
+from redisbeater.management.migration.old_engine import SimulatedClock, engine_app, fire_times, on_clock
+from redisbeater.schedules import clocked
+from redisbeater.schedules.zone import zone_name
+
+__all__ = ("disable", "read")
+
+#: The entry that django-celery-beat itself stores for Celery.
+CLEANUP = "celery.backend_cleanup"
+
+#: Options of the message that are columns.
+_OPTIONS = ("queue", "exchange", "routing_key", "priority")
+
+_JSON_KINDS: dict[type, str] = {list: "a list", dict: "an object"}
+
+_KINDS = ("interval", "crontab", "solar", "clocked")
+
+
+def read(app: Celery) -> Iterator[Candidate]:
+    """Yield all periodic tasks, in the order of their names.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    engines = engine_app(app)
+    try:
+        rows = list(PeriodicTask.objects.select_related(*_KINDS).order_by("name"))
+    except Error as exc:
+        raise StoreError(_failure(exc)) from exc
+    for row in rows:
+        yield _candidate(app, engines, row)
+
+
+def disable(names: Sequence[str]) -> None:
+    """Disable periodic tasks, and let running beats read the table again.
+
+    Raises:
+        StoreError: the database failed.
+    """
+    try:
+        for start in range(0, len(names), 500):  # databases bound the parameters of a query
+            PeriodicTask.objects.filter(name__in=names[start : start + 500]).update(enabled=False)
+        PeriodicTasks.update_changed()
+    except Error as exc:
+        raise StoreError(_failure(exc)) from exc
+
+
+def _failure(error: Exception) -> str:
+    return f"the database of django-celery-beat: {' '.join(str(error).split())}"
+
+
+def _candidate(app: Celery, engines: Celery, row: Any) -> Candidate:
+    if left_out := _left_out(app, row):
+        return Candidate(name=row.name, left_out=left_out)
+    try:
+        entry = RedisScheduleEntry(row.name, row.task, app=app, **_fields(row))
+        definition, meta = entry.definition(), entry.initial_meta()
+    except InvalidEntry as exc:
+        return Candidate(name=row.name, refused=str(exc))
+    return Candidate(name=row.name, definition=definition, meta=meta, engine=_engine(engines, row))
+
+
+def _left_out(app: Celery, row: Any) -> str:
+    """Return why a row need not be imported; empty if it must be."""
+    if row.name == CLEANUP or row.name in (app.conf.beat_schedule or {}):
+        return "static: the code declares it in beat_schedule, and beat stores it here itself"
+    now = datetime.now(timezone.utc)
+    if not row.enabled and row.clocked and _aware(row.clocked.clocked_time) <= now:
+        return f"its only time, {_aware(row.clocked.clocked_time).isoformat()}, has passed"
+    if row.expires and _aware(row.expires) <= now:
+        return f"it expired at {_aware(row.expires).isoformat()}"
+    return ""
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    """Return the fields of our entry.
+
+    Raises:
+        InvalidEntry: a column cannot be read.
+    """
+    is_once = row.one_off or row.clocked is not None
+    # The other engine runs nothing at the very instant of ``expires``; ours would at its ``end_at``.
+    end_at = None if row.expires is None else _aware(row.expires) - timedelta(microseconds=1)
+    return {
+        "schedule": _schedule(row),
+        "timezone": _zone(row),
+        "args": _json(row, "args", list),
+        "kwargs": _json(row, "kwargs", dict),
+        "options": _options(row),
+        "enabled": row.enabled,
+        "start_at": row.start_time and _aware(row.start_time),
+        "end_at": end_at,
+        "max_runs": 1 if is_once else None,
+        "on_finish": "disable" if is_once or row.expires else "keep",
+        "description": row.description or "",
+        "last_run_at": row.last_run_at and _aware(row.last_run_at),
+        "total_run_count": row.total_run_count,
+    }
+
+
+def _schedule(row: Any) -> Any:
+    given = [kind for kind in _KINDS if getattr(row, kind) is not None]
+    if len(given) != 1:
+        raise InvalidEntry("$.schedule", f"expected one of {', '.join(_KINDS)}, got {', '.join(given) or 'none'}")
+    try:
+        return _one_schedule(row)
+    except InvalidEntry:
+        raise
+    except Exception as exc:  # Celery's classes raise five types of errors
+        raise InvalidEntry("$.schedule", f"{given[0]}: {' '.join(str(exc).split())}") from exc
+
+
+def _one_schedule(row: Any) -> Any:
+    if row.interval:
+        return schedule(timedelta(**{row.interval.period: row.interval.every}))
+    if row.crontab:
+        fields = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
+        return crontab(**{name: getattr(row.crontab, name).replace(" ", "") for name in fields})
+    if row.solar:
+        return solar(row.solar.event, float(row.solar.latitude), float(row.solar.longitude))
+    return clocked(_aware(row.clocked.clocked_time))
+
+
+def _zone(row: Any) -> str | None:
+    is_aware = getattr(settings, "DJANGO_CELERY_BEAT_TZ_AWARE", True)
+    return zone_name(row.crontab.timezone) if row.crontab and is_aware else None
+
+
+def _options(row: Any) -> dict[str, Any]:
+    """Return the options as the other scheduler sends them: it adds the name of the periodic task to the headers."""
+    options = {name: getattr(row, name) for name in _OPTIONS if getattr(row, name) not in (None, "")}
+    if expires := (row.expires and _aware(row.expires)) or row.expire_seconds:
+        options["expires"] = expires
+    headers = _json(row, "headers", dict)
+    return {**options, "headers": {**headers, "periodic_task_name": row.name}}
+
+
+def _json(row: Any, column: str, kind: type) -> Any:
+    try:
+        value = json.loads(getattr(row, column) or json.dumps(kind()))
+    except ValueError as exc:
+        raise InvalidEntry(f"$.{column}", f"is not JSON: {exc}") from exc
+    if not isinstance(value, kind):
+        raise InvalidEntry(f"$.{column}", f"expected {_JSON_KINDS[kind]}, got {value!r}")
+    return value
+
+
+def _aware(moment: datetime) -> datetime:
+    return (make_aware(moment) if is_naive(moment) else moment).astimezone(timezone.utc)
+
+
+def _engine(app: Celery, row: Any) -> OldEngine:
+    def run(after: datetime) -> Iterator[datetime]:
+        clock = SimulatedClock(after, app.timezone)
+        model = copy(row)
+        model.enabled = True
+        model.save = lambda: None
+        if not row.start_time or _aware(row.start_time) <= after:
+            model.last_run_at = clock()
+        if row.clocked:
+            model.last_run_at, model.total_run_count = None, 0
+        return fire_times(_SimulatedEntry(model, app, clock), clock)
+
+    return run
+
+
+class _SimulatedEntry(ModelEntry):
+    """An entry of django-celery-beat that reads a simulated clock and writes nothing."""
+
+    def __init__(self, model: Any, app: Celery, clock: SimulatedClock) -> None:
+        self._clock = clock
+        super().__init__(model, app)
+        self.schedule: Any = on_clock(model.schedule, app, clock)
+
+    def _default_now(self) -> datetime:
+        return self._clock()
+
+    def _disable(self, model: Any) -> None:
+        model.enabled = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its own engine has disabled it."""
+        return not self.model.enabled
+
+    def ran(self, now: datetime) -> None:
+        """Record a run, as ``next()`` does; that would make a new entry with the app of the process."""
+        self.model.last_run_at = self.last_run_at = now
+        self.model.total_run_count += 1

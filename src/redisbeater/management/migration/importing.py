@@ -1,0 +1,149 @@
+"""``Import``: the entries of another scheduler, checked, compared and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from celery import Celery
+
+from redisbeater.context import Context, task_options
+from redisbeater.editing.author import Author
+from redisbeater.editing.changes import Upsert
+from redisbeater.editing.compare_and_set import write_page
+from redisbeater.exceptions import EntryExists, InvalidEntry
+from redisbeater.management.migration.candidate import Candidate, Source
+from redisbeater.management.migration.comparison import MOST_FIRE_TIMES, Comparison, compared
+from redisbeater.store import SAVE_PAGE, Snapshot, pages
+
+__all__ = ("Import", "ImportedEntry")
+
+
+@dataclass(kw_only=True)
+class ImportedEntry:
+    """What becomes of one entry of the other scheduler.
+
+    Attributes:
+        state: ``new``: it is to be imported; ``imported``; ``exists``: there is one of its name, which is skipped;
+            ``left out``; ``refused``.
+        reason: why it is not imported.
+        comparison: its fire times by both engines, once :meth:`Import.compare` has found them.
+    """
+
+    candidate: Candidate
+    state: str
+    reason: str = ""
+    comparison: Comparison | None = None
+    change: Upsert | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the entry."""
+        return self.candidate.name
+
+
+class Import:
+    """An import into the schedule of an app: read it, then compare it, or write it and disable it at its source.
+
+    Arguments:
+        app: whose schedule gets the entries.
+        source: where they come from.
+        skip_existing: leave entries alone that exist; else each is refused.
+        by: who imports, for the log of each entry.
+        note: why.
+
+    Raises:
+        InvalidEntry: ``by`` or ``note`` cannot be stored.
+    """
+
+    def __init__(
+        self, app: Celery, source: Source, *, skip_existing: bool = False, by: str = "", note: str = ""
+    ) -> None:
+        self._app = app
+        self._context = Context.of(app)
+        self._source = source
+        self._skip_existing = skip_existing
+        self._author = Author.of(by, note or f"imported from {source.name}")
+        self.entries: list[ImportedEntry] = []
+
+    def read(self) -> None:
+        """Read the source, and check each entry as if it were to be written now.
+
+        Raises:
+            ImproperlyConfigured, StoreError: the source cannot be read.
+        """
+        existing = set(self._context.redis.contents.names())
+        now, zone = self._context.redis.clock()
+        self.entries = [self._checked(candidate, existing, now, zone) for candidate in self._source.read()]
+
+    def compare(self, limit: int = MOST_FIRE_TIMES) -> Iterator[ImportedEntry]:
+        """Compare the fire times of each entry that is to be imported; yield each once that is done."""
+        now, stored_zone = self._context.redis.clock()
+        zone = self._context.in_zone(stored_zone).zone
+        for entry in self.of_state("new"):
+            entry.comparison = compared(entry.candidate, now, zone, limit)
+            yield entry
+
+    def write(self, progress: Callable[[int], object] = lambda count: None) -> None:
+        """Write what is to be imported, a page at a time; doing it again finishes what was interrupted.
+
+        Raises:
+            StoreError: Redis failed; the pages before are written.
+        """
+        for page in pages(self.of_state("new"), SAVE_PAGE):
+            result = write_page(self._context, [entry.change for entry in page if entry.change])
+            for entry in page:
+                failure = result.failures.get(entry.name)
+                entry.state, entry.reason = ("imported", "") if failure is None else self._failed(failure)
+            progress(len(page))
+
+    def disable_source(self) -> str:
+        """Disable at the source what was imported; return a line of code that undoes it."""
+        return self._source.disable([entry.name for entry in self.of_state("imported")])
+
+    def of_state(self, state: str) -> list[ImportedEntry]:
+        """Return the entries of a state."""
+        return [entry for entry in self.entries if entry.state == state]
+
+    def _checked(self, candidate: Candidate, existing: set[str], now: datetime, zone: str) -> ImportedEntry:
+        if candidate.left_out:
+            return ImportedEntry(candidate=candidate, state="left out", reason=candidate.left_out)
+        if candidate.name in existing:
+            state, reason = self._failed(EntryExists(candidate.name))
+            return ImportedEntry(candidate=candidate, state=state, reason=reason)
+        if candidate.definition is None:
+            return ImportedEntry(candidate=candidate, state="refused", reason=candidate.refused)
+        context = self._context.in_zone(zone)
+        try:
+            change = self._change(candidate)
+            empty = Snapshot(name=candidate.name, now=now, definition="", meta="", score=None, zone=zone)
+            change.apply(empty, context.defaults, context.codec)
+        except InvalidEntry as exc:
+            return ImportedEntry(candidate=candidate, state="refused", reason=str(exc))
+        return ImportedEntry(candidate=candidate, state="new", change=change)
+
+    def _change(self, candidate: Candidate) -> Upsert:
+        """Return the change that writes an entry, checked like one of a program.
+
+        Raises:
+            InvalidEntry: it cannot be stored.
+        """
+        definition = candidate.definition
+        if definition is None:
+            raise InvalidEntry("$", candidate.refused)
+        definition.check_texts()
+        definition.check_options(task_options(self._app))
+        return Upsert(
+            definition=definition,
+            text=definition.to_text(self._context.codec),
+            initial_meta=candidate.meta,
+            only_new=True,
+            author=self._author,
+        )
+
+    def _failed(self, failure: Exception) -> tuple[str, str]:
+        if isinstance(failure, EntryExists):
+            reason = "exists in the schedule"
+            return ("exists", reason) if self._skip_existing else ("refused", f"{reason}; --skip-existing leaves it")
+        return "refused", str(failure)

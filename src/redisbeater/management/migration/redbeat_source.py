@@ -1,0 +1,121 @@
+"""RedBeat's schedule, of any prefix, server or database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from celery import Celery
+
+from redisbeater.config.settings import PREFIX, given_settings
+from redisbeater.context import Context
+from redisbeater.editing.author import Author
+from redisbeater.editing.changes import FieldChange
+from redisbeater.editing.compare_and_set import write_page
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
+from redisbeater.management.migration.candidate import Candidate, OldEngine
+from redisbeater.management.migration.old_engine import engine_app, engine_of
+from redisbeater.store import SAVE_PAGE, Snapshot, pages
+
+__all__ = ("RedBeatSource",)
+
+#: The prefix of RedBeat's keys where none is set.
+DEFAULT_PREFIX = "redbeat:"
+
+#: The entry that Celery itself declares: RedBeat stores it, and does not mark it as static.
+CLEANUP = "celery.backend_cleanup"
+
+_STATIC = "static: the code declares it in beat_schedule, and beat stores it here itself"
+
+
+class RedBeatSource:
+    """A schedule of RedBeat.
+
+    Arguments:
+        app: the app that imports.
+        url: where it is; default: ``redbeat_redis_url``, else this app's own Redis.
+        prefix: below which prefix; default: ``redbeat_key_prefix``, else RedBeat's own default.
+    """
+
+    name = "redbeat"
+
+    def __init__(self, app: Celery, url: str | None = None, prefix: str | None = None) -> None:
+        theirs = dict(given_settings(app, "redbeat_"))
+        self._app = app
+        self._prefix = prefix or theirs.get("key_prefix") or DEFAULT_PREFIX
+        self._url = url or theirs.get("redis_url")
+
+    def read(self) -> Iterator[Candidate]:
+        """Yield its entries; see :class:`Source`."""
+        try:
+            import redbeat  # noqa: F401
+        except ImportError as exc:
+            raise ImproperlyConfigured("RedBeat is not installed here: pip install celery-redbeat") from exc
+        contents = self._context.redis.contents
+        statics, names = contents.statics(), sorted(contents.names())
+        for page in pages(names, SAVE_PAGE):
+            for snapshot in self._context.redis.load_many(page):
+                if snapshot.exists:
+                    yield self._candidate(snapshot, snapshot.name in statics or snapshot.name == CLEANUP)
+
+    def check_disabling(self) -> None:
+        """Do nothing: it is always possible."""
+
+    def disable(self, names: Sequence[str]) -> str:
+        """Store ``enabled: false`` and a negative score, which RedBeat does not look at; see :class:`Source`."""
+        author = Author.of("", "imported by redisbeater")
+        for page in pages(names, SAVE_PAGE):
+            write_page(
+                self._context, [FieldChange(name=name, fields={"enabled": False}, author=author) for name in page]
+            )
+        return (
+            f"for name in {list(names)!r}: entry = RedBeatSchedulerEntry.from_key({self._prefix!r} + name, app=app); "
+            "entry.enabled = True; entry.save()"
+        )
+
+    @cached_property
+    def _context(self) -> Context:
+        """The context of an app that differs from the importing one only in where its schedule is."""
+        ours = Context.of(self._app).config
+        app = Celery(self._app.main, set_as_current=False)
+        for name, value in given_settings(self._app):
+            app.conf[PREFIX + name] = value
+        app.conf.timezone, app.conf.enable_utc = self._app.conf.timezone, self._app.conf.enable_utc
+        app.conf[f"{PREFIX}key_prefix"], app.conf[f"{PREFIX}lock_key"] = self._prefix, f"{self._prefix}:lock"
+        if self._url is not None:
+            app.conf[f"{PREFIX}redis_url"] = self._url
+        context = Context.of(app)
+        if (context.config.url.hosts, self._prefix) == (ours.url.hosts, ours.key_prefix):
+            problem = f"the schedule below the prefix {self._prefix!r} is this app's own: there is nothing to import"
+            raise ImproperlyConfigured(f"{problem}; --prefix and --from say where RedBeat's is")
+        return context
+
+    def _candidate(self, snapshot: Snapshot, is_static: bool) -> Candidate:
+        if is_static:
+            return Candidate(name=snapshot.name, left_out=_STATIC)
+        try:
+            stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
+        except InvalidEntry as exc:
+            return Candidate(name=snapshot.name, refused=str(exc))
+        return Candidate(
+            name=snapshot.name, definition=stored.definition, meta=stored.meta, engine=self._engine(snapshot.definition)
+        )
+
+    def _engine(self, text: str) -> OldEngine:
+        from redbeat import RedBeatSchedulerEntry
+
+        def make(app: Celery, last_run_at: object) -> RedBeatSchedulerEntry:
+            fields = RedBeatSchedulerEntry.decode_definition(text)
+            if hasattr(fields["schedule"], "rrule"):  # dateutil's cache: else each look steps through all dates again
+                fields["schedule"].rrule = fields["schedule"].rrule.replace(cache=True)
+            return RedBeatSchedulerEntry(app=app, **{**fields, "enabled": True, "last_run_at": last_run_at})
+
+        return engine_of(make, self._engine_app)
+
+    @cached_property
+    def _engine_app(self) -> Celery:
+        """The app that RedBeat's entries get; it never connects."""
+        app = engine_app(self._app)
+        app.conf.update(redbeat_redis_url="redis://", redbeat_redis_options={}, redbeat_key_prefix=self._prefix)
+        return app

@@ -1,0 +1,352 @@
+"""Schedules of RedBeat, django-celery-beat and an app's own, moved over; their engines are the installed packages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import periodic_tasks
+import pytest
+import redis
+from celery import Celery
+from celery.schedules import crontab, schedule, solar
+from click.testing import CliRunner, Result
+from redbeat import RedBeatSchedulerEntry
+from redbeat.schedules import rrule as redbeat_rrule
+from servers import Server, programs
+
+from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
+from redisbeater.cli import redisbeater
+from redisbeater.management.migration.comparison import compared
+from redisbeater.management.migration.django_source import DjangoSource
+from redisbeater.management.migration.importing import Import
+from redisbeater.management.migration.redbeat_source import RedBeatSource
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+UTC = timezone.utc
+NEW_YORK = ZoneInfo("America/New_York")
+
+#: Before both changes of the clocks of a year, on a whole minute.
+AUTUMN = datetime(2026, 10, 31, 16, tzinfo=UTC)
+#: Fire times of a year, by the first word of a name.
+OF_A_YEAR = {"daily": 366, "weekly": 53, "rule": 53, "days": 60, "sun": 20, "once": 1, "ticker": 1000}
+
+YEAR_AGO = datetime(2026, 2, 1, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery], server: Server, client: redis.Redis, prefix: str) -> Iterator[Celery]:
+    """An app in New York, whose RedBeat has another prefix."""
+    yield make_app(
+        timezone="America/New_York",
+        result_expires=None,
+        redbeat_redis_url=server.url(),
+        redbeat_key_prefix=f"{prefix}old:",
+        redbeat_redis_options={},
+    )
+    client.delete(*client.keys(f"{prefix}old:*"), "none")
+
+
+@pytest.fixture
+def run(app: Celery) -> Callable[..., Result]:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(redisbeater, ["import", *arguments], obj=SimpleNamespace(app=app))
+
+    return run
+
+
+def save(app: Celery, name: str, when: Any, **fields: Any) -> RedBeatSchedulerEntry:
+    entry = RedBeatSchedulerEntry(name, "proj.job", when, app=app, **fields)
+    return entry.save()
+
+
+@pytest.fixture
+def tasks() -> Any:
+    """The table of periodic tasks, empty."""
+    periodic_tasks.set_up()
+    from django_celery_beat import models
+
+    for model in (models.PeriodicTask, models.SolarSchedule):
+        model.objects.all().delete()
+    return models
+
+
+def cron_row(models: Any, zone: str = "UTC", **fields: str) -> Any:
+    all_fields = {"minute": "*", "hour": "*", **fields}
+    return models.CrontabSchedule.objects.create(timezone=ZoneInfo(zone), **all_fields)
+
+
+def task(models: Any, name: str, **fields: Any) -> Any:
+    return models.PeriodicTask.objects.create(name=name, task="proj.job", **fields)
+
+
+def reasons(work: Import) -> dict[str, list[str]]:
+    """What is different in a year, by name; entries without a difference are left out."""
+    found = {
+        entry.name: compared(entry.candidate, AUTUMN, NEW_YORK, OF_A_YEAR[entry.name.split()[0]])
+        for entry in work.of_state("new")
+    }
+    assert not [name for name, each in found.items() if each.problem], found
+    return {name: [str(each) for each in found[name].differences] for name in found if found[name].differences}
+
+
+# Moving over
+
+
+def test_a_schedule_of_redbeat_moves_with_its_counters(
+    app: Celery, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    save(app, "report", crontab(0, 9, day_of_week="1-5"), args=[1], kwargs={"pages": 3}, options={"queue": "slow"})
+    save(app, "off", 30.0, enabled=False)
+    entry = save(app, "ticker", 60.0)
+    ran_at = datetime.now(UTC).replace(microsecond=0)
+    entry.reschedule(ran_at)
+    save(app, "ours", 60.0)
+    client.sadd(f"{prefix}old::statics", "ours")
+
+    result = run("redbeat", "--yes")
+
+    assert result.exit_code == 0, result.output
+    store = ScheduleStore(app)
+    assert sorted(store.names()) == ["off", "report", "ticker"]
+    report = store.get("report")
+    assert (report.args, report.kwargs, report.options) == ([1], {"pages": 3}, {"queue": "slow"})
+    assert store.get("ticker").last_run_at == ran_at
+    assert store.get("ticker").due_at == ran_at + timedelta(minutes=1)
+    assert not store.get("off").enabled
+    assert "left out: static" in result.stdout
+    assert "3 imported, 1 left out\nto undo: celery -A proj redisbeater delete off report ticker\n" in result.stdout
+    assert store.log("report")[0].details["note"] == "imported from redbeat"
+
+
+def test_a_dry_run_writes_nothing_and_is_drawn_as_a_table(app: Celery, run: Callable[..., Result]) -> None:
+    save(app, "report", crontab(0, 9, day_of_week="1-5"))
+    save(app, "ticker", 10.0)
+
+    result = run("redbeat", "--dry-run")
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "report  0 9 * * 1-5       next 1,000 fire times: the same",
+        "ticker  every 10 seconds  next 1,000 fire times: the same",
+        "2 to import",
+    ]
+    assert ScheduleStore(app).count() == 0
+
+
+def test_redbeat_no_longer_looks_at_entries_that_are_disabled_there(
+    app: Celery, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    save(app, "a", 60.0)
+
+    result = run("redbeat", "--yes", "--disable-source")
+
+    assert result.exit_code == 0, result.output
+    assert client.zscore(f"{prefix}old::schedule", f"{prefix}old:a") < 0
+    assert not RedBeatSchedulerEntry.from_key(f"{prefix}old:a", app=app).enabled
+    assert "to undo: for name in ['a']:" in result.stdout
+    assert ScheduleStore(app).get("a").enabled
+
+
+def test_an_entry_that_exists_is_refused_or_skipped(app: Celery, run: Callable[..., Result]) -> None:
+    save(app, "a", 60.0)
+    save(app, "b", 60.0)
+    RedisScheduleEntry("a", "proj.mine", 5, app=app).save()
+
+    refused, skipped = run("redbeat", "--yes"), run("redbeat", "--yes", "--skip-existing")
+
+    assert refused.exit_code == 2
+    assert "refused: exists in the schedule; --skip-existing leaves it" in refused.stdout
+    assert "1 imported, 1 refused" in refused.stdout
+    assert (skipped.exit_code, skipped.stdout.splitlines()[-1]) == (0, "2 skipped")
+    assert ScheduleStore(app).get("a").task == "proj.mine"
+
+
+def test_several_entries_are_imported_only_after_a_yes(app: Celery, run: Callable[..., Result]) -> None:
+    save(app, "a", 60.0)
+    save(app, "b", 60.0)
+
+    result = run("redbeat")
+
+    assert result.exit_code == 2
+    assert "this would import 2 entries: a, b; pass --yes to do it" in result.output
+    assert ScheduleStore(app).count() == 0
+
+
+def test_the_own_schedule_is_no_source(run: Callable[..., Result], prefix: str) -> None:
+    result = run("redbeat", "--prefix", prefix)
+
+    assert result.exit_code == 2
+    assert "is this app's own: there is nothing to import" in result.output
+
+
+def test_a_broken_entry_of_redbeat_is_refused_and_the_others_move(
+    app: Celery, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    save(app, "a", 60.0)
+    client.hset(f"{prefix}old:odd", "definition", '{"task": 5}')
+    client.zadd(f"{prefix}old::schedule", {f"{prefix}old:odd": 1})
+
+    result = run("redbeat", "--yes", "--json")
+
+    data = {entry["name"]: entry for entry in json.loads(result.stdout)["entries"]}
+    assert result.exit_code == 2
+    assert (data["a"]["state"], data["odd"]["state"]) == ("imported", "refused")
+    assert data["odd"]["reason"].startswith("$.")
+    assert list(ScheduleStore(app).names()) == ["a"]
+
+
+def test_the_own_beat_schedule_becomes_dynamic(app: Celery, run: Callable[..., Result]) -> None:
+    app.conf.beat_schedule = {
+        "daily": {"task": "proj.job", "schedule": crontab(0, 9), "args": (1,)},
+        "often": {"task": "proj.job", "schedule": 10.0},
+        "odd": {"task": "proj.job", "schedul": 10.0},
+    }
+
+    dry, result = run("beat-schedule", "--dry-run"), run("beat-schedule", "--yes")
+    refused = run("beat-schedule", "--disable-source")
+
+    assert "daily  0 9 * * *         next 1,000 fire times: the same" in dry.stdout
+    assert result.exit_code == 2, "one is refused"
+    assert sorted(ScheduleStore(app).names()) == ["daily", "often"]
+    assert refused.exit_code == 2
+    assert "--disable-source: beat_schedule stands in the code" in refused.output
+
+
+# django-celery-beat
+
+
+def test_all_columns_of_a_periodic_task_move(app: Celery, run: Callable[..., Result], tasks: Any) -> None:
+    start, ran_at = datetime(2026, 1, 1, tzinfo=UTC), datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=1)
+    minutes = tasks.IntervalSchedule.objects.create(every=5, period="minutes")
+    task(
+        tasks, "all", interval=minutes, args="[1]", kwargs='{"a": 2}', queue="q", exchange="x", routing_key="r",
+        priority=3, headers='{"h": 1}', expire_seconds=60, start_time=start, last_run_at=ran_at, total_run_count=7,
+        description="for the board",
+    )  # fmt: skip
+    ends = datetime(2099, 1, 1, tzinfo=UTC)
+    task(tasks, "ends", crontab=cron_row(tasks, "Europe/Vienna", minute="0", hour="9"), expires=ends, one_off=True)
+    at = datetime(2098, 1, 1, tzinfo=UTC)
+    task(tasks, "once", clocked=tasks.ClockedSchedule.objects.create(clocked_time=at), one_off=True, enabled=False)
+    sun = tasks.SolarSchedule.objects.create(event="sunrise", latitude="48.2", longitude="16.37")
+    task(tasks, "sun", solar=sun)
+    task(tasks, "odd", interval=minutes, args="{")
+
+    result = run("django-celery-beat", "--yes", "--disable-source")
+
+    store = ScheduleStore(app)
+    every, ending, once = store.get("all"), store.get("ends"), store.get("once")
+    assert result.exit_code == 2
+    assert "refused: $.args: is not JSON" in result.stdout
+    assert sorted(store.names()) == ["all", "ends", "once", "sun"]
+    assert (every.args, every.kwargs, every.start_at, every.description) == ([1], {"a": 2}, start, "for the board")
+    assert every.options == {
+        "queue": "q", "exchange": "x", "routing_key": "r", "priority": 3, "expires": 60,
+        "headers": {"h": 1, "periodic_task_name": "all"},
+    }  # fmt: skip
+    assert (every.last_run_at, every.total_run_count, every.due_at) == (ran_at, 7, ran_at + timedelta(minutes=5))
+    assert (ending.timezone, ending.max_runs, ending.on_finish) == ("Europe/Vienna", 1, "disable")
+    assert (ending.end_at, ending.options["expires"]) == (ends - timedelta(microseconds=1), ends)
+    assert (once.schedule, once.enabled) == (clocked(at), False)
+    assert isinstance(store.get("sun").schedule, solar)
+    assert tasks.PeriodicTask.objects.filter(enabled=True).values_list("name", flat=True).get() == "odd"
+    assert "update(enabled=True); PeriodicTasks.update_changed()" in result.stdout
+
+
+def test_what_is_over_and_what_the_code_declares_is_left_out(
+    app: Celery, run: Callable[..., Result], tasks: Any
+) -> None:
+    app.conf.beat_schedule = {"declared": {"task": "proj.job", "schedule": 60.0}}
+    past = tasks.ClockedSchedule.objects.create(clocked_time=YEAR_AGO)
+    task(tasks, "was", clocked=past, one_off=True, enabled=False)
+    task(tasks, "expired", crontab=cron_row(tasks, minute="0"), expires=YEAR_AGO)
+    task(tasks, "declared", crontab=cron_row(tasks, minute="0"))
+
+    result = run("django-celery-beat", "--yes")
+
+    assert result.exit_code == 0, result.output
+    assert "left out: its only time, 2026-02-01T09:00:00+00:00, has passed" in result.stdout
+    assert "left out: it expired at 2026-02-01T09:00:00+00:00" in result.stdout
+    assert result.stdout.splitlines()[-1] == "3 left out"
+
+
+# Fire times, by both engines
+
+
+def test_two_hundred_entries_of_redbeat_fire_as_before_but_for_the_shifts(app: Celery) -> None:
+    start = datetime(2026, 1, 1, 9, tzinfo=UTC)
+    for number in range(12):
+        save(app, f"daily {number}", crontab(30, number % 6))
+    for number in range(60):
+        save(app, f"weekly {number}", crontab(number, number % 24, day_of_week=number % 7))
+        save(app, f"days {number}", schedule(timedelta(hours=150 + number), relative=number % 5 == 4))
+    for number in range(68):
+        rule = redbeat_rrule("WEEKLY", dtstart=start, interval=1 + number % 3, byweekday=number % 7)
+        save(app, f"rule {number}", rule)
+    work = Import(app, RedBeatSource(app))
+    work.read()
+
+    found = reasons(work)
+
+    assert len(work.of_state("new")) == 200
+    assert found["daily 2"] == ["1 at another time: the old engine moves them around the skipped hour on 14 Mar 2027"]
+    assert set(found) <= {f"{kind} {number}" for kind in ("daily", "weekly") for number in (1, 2, 7, 8, 25, 26, 50)}
+    assert all("hour on" in reason for each in found.values() for reason in each)
+
+
+def test_two_hundred_periodic_tasks_fire_as_before_but_for_the_shifts(app: Celery, tasks: Any) -> None:
+    rows = []
+
+    def add(name: str, **fields: Any) -> None:
+        rows.append(tasks.PeriodicTask(name=name, task="proj.job", **fields))
+
+    for zone in ("America/New_York", "Europe/Vienna", "UTC"):
+        for hour in range(4):
+            add(f"daily {hour} {zone}", crontab=cron_row(tasks, zone, minute="30", hour=str(hour)))
+        for number in range(40):
+            cron = cron_row(tasks, zone, minute=str(number), hour=str(number % 24), day_of_week=str(number % 7))
+            add(f"weekly {number} {zone}", crontab=cron)
+    for number in range(58):
+        every = tasks.IntervalSchedule.objects.create(every=150 + number, period="hours")
+        add(f"days {number}", interval=every, last_run_at=YEAR_AGO)
+    sun = tasks.SolarSchedule.objects.create(event="sunrise", latitude="48.2", longitude="16.37")
+    for number in range(5):
+        add(f"sun {number}", solar=sun)
+        at = tasks.ClockedSchedule.objects.create(clocked_time=datetime(2098, 1, 1 + number, tzinfo=UTC))
+        add(f"once {number}", clocked=at, one_off=True)
+    tasks.PeriodicTask.objects.bulk_create(rows)
+    work = Import(app, DjangoSource(app))
+    work.read()
+
+    found = reasons(work)
+
+    assert len(work.of_state("new")) == 200
+    assert not [name for name in found if not name.endswith(("America/New_York", "Europe/Vienna"))]
+    assert found["daily 2 America/New_York"] == [
+        "1 at another time: the old engine moves them around the skipped hour on 14 Mar 2027"
+    ]
+    assert all("hour on" in reason for each in found.values() for reason in each)
+
+
+def test_the_repeated_hour_is_named(app: Celery, tasks: Any) -> None:
+    task(tasks, "ticker", crontab=cron_row(tasks, "America/New_York"))
+    work = Import(app, DjangoSource(app))
+    work.read()
+
+    assert reasons(work) == {"ticker": ["60 more: the old engine leaves out the repeated hour on 1 Nov 2026"]}
+
+
+def test_a_database_without_the_tables_is_an_error_in_one_line(
+    run: Callable[..., Result], tasks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.PeriodicTask._meta, "db_table", "gone")
+
+    result = run("django-celery-beat", "--dry-run")
+
+    assert result.exit_code == 1
+    assert "the database of django-celery-beat: no such table: gone" in result.output
