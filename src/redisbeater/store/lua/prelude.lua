@@ -50,6 +50,9 @@ local function read_bounded(entry, limit, ...)
   return fields
 end
 
+-- Tell whether an origin is that of a static entry: an application and a digest. That of a file's entry begins with 'file:'.
+local function is_static_origin(origin) return (origin or '') ~= '' and string.sub(origin, 1, 5) ~= 'file:' end
+
 -- Return a stored fire time as a number; nil where another program wrote something else.
 local function instant(text)
   local seconds = string.match(text or '', '^[%d.e+-]+$') and tonumber(text)
