@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -15,7 +14,7 @@ from redisbeater.cli.plan_lines import changes_as_dict, forecast_line, plan_line
 from redisbeater.cli.progress import Progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.files.changes import Applied, Changes
 from redisbeater.management.files.export import Export
 from redisbeater.management.forecast import forecast

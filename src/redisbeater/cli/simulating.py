@@ -111,7 +111,10 @@ def _lines(found: Simulation, per: str, now: datetime) -> Iterator[str]:
         yield head
         return
     minute, second = _local(minute, found), _local(second, found)
-    yield f"{head}; busiest minute {minute.at:%H:%M} ({minute.runs:,}), busiest second {second.at:%H:%M:%S} ({second.runs:,})"
+    busiest = (
+        f"busiest minute {minute.at:%H:%M} ({minute.runs:,}), busiest second {second.at:%H:%M:%S} ({second.runs:,})"
+    )
+    yield f"{head}; {busiest}"
     families = [f"{shown(name)} {count:,}" for name, count in list(found.peak.items())[:_MOST_FAMILIES]]
     more = len(found.peak) - len(families)
     names = ", ".join([*families, *([f"{more:,} more"] if more else [])])

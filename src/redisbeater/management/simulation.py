@@ -104,12 +104,13 @@ class Simulation:
     def _buckets(self, per: str) -> Iterator[datetime]:
         """Yield where minutes, hours or days begin; those of a day are not always 24."""
         step = {"minute": timedelta(minutes=1), "hour": timedelta(minutes=30), "day": timedelta(hours=6)}[per]
-        last, moment = None, self.start
-        while moment < self.end:
+        last = None
+        moments = int((self.end - self.start) / step) + 1
+        for moment in (*(self.start + number * step for number in range(moments)), self.end - _MICROSECOND):
             bucket = _floor(moment.astimezone(self.zone), per)
-            if bucket != last:
+            if moment < self.end and bucket != last:
                 yield bucket
-            last, moment = bucket, moment + step
+                last = bucket
 
 
 def simulate(

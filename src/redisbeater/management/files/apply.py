@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from redisbeater.context import Context
+from redisbeater.deferred_signals import deferred_signals
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.exceptions import StoreError
 from redisbeater.management.files.changes import Applied, Changes, PlannedChange
 from redisbeater.store import SAVE_PAGE, pages
 
@@ -24,16 +27,19 @@ def apply_changes(
         context.redis.restore_identity(changes.schedule_id)
     try:
         for page in pages([each for each in changes.entries if each.change is not None], SAVE_PAGE):
-            _write(context, page, done)
+            with deferred_signals():  # what a page has written must be recorded
+                _write(context, page, done)
             _report(done, progress)
         for page in pages(changes.of_kind("delete"), SAVE_PAGE):
-            _delete(context, changes, page, done)
+            with deferred_signals():
+                _delete(context, changes, page, done)
             _report(done, progress)
     finally:
         if done.created or done.changed or done.deleted:
             counts = {"created": len(done.created), "changed": len(done.changed), "deleted": len(done.deleted)}
             by, note = changes.author
-            context.redis.log.add("applied", owner=changes.owner, by=by, note=note, **counts)
+            with suppress(StoreError):  # an error that ends the work is the one to be seen
+                context.redis.log.add("applied", owner=changes.owner, by=by, note=note, **counts)
 
 
 def _write(context: Context, page: Sequence[PlannedChange], done: Applied) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from typing import Any
 
 from celery.schedules import BaseSchedule, solar
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.passed_values import as_schedule
 from redisbeater.schedules import ScheduleCodec, clocked, cron, rrule
 from redisbeater.time_words import read_duration
 
@@ -116,7 +117,7 @@ def _moment_text(parts: Mapping[str, Any]) -> str:
 def _every(value: Any, zone: tzinfo) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise InvalidEntry("$.schedule", f"expected a duration such as 10m, or seconds, got {quoted(value)}")
-    return read_duration(value) if isinstance(value, str) else timedelta(seconds=value)
+    return as_schedule(read_duration(value) if isinstance(value, str) else value)
 
 
 def _cron(value: Any, zone: tzinfo) -> BaseSchedule:
