@@ -105,7 +105,7 @@ def test_a_plan_is_drawn_and_applied(
         r"\|kwargs.pages  3 -> 5",
         rf"  ! invoices\|disabled by anna@ops1 on {today}: stays so",
         rf"  \+ cleanup\|at 04:00 every day\|shop.clean\(\)\|first run {day}",
-        r"  - old export  every hour, 0 runs",
+        r"  - old export\|every hour, 0 runs",
         r"over the next 7 days: \d+ runs more, \d+ fewer; busiest minute \d+( as before| -> \d+)",
     ]
     assert len(lines) == len(expected) + 1
@@ -305,7 +305,7 @@ def test_several_files_of_one_owner_are_one(
         ({"task": "t", "cron": "61 * * * *"}, "$.cron.minute: "),
         ({"task": "t"}, "$.schedule: is missing; expected one of every, cron, rrule, at, solar"),
         ({"task": "t", "every": 60, "cron": "* * * * *"}, "$.schedule: expected only one of every, cron"),
-        ({"task": "t", "evry": 60}, "$.evry: is not a field of an entry; did you mean 'every'?"),
+        ({"task": "t", "evrey": 60}, "$.evrey: is not a field of an entry; did you mean 'every'?"),
         ({"task": "t", "every": "soon"}, "$.every: 'soon': expected a duration such as 90, 90s, 1h30m or 2d"),
         ({"task": "t", "every": 60, "timezone": "Europe/Wien"}, "$.timezone: "),
         ({"every": 60}, "$.task: expected a task or its name, got None"),

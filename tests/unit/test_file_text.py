@@ -70,7 +70,7 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]"
         ("a: !!python/object/apply:os.system [ls]", "f: not YAML: could not determine a constructor for the tag"),
         ("redisbeater: 2\nentries: {}", "f: redisbeater: is format 2; this version reads 1"),
         ("entries: {}", "f: redisbeater: is missing; a file begins with redisbeater: 1"),
-        ("redisbeater: 1\nentrys: {}", "f: entrys: is not a part of a file; did you mean 'entries'?"),
+        ("redisbeater: 1\nenties: {}", "f: enties: is not a part of a file; did you mean 'entries'?"),
         ("redisbeater: 1\nentries: []", "f: entries: expected dict, got []"),
         ("redisbeater: 1\nowner: '   '\nentries: {}", "f: owner: expected a name of 1 to 100 characters"),
         ("just a text", "f: expected an object with redisbeater: 1 and entries, got 'just a text'"),

@@ -47,6 +47,14 @@ PIECE = 250
 #: The prefix of a schedule that RedBeat may read as well.
 _REDBEAT_PREFIX = "redbeat:"
 
+#: The rules of entries that cannot be read, by what the reason says; any other is only broken.
+_RULE_OF_REASON = {
+    "timezone: ": "unknown-zone",
+    "never fires": "never-fires",
+    "no date matches": "never-fires",
+    "no month of the crontab has such a day": "never-fires",
+}
+
 #: Names that a finding about several entries has at most.
 _MOST_NAMES = 3
 
@@ -114,8 +122,8 @@ class Linter:
         return new_course(definition, self._now, self._context.defaults, self._context.codec)
 
     def _add_unreadable(self, name: str, reason: str) -> None:
-        is_zone = "timezone: " in reason
-        self._findings.append(Finding.of("unknown-zone" if is_zone else "broken", name, reason))
+        rule = next((rule for words, rule in _RULE_OF_REASON.items() if words in reason), "broken")
+        self._findings.append(Finding.of(rule, name, reason))
 
     def _add_definition(self, definition: Definition) -> None:
         context = self._context

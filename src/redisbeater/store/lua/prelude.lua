@@ -83,9 +83,10 @@ local function restore(schedule, entry, fields)
   end
 end
 
--- Store a new meta, if there is one, with the last run that beat recorded; nil: none.
-local function write_meta(entry, meta, recorded_run)
+-- Store a new meta, if there is one, with the last run that beat recorded; nil: none. `skipped`: that of a backup.
+local function write_meta(entry, meta, recorded_run, skipped)
   if not meta then return end
+  if skipped then redis.call('HSET', entry, 'skipped', skipped) end
   redis.call('HSET', entry, 'meta', meta)
   if recorded_run then
     redis.call('HSET', entry, 'recorded_run', recorded_run)

@@ -42,8 +42,7 @@ end
 
 local function save(key, change)
   redis.call('HSET', key, 'definition', change.definition)
-  write_meta(key, change.meta, change.recorded_run)
-  if change.skipped then redis.call('HSET', key, 'skipped', change.skipped) end
+  write_meta(key, change.meta, change.recorded_run, change.skipped)
   if change.origin then
     redis.call('HSET', key, 'origin', change.origin)
     try(is_static_origin(change.origin) and 'SADD' or 'SREM', statics, change.name)
