@@ -80,10 +80,7 @@ def test_findings_are_drawn_the_worst_first(
         ["warning", "dst-repeat", "backup"],
         ["warning", "grace-too-short", "hasty"],
     ]
-    assert (
-        lines[1].endswith("import old  at 00:00 on day 30 of February, Europe/Vienna")
-        or "day 30 of February" in lines[1]
-    )
+    assert "no month of the crontab has such a day" in lines[1]
     assert "02:30 does not exist on " in lines[3]
     assert lines[3].endswith(": runs at 03:00")
     assert "02:30 comes twice on " in lines[4]
