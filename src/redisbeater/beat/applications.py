@@ -14,6 +14,7 @@ from redisbeater.context import Context
 from redisbeater.editing.changes import FieldChange, Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.log_lines import get_logger
+from redisbeater.model.origin import file_owner
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
@@ -62,19 +63,22 @@ def report_taken(context: Context, taken: Mapping[str, str], origins: Mapping[st
     for name, origin in taken.items():
         reason = f"$.name: {_owner(origin)} has that name"
         context.redis.broken.report_declaration(name, reason, application=context.application)
-    others = {application_of(origin or "") for origin in origins.values()} - {"", context.application}
+    theirs = {application_of(origin or "") for origin in origins.values() if not file_owner(origin or "")}
+    others = theirs - {"", context.application}
     for application in sorted(others):
         names = [name for name, origin in taken.items() if application_of(origin) == application]
         count = sum(1 for origin in origins.values() if application_of(origin or "") == application)
         _report_other(context, application, names, count)
-    if unowned := [name for name, origin in taken.items() if not application_of(origin)]:
+    if unowned := [name for name, origin in taken.items() if not application_of(origin) or file_owner(origin)]:
         logger.error(
-            "static entry not stored, a dynamic entry has its name; delete that one or rename one: %s",
+            "static entry not stored, a dynamic entry or one of a file has its name; delete that one or rename one: %s",
             first_of(unowned),
         )
 
 
 def _owner(origin: str) -> str:
+    if owner := file_owner(origin):
+        return f"an entry of the file of owner {owner!r}"
     if application := application_of(origin):
         return f"a static entry of application {application!r}"
     return f"a {origin}, which is no entry," if origin else "a dynamic entry"

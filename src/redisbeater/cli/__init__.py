@@ -1,8 +1,6 @@
-"""The command line, ``celery -A proj redisbeater ...``: list and change the entries of a schedule."""
+"""The command line, ``celery -A proj redisbeater ...``. Each of these modules adds its commands to the group."""
 
-from redisbeater.cli.changing import adopt, delete, disable, enable
-from redisbeater.cli.commands import broken, list_, show, upcoming
+from redisbeater.cli import changing, commands, files, importing, linting, simulating
 from redisbeater.cli.group import redisbeater
-from redisbeater.cli.importing import import_
 
-__all__ = ("adopt", "broken", "delete", "disable", "enable", "import_", "list_", "redisbeater", "show", "upcoming")
+__all__ = ("changing", "commands", "files", "importing", "linting", "redisbeater", "simulating")

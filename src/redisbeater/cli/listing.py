@@ -16,6 +16,7 @@ from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.origin import file_owner
 from redisbeater.schedules import describe
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.store import Snapshot, pages
@@ -199,6 +200,8 @@ class _Reader:
 
 
 def _origin(snapshot: Snapshot) -> str:
+    if owner := file_owner(snapshot.origin):
+        return f"file, {owner}"
     return f"static, {application_of(snapshot.origin)}" if snapshot.origin else "dynamic"
 
 

@@ -19,11 +19,14 @@ from redisbeater.editing.edit import Edit
 from redisbeater.editing.edit_log import log_edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
+from redisbeater.model.origin import file_owner
 from redisbeater.model.policies import OnFinish
 from redisbeater.schedules.zone import zone_name
 from redisbeater.store import Snapshot
 
-__all__ = ("WriteResult", "preview", "write", "write_page")
+__all__ = ("WriteResult", "applied", "preview", "write", "write_page")
+
+_COMES_BACK = "a static entry would come back when beat starts"
 
 #: Give up after this many conflicts in a row: another program keeps writing the entry.
 ATTEMPTS = 20
@@ -74,7 +77,28 @@ def preview(context: Context, change: EntryChange) -> StoredEntry:
     Raises:
         EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
     """
-    return _applied(change, context.redis.load(change.name), context).to_stored_entry()
+    return applied(change, context.redis.load(change.name), context).to_stored_entry()
+
+
+def applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
+    """Return the edit that a change makes of what was read, if beat can read the result; write nothing.
+
+    Raises:
+        EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
+    """
+    try:
+        edit = change.apply(snapshot, context.in_zone(snapshot.zone).defaults, context.codec)
+    except OverflowError as exc:
+        raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
+    most = context.config.max_entry_size
+    if edit.size > most:
+        problem = f"takes {edit.size} bytes, more than redisbeater_max_entry_size = {most}: pass less, or a reference"
+        raise InvalidEntry("$", problem)
+    if edit.definition.on_finish is OnFinish.DELETE and (edit.origin or snapshot.origin):
+        origin = edit.origin or snapshot.origin
+        who = "an entry of a file would come back when that is applied" if file_owner(origin) else _COMES_BACK
+        raise InvalidEntry("$.on_finish", f"{who}; use 'keep' or 'disable'")
+    return edit
 
 
 def write_page(context: Context, changes: Iterable[EntryChange], *, only_differing: bool = False) -> WriteResult:
@@ -104,24 +128,10 @@ def _apply_pending(context: Context, result: WriteResult) -> list[Edit]:
     edits = []
     for snapshot in context.redis.load_many(list(result.pending)):
         try:
-            edits.append(_applied(result.pending[snapshot.name], snapshot, context))
+            edits.append(applied(result.pending[snapshot.name], snapshot, context))
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
             result.fail(snapshot.name, exc)
     return edits
-
-
-def _applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
-    try:
-        edit = change.apply(snapshot, context.in_zone(snapshot.zone).defaults, context.codec)
-    except OverflowError as exc:
-        raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
-    most = context.config.max_entry_size
-    if edit.size > most:
-        problem = f"takes {edit.size} bytes, more than redisbeater_max_entry_size = {most}: pass less, or a reference"
-        raise InvalidEntry("$", problem)
-    if edit.definition.on_finish is OnFinish.DELETE and (edit.origin or snapshot.origin):
-        raise InvalidEntry("$.on_finish", "a static entry would come back when beat starts; use 'keep' or 'disable'")
-    return edit
 
 
 def _differing(edits: Iterable[Edit], result: WriteResult) -> list[Edit]:

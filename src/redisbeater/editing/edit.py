@@ -34,6 +34,8 @@ class Edit:
     origin: str = ""
     #: Who makes the change, for the entry's log; None: the log says nothing about it.
     author: Author | None = None
+    #: Of a backup, the skipped fire times to restore, as they are stored; empty: they stay.
+    skipped: str = ""
 
     @property
     def changes_nothing(self) -> bool:
@@ -59,6 +61,7 @@ class Edit:
             recorded_run=meta.recorded_run if writes_meta else "",
             origin=self.origin,
             log=self._log_text(),
+            skipped=self.skipped,
         )
 
     @cached_property

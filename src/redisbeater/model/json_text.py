@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("MAX_DEPTH", "changed_fields", "check_value", "copied", "from_text", "is_plain", "to_text")
+__all__ = ("MAX_DEPTH", "canonical", "changed_fields", "check_value", "copied", "from_text", "is_plain", "to_text")
 
 #: How many lists and objects may lie inside one another, the outermost included. Python stops at 1000 frames, of which
 #: copy.deepcopy, YAML and Celery's own code take several for each level; Ruby's JSON reads no more than 100 levels.
@@ -121,6 +121,11 @@ def _refuse_depth(field: str) -> NoReturn:
 def to_text(value: Any) -> str:
     """Return the text of a checked value, without blanks: Redis stores every one of them."""
     return _encode(value)
+
+
+def canonical(value: Any) -> str:
+    """Return a text that is the same for values that differ only in the order of the keys of their objects."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def from_text(text: str, path: str) -> Any:

@@ -32,6 +32,8 @@ class Change(NamedTuple):
     recorded_run: str = ""
     #: A line for the entry's log.
     log: str = ""
+    #: The skipped fire times, where a backup restores them.
+    skipped: str = ""
 
     @classmethod
     def of(
@@ -44,6 +46,7 @@ class Change(NamedTuple):
         recorded_run: str = "",
         origin: str = "",
         log: str = "",
+        skipped: str = "",
     ) -> Change:
         """Return the change of an entry that was read. Without a score, the entry keeps the one that it has."""
         return cls(
@@ -57,6 +60,7 @@ class Change(NamedTuple):
             planned=snapshot.planned,
             claim_id=snapshot.claim_id,
             log=log,
+            skipped=skipped,
         )
 
 
@@ -80,5 +84,6 @@ def _fields(change: Change) -> dict[str, str]:
         "planned": change.planned,
         "claim": change.claim_id,
         "log": change.log,
+        "skipped": change.skipped,
     }
     return {field: text for field, text in fields.items() if text}

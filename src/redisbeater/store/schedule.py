@@ -342,6 +342,14 @@ class RedisSchedule:
         """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
         return self._connection.call(_eviction_policy)
 
+    def identity(self) -> str:
+        """Return the identity of the schedule; empty: there is none, or what the key holds is no text."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
+
+    def restore_identity(self, identity: str) -> None:
+        """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
+        self._connection.call(lambda client: client.set(self.keys.id, identity))
+
     def leader(self) -> str:
         """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""

@@ -36,7 +36,7 @@ end
 local function delete(entry, name, origin)
   local stored = redis.call('TYPE', entry).ok ~= 'none' and (try('HGET', entry, 'origin') or '')
   if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
-  local is_static = origin == '' and stored and stored ~= ''
+  local is_static = origin == '' and stored and is_static_origin(stored)
   if is_static then keep_static(kept .. name, entry, name) end
   local existed = redis.call('DEL', entry)
   redis.call('ZREM', schedule, entry)

@@ -50,6 +50,9 @@ local function read_bounded(entry, limit, ...)
   return fields
 end
 
+-- Tell whether an origin is that of a static entry: an application and a digest. That of a file's entry begins with 'file:'.
+local function is_static_origin(origin) return (origin or '') ~= '' and string.sub(origin, 1, 5) ~= 'file:' end
+
 -- Return a stored fire time as a number; nil where another program wrote something else.
 local function instant(text)
   local seconds = string.match(text or '', '^[%d.e+-]+$') and tonumber(text)
@@ -80,9 +83,10 @@ local function restore(schedule, entry, fields)
   end
 end
 
--- Store a new meta, if there is one, with the last run that beat recorded; nil: none.
-local function write_meta(entry, meta, recorded_run)
+-- Store a new meta, if there is one, with the last run that beat recorded; nil: none. `skipped`: that of a backup.
+local function write_meta(entry, meta, recorded_run, skipped)
   if not meta then return end
+  if skipped then redis.call('HSET', entry, 'skipped', skipped) end
   redis.call('HSET', entry, 'meta', meta)
   if recorded_run then
     redis.call('HSET', entry, 'recorded_run', recorded_run)

@@ -16,9 +16,9 @@
 -- ARGV[1] channel     text: where beats listen for changes
 -- ARGV[2] message     text: what is published there, once for all entries
 -- ARGV[3] changes     JSON: for each entry {name, definition}, and what else is new: score, meta with recorded_run, origin
---                     of a static entry (its application, and a digest of its declaration); what is missing keeps what is
---                     stored. log: a line for the log. Then what was read, missing where there was none: seen (the digest of
---                     what is stored), planned (the fire time), claim
+--                     of a static entry (its application, and a digest of its declaration) or of a file's entry; what is missing keeps what is
+--                     stored. log: a line for the log; skipped: that of a backup. Then what was read, missing where there was
+--                     none: seen (the digest of what is stored), planned (the fire time), claim
 -- ARGV[4] most        bytes of the texts of one entry
 -- ARGV[5] log         text: the key of a log, without the name of its entry
 -- ARGV[6] lines       number of lines that a log keeps
@@ -42,10 +42,10 @@ end
 
 local function save(key, change)
   redis.call('HSET', key, 'definition', change.definition)
-  write_meta(key, change.meta, change.recorded_run)
+  write_meta(key, change.meta, change.recorded_run, change.skipped)
   if change.origin then
     redis.call('HSET', key, 'origin', change.origin)
-    try('SADD', statics, change.name)
+    try(is_static_origin(change.origin) and 'SADD' or 'SREM', statics, change.name)
   end
   local was_failing, score = change.seen and clear_failure(failing, key), change.score
   if score and change.seen then redis.call('HDEL', key, 'fire_time', 'look_at', 'is_due_now') end

@@ -1,0 +1,68 @@
+"""The command lint: what will not run as its author means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from celery import Celery
+
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
+from redisbeater.cli.progress import Progress
+from redisbeater.cli.table import aligned
+from redisbeater.display import did_you_mean, printable_json, shown
+from redisbeater.management.files.export import Export
+from redisbeater.management.lint_rules import RULES, Finding
+from redisbeater.management.schedule_store import ScheduleStore
+
+__all__ = ("lint",)
+
+
+@redisbeater.command()
+@click.option("--file", help="The entries of this file, in place of those of the schedule.")
+@click.option("--strict", is_flag=True, help="Exit code 1 for hints, too.")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
+@click.option("--rules", is_flag=True, help="List the rules.")
+@as_json
+@command
+def lint(app: Celery, *, file: str | None, strict: bool, ignore: Sequence[str], rules: bool, as_json: bool) -> None:
+    """Find entries that will not run as their author means. Exit code 1: there is an error or a warning.
+
+    \b
+    Examples:
+      celery -A proj redisbeater lint --ignore herd
+      celery -A proj redisbeater lint --file schedule.yaml --strict
+    """
+    for rule in ignore:
+        if rule not in RULES:
+            raise BadInput(f"--ignore {shown(rule)}: is no rule{did_you_mean(rule, RULES)}; --rules lists them")
+    if rules:
+        _print_rules(as_json)
+        return
+    progress = Progress("looked at")
+    store = ScheduleStore(app)
+    found = store.lint(None if file is None else Export.read(file), progress=progress)
+    progress.end()
+    found = [each for each in found if each.rule not in ignore]
+    if as_json:
+        click.echo(printable_json([vars(each) for each in found], indent=2))
+    else:
+        print_lines(_lines(found) or ["nothing found"])
+    if any(strict or each.severity != "hint" for each in found):
+        raise click.exceptions.Exit(1)
+
+
+def _print_rules(is_json: bool) -> None:
+    if is_json:
+        rows = [{"rule": rule, "severity": severity, "finds": text} for rule, (severity, text) in RULES.items()]
+        click.echo(printable_json(rows, indent=2))
+    else:
+        print_lines(aligned([(severity, rule, text) for rule, (severity, text) in RULES.items()]))
+
+
+def _lines(found: Sequence[Finding]) -> list[str]:
+    if not found:
+        return []
+    heads = aligned([(each.severity, each.rule, each.name or "the schedule") for each in found])
+    width = max(map(len, heads))
+    return [f"{head.ljust(width)}  {shown(each.text)}" for head, each in zip(heads, found)]

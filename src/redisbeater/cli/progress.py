@@ -1,0 +1,33 @@
+"""Progress of work that takes more than a second, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+__all__ = ("Progress",)
+
+#: Work that takes less shows nothing.
+QUIET_SECONDS = 1.0
+
+
+class Progress:
+    """Shows how many entries are done, in one line of standard error; nothing where that is no terminal."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self._since = time.monotonic()
+        self._is_shown = False
+
+    def __call__(self, count: int) -> None:
+        """Show the number of entries that are done."""
+        if sys.stderr.isatty() and time.monotonic() - self._since > QUIET_SECONDS:
+            self._is_shown = True
+            click.echo(f"\r{self._verb} {count:,} entries", nl=False, err=True)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._is_shown:
+            click.echo("\r\x1b[K", nl=False, err=True)

@@ -1,0 +1,150 @@
+"""The command simulate: how many runs there will be, drawn as bars."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+from celery import Celery
+
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.context import Context
+from redisbeater.display import printable_json, shown
+from redisbeater.management.files.export import Export
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.simulation import Peak, Simulation
+from redisbeater.schedules.words import zone_text
+from redisbeater.time_words import clock_words, date_words, duration_words, read_time
+
+__all__ = ("simulate",)
+
+_BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#%@"
+
+#: How many bars a line has, and what the first and the last are labelled with.
+_LINES = {"minute": (60, "%H:%M"), "hour": (24, "%H"), "day": (31, "%d %b")}
+
+#: How many families of entries are named at the peak.
+_MOST_FAMILIES = 5
+
+#: Runs in one second that lint calls a herd.
+_HERD = 100
+
+
+@redisbeater.command()
+@click.option("--from", "start", default="now", show_default=True, help="When it begins, a TIME.")
+@click.option("--to", "end", default="+24h", show_default=True, help="When it ends; +24h counts from the begin.")
+@click.option("--per", type=click.Choice(["minute", "hour", "day"]), default="hour", show_default=True)
+@click.option("--prefix", default="", help="Only entries whose name begins with this text.")
+@click.option("--task", help="Only entries of this task.")
+@click.option("--file", help="The entries of this file, in place of those of the schedule.")
+@as_json
+@times
+@command
+def simulate(
+    app: Celery,
+    *,
+    start: str,
+    end: str,
+    per: str,
+    prefix: str,
+    task: str | None,
+    file: str | None,
+    as_json: bool,
+    now: str | None,
+    is_utc: bool,
+) -> None:
+    """Count the runs that there will be, and find the busiest minute.
+
+    \b
+    Examples:
+      celery -A proj redisbeater simulate
+      celery -A proj redisbeater simulate --from "tomorrow 00:00" --to +7d --per day
+      celery -A proj redisbeater simulate --file schedule.yaml
+    """
+    view = view_of(Context.of(app), now, is_utc)
+    try:
+        begin = read_time(start, now=view.now, zone=view.zone)
+        until = read_time(end, now=begin, zone=view.zone)
+        entries = None if file is None else Export.read(file)
+        found = ScheduleStore(app).simulate(begin, until, entries=entries, prefix=prefix, task=task)
+    except ValueError as exc:
+        raise BadInput(str(exc)) from exc
+    if as_json:
+        click.echo(printable_json(_as_dict(found, per), indent=2))
+    else:
+        print_lines(_lines(found, per, view.now.astimezone(view.zone)))
+
+
+def _as_dict(found: Simulation, per: str) -> dict[str, Any]:
+    return {
+        "start": found.start.isoformat(),
+        "end": found.end.isoformat(),
+        "runs": found.runs,
+        "is_at_least": found.is_at_least,
+        "entries": found.entries,
+        "busiest_minute": _peak(found.busiest_minute),
+        "busiest_second": _peak(found.busiest_second),
+        "peak": dict(found.peak),
+        "per": per,
+        "counts": [_peak(each) for each in found.counts(per)],
+    }
+
+
+def _peak(peak: Peak | None) -> dict[str, Any] | None:
+    return None if peak is None else {"at": peak.at.isoformat(), "runs": peak.runs}
+
+
+def _lines(found: Simulation, per: str, now: datetime) -> Iterator[str]:
+    start = found.start.astimezone(found.zone)
+    hours, rest = divmod(found.end - found.start, timedelta(hours=1))
+    length = f"{hours} h" if hours <= 48 and not rest else duration_words(found.end - found.start, units=2)
+    begin = clock_words(start, now.astimezone(found.zone)).removesuffix(":00")
+    runs = f"{'at least ' if found.is_at_least else ''}{found.runs:,} {'run' if found.runs == 1 else 'runs'}"
+    entries = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'}"
+    minute, second = found.busiest_minute, found.busiest_second
+    head = f"{length} from {begin} {zone_text(found.zone)}: {runs} of {entries}"
+    if minute is None or second is None:
+        yield head
+        return
+    minute, second = _local(minute, found), _local(second, found)
+    busiest = (
+        f"busiest minute {minute.at:%H:%M} ({minute.runs:,}), busiest second {second.at:%H:%M:%S} ({second.runs:,})"
+    )
+    yield f"{head}; {busiest}"
+    families = [f"{shown(name)} {count:,}" for name, count in list(found.peak.items())[:_MOST_FAMILIES]]
+    more = len(found.peak) - len(families)
+    names = ", ".join([*families, *([f"{more:,} more"] if more else [])])
+    herd = "    lint: herd" if second.runs > _HERD else ""
+    *drawn, last = _bars(found.counts(per), per)
+    yield from drawn
+    day = "" if found.end - found.start <= timedelta(days=1) else f" on {date_words(minute.at)}"
+    yield f"{last}     {minute.runs:,} at {minute.at:%H:%M}{day}: {names}{herd}"
+
+
+def _bars(counts: Sequence[Peak], per: str) -> list[str]:
+    size, label = _LINES[per]
+    if per == "hour" and len(counts) > size:
+        label = "%a %H"
+    most = max(count.runs for count in counts)
+    bars = _BARS if _has_bars() else _ASCII_BARS
+    lines = []
+    for start in range(0, len(counts), size):
+        part = counts[start : start + size]
+        drawn = "".join(bars[-(-each.runs * (len(bars) - 1) // most)] for each in part)
+        lines.append(f"{part[0].at.strftime(label)} {drawn} {part[-1].at.strftime(label)}")
+    return lines
+
+
+def _has_bars() -> bool:
+    try:
+        return codecs.lookup(sys.stdout.encoding or "ascii").name.startswith("utf")
+    except LookupError:
+        return False
+
+
+def _local(peak: Peak, found: Simulation) -> Peak:
+    return Peak(peak.at.astimezone(found.zone), peak.runs)

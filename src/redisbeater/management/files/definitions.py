@@ -1,0 +1,97 @@
+"""Entries of a file as definitions, by the validator of everything that is stored, and definitions as entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Any
+
+from celery.schedules import BaseSchedule
+
+from redisbeater.display import quoted
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.files.export import FileEntry
+from redisbeater.management.files.schedule_words import SCHEDULE_WORDS, duration_of, moment_of, schedule_of, words_of
+from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
+from redisbeater.model.options import OptionRules, decoded_options
+from redisbeater.model.passed_values import as_schedule, unknown_field
+from redisbeater.model.policy_fields import POLICY_FIELDS
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.zone import read_zone
+
+__all__ = ("FIELDS", "definition_of", "fields_of")
+
+#: The fields of an entry in a file, besides the words of its schedule.
+FIELDS = ("task", "schedule", "args", "kwargs", "options", "enabled", "timezone", *POLICY_FIELDS)
+
+_DURATIONS = ("misfire_grace_time", "jitter")
+_MOMENTS = ("start_at", "end_at")
+
+
+def definition_of(entry: FileEntry, codec: ScheduleCodec, rules: OptionRules, zone: tzinfo) -> Definition:
+    """Return the definition of an entry of a file.
+
+    Raises:
+        InvalidEntry: the message names the file, the entry and the field.
+    """
+    try:
+        definition = Definition.checked(name=entry.name, **_values(entry.fields, codec, zone))
+        definition.check_texts()
+        definition.check_options(rules)
+        definition.to_data(codec)
+        return definition
+    except InvalidEntry as exc:
+        raise InvalidEntry(f"{entry.place}: {exc.path}", exc.problem) from exc
+
+
+def fields_of(definition: Definition, codec: ScheduleCodec, zone: tzinfo) -> dict[str, Any]:
+    """Return the fields of a definition as a file has them: the schedule in words, and nothing that is a default."""
+    data = {name: value for name, value in definition.to_data(codec).items() if name not in definition.extra}
+    stored = data.pop("schedule")
+    words = words_of(stored, codec, definition.zone(zone))
+    others = {name: value for name, value in data.items() if name in FIELDS and not _is_default(name, value)}
+    return {"task": others.pop("task"), **words, **others}
+
+
+def _is_default(name: str, value: Any) -> bool:
+    return (name in ("args", "kwargs", "options") and not value) or (name == "enabled" and value is True)
+
+
+def _values(fields: Mapping[str, Any], codec: ScheduleCodec, zone: tzinfo) -> dict[str, Any]:
+    for name in fields:
+        if name not in FIELDS and name not in SCHEDULE_WORDS:
+            raise unknown_field(name, (*FIELDS, *SCHEDULE_WORDS))
+    values = {name: fields[name] for name in FIELDS if name in fields and name != "schedule"}
+    json_text.check_value(values, "$")
+    for name in _DURATIONS:
+        if name in values:
+            values[name] = duration_of(values[name], f"$.{name}")
+    for name in _MOMENTS:
+        if name in values:
+            values[name] = moment_of(values[name], f"$.{name}")
+    if isinstance(options := values.get("options"), dict):
+        if isinstance(options.get("expires"), str):
+            options = {**options, "expires": moment_of(options["expires"], "$.options.expires")}
+        values["options"] = decoded_options(options)
+    zone = read_zone(values["timezone"], "$.timezone") if values.get("timezone") else zone
+    return {"task": None, **values, "schedule": _schedule(fields, codec, zone)}
+
+
+def _schedule(fields: Mapping[str, Any], codec: ScheduleCodec, zone: tzinfo) -> BaseSchedule:
+    found = [name for name in ("schedule", *SCHEDULE_WORDS) if name in fields]
+    if len(found) != 1:
+        choices = ", ".join(SCHEDULE_WORDS)
+        problem = f"expected one of {choices}" if not found else f"expected only one of {', '.join(found)}"
+        raise InvalidEntry("$.schedule", problem if found else f"is missing; {problem}")
+    (word,) = found
+    value = fields[word]
+    if word != "schedule":
+        return schedule_of(word, value, zone)
+    if isinstance(value, dict):
+        return codec.decode(value)
+    if isinstance(value, str):
+        raise InvalidEntry(
+            "$.schedule", f"expected an object with __type__, got {quoted(value)}; for a cron text cron:"
+        )
+    return as_schedule(value)

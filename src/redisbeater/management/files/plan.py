@@ -1,0 +1,242 @@
+"""Plan what applying a file changes: compare its entries with those that are stored; write nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from redisbeater.context import Context
+from redisbeater.display import quoted
+from redisbeater.editing.author import Author
+from redisbeater.editing.compare_and_set import applied
+from redisbeater.editing.planned_upsert import PlannedUpsert
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.files.changes import Changes, FieldDifference, Override, PlannedChange
+from redisbeater.management.files.definitions import FIELDS, definition_of
+from redisbeater.management.files.export import Export, FileEntry, check_owner
+from redisbeater.management.files.state import restored_meta, restored_score
+from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.meta import NEW
+from redisbeater.model.options import OptionRules
+from redisbeater.model.origin import changed_since, file_origin, file_owner
+from redisbeater.store import Snapshot
+
+__all__ = ("Terms", "plan_changes")
+
+#: Of so many entries that keep what operators set, the log is read to say who it was.
+MOST_ASKED = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """How a file is applied.
+
+    Attributes:
+        owner: whose the entries are; empty only for a backup.
+        adopts: take over entries of others.
+        deletes: delete the entries of the owner that the file has not.
+        restores: restore a backup: run counts, fire times and identity as well.
+        author: who applies it.
+        rules: what checks options.
+    """
+
+    owner: str
+    author: Author
+    rules: OptionRules
+    adopts: bool = False
+    deletes: bool = True
+    restores: bool = False
+
+
+def plan_changes(context: Context, export: Export, terms: Terms) -> Changes:
+    """Return what applying the entries of a file changes.
+
+    Raises:
+        InvalidEntry: an entry cannot be stored, or belongs to someone else; the message names file, entry and field.
+    """
+    if terms.owner or not terms.restores:
+        check_owner(terms.owner)
+    now, zone = context.redis.clock()
+    context = context.in_zone(zone)
+    planner = _Planner(context, terms)
+    definitions = {
+        name: definition_of(entry, context.codec, terms.rules, context.zone) for name, entry in export.entries.items()
+    }
+    snapshots = context.redis.load_many(list(definitions))
+    planned = [planner.plan(export.entries[each.name], definitions[each.name], each) for each in snapshots]
+    gone = planner.deletions(definitions) if terms.deletes and terms.owner else ()
+    return Changes(
+        owner=terms.owner,
+        author=terms.author,
+        now=now,
+        zone=context.zone,
+        entries=(*planned, *gone),
+        schedule_id=export.schedule_id if terms.restores else "",
+        restores=terms.restores,
+    )
+
+
+class _Planner:
+    """Plans the entries of one file."""
+
+    def __init__(self, context: Context, terms: Terms) -> None:
+        self._context = context
+        self._terms = terms
+        self._asked = 0
+
+    def plan(self, entry: FileEntry, declared: Definition, snapshot: Snapshot) -> PlannedChange:
+        """Return what becomes of an entry of the file."""
+        origin = self._origin(entry, declared)
+        is_ours = snapshot.exists and self._is_ours(entry, snapshot, origin)
+        try:
+            before = _stored(snapshot, self._context)
+            definition, kept = declared, set[str]()
+            if is_ours and before is not None and not self._terms.restores:
+                definition, kept = self._merged(declared, snapshot)
+            change = self._change(entry, definition, snapshot, origin)
+            overrides = self._overrides(snapshot.name, kept) if kept else ()
+            fields = _differences(snapshot, change.text) if snapshot.exists else ()
+            is_same = snapshot.exists and not fields and not self._restores_more(change, snapshot)
+            if is_same and snapshot.origin == origin:
+                return PlannedChange(kind="keep", name=entry.name, before=before, after=before, overrides=overrides)
+            edit = applied(change, snapshot, self._context)
+        except InvalidEntry as exc:
+            raise InvalidEntry(f"{entry.place}: {exc.path}", exc.problem) from exc
+        kind = "create" if not snapshot.exists else "keep" if is_same else "change"
+        after = edit.to_stored_entry()
+        return PlannedChange(
+            kind=kind, name=entry.name, before=before, after=after, fields=fields, overrides=overrides, change=change
+        )
+
+    def deletions(self, declared: Mapping[str, Any]) -> Iterator[PlannedChange]:
+        """Yield the deletions of the owner's entries that the file does not have."""
+        contents = self._context.redis.contents
+        names = [name for name in contents.names() if name not in declared]
+        origins = contents.origins(names)
+        gone = sorted(name for name in names if file_owner(origins[name] or "") == self._terms.owner)
+        for snapshot in self._context.redis.load_many(gone):
+            if snapshot.exists:
+                before = _stored(snapshot, self._context)
+                yield PlannedChange(kind="delete", name=snapshot.name, before=before, origin=snapshot.origin)
+
+    def _origin(self, entry: FileEntry, declared: Definition) -> str:
+        if self._terms.restores and entry.state is not None:
+            return str(entry.state.get("origin") or "")
+        return file_origin(self._terms.owner, declared.to_data(self._context.codec))
+
+    def _is_ours(self, entry: FileEntry, snapshot: Snapshot, origin: str) -> bool:
+        """Tell whether the stored entry belongs to the owner of the file; one that is adopted does not yet.
+
+        Raises:
+            InvalidEntry: it belongs to someone else.
+        """
+        ours, theirs = origin.rpartition(" ")[0], snapshot.origin.rpartition(" ")[0]
+        if ours == theirs:
+            return True
+        if self._terms.adopts:
+            return False
+        owner = file_owner(snapshot.origin)
+        who = f"an entry of owner {owner!r}" if owner else f"a static entry of application {theirs!r}"
+        problem = f"{who if theirs else 'a dynamic entry'} has that name; pass --adopt to take it over"
+        raise InvalidEntry(f"{entry.place}: $.name", problem)
+
+    def _merged(self, declared: Definition, snapshot: Snapshot) -> tuple[Definition, set[str]]:
+        """Return the stored definition with the fields that the file has changed, and those that differ from the file.
+
+        Raises:
+            InvalidEntry: the two together cannot be stored.
+        """
+        file = declared.to_data(self._context.codec)
+        stored = json_text.from_text(snapshot.definition, "$")
+        changed = changed_since(snapshot.origin, file)
+        kept = {name for name in FIELDS if name not in changed and _text(stored, name) != _text(file, name)}
+        merged = {name: value for name, value in stored.items() if name not in changed}
+        merged.update({name: file[name] for name in changed if name in file})
+        if not changed:
+            return Definition.from_text(snapshot.name, snapshot.definition, self._context.codec), kept
+        return Definition.from_text(snapshot.name, json_text.to_text(merged), self._context.codec), kept
+
+    def _change(self, entry: FileEntry, definition: Definition, snapshot: Snapshot, origin: str) -> PlannedUpsert:
+        state = entry.state if self._terms.restores else None
+        extra = state.get("extra") if state else None
+        if isinstance(extra, dict):
+            definition = definition._replace(extra=extra)
+        change = PlannedUpsert(
+            definition=definition,
+            text=definition.to_text(self._context.codec),
+            initial_meta=NEW if state is None else restored_meta(state),
+            origin=origin,
+            author=self._terms.author,
+            base=snapshot.definition,
+        )
+        return (
+            change
+            if state is None
+            else replace(change, score=restored_score(state), skipped=str(state.get("skipped", "")))
+        )
+
+    def _restores_more(self, change: PlannedUpsert, snapshot: Snapshot) -> bool:
+        """Tell whether a backup has another run count or fire time than what is stored."""
+        if change.score is None:
+            return False
+        return snapshot.planned != change.score.to_text() or (snapshot.meta or "{}") != (
+            change.initial_meta.to_text() if change.initial_meta != NEW else "{}"
+        )
+
+    def _overrides(self, name: str, kept: Iterable[str]) -> tuple[Override, ...]:
+        """Return the fields that operators set otherwise than the file, with who it was as far as the log knows."""
+        self._asked += 1
+        lines = self._context.redis.log.of_entry(name) if self._asked <= MOST_ASKED else []
+        return tuple(_override(field, lines) for field in sorted(kept))
+
+
+def _override(field: str, lines: Iterable[LogLine]) -> Override:
+    for line in lines:
+        is_switch = field == "enabled" and line.what in ("enabled", "disabled")
+        if is_switch or field in (line.details.get("fields") or ()):
+            what = line.what if is_switch else f"{field} changed"
+            return Override(field=field, what=what, by=str(line.details.get("by", "")), at=line.last)
+    return Override(field=field, what=f"{field} differs from the file")
+
+
+def _stored(snapshot: Snapshot, context: Context) -> StoredEntry | None:
+    """Return the entry that is stored; None: there is none that can be read."""
+    try:
+        return StoredEntry.from_snapshot(snapshot, context.codec) if snapshot.exists else None
+    except InvalidEntry:
+        return None
+
+
+def _differences(snapshot: Snapshot, text: str) -> tuple[FieldDifference, ...]:
+    """Return the fields in which a new definition differs from the stored one; of kwargs and options their parts."""
+    try:
+        old = json_text.from_text(snapshot.definition, "$")
+    except InvalidEntry:
+        old = None
+    new = json_text.from_text(text, "$")
+    if not isinstance(old, dict):
+        return (FieldDifference("definition", quoted(snapshot.definition, 40), "can be read"),)
+    found: list[FieldDifference] = []
+    for name in (name for name in ("schedule", *FIELDS, *new) if name != "name"):
+        if _text(old, name) != _text(new, name) and name not in (each.path.partition(".")[0] for each in found):
+            found += _parts(name, old.get(name), new.get(name))
+    return tuple(found)
+
+
+def _parts(name: str, old: Any, new: Any) -> list[FieldDifference]:
+    if name in ("kwargs", "options") and isinstance(old, dict) and isinstance(new, dict):
+        keys = [key for key in {**old, **new} if _text(old, key) != _text(new, key)]
+        return [FieldDifference(f"{name}.{key}", old.get(key), new.get(key)) for key in keys]
+    return [FieldDifference(name, old, new)]
+
+
+def _text(data: Mapping[str, Any], name: str) -> str:
+    """Return a text that is equal for equal values; a field that is missing is like null, and like an empty one."""
+    value = data.get(name)
+    if name == "enabled":
+        value = True if value is None else value
+    return json_text.canonical(value if value or value is False or value == 0 else None)

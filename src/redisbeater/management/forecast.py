@@ -1,0 +1,147 @@
+"""Simulate the entries of a schedule, of a file, or entries that are not stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from celery import Celery
+
+from redisbeater.context import Context, task_options
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.files.changes import Changes
+from redisbeater.management.files.definitions import definition_of
+from redisbeater.management.files.export import Export
+from redisbeater.management.listing import Filter
+from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
+from redisbeater.model.definition import Definition
+from redisbeater.schedules.local_time import in_zone
+from redisbeater.store import pages
+
+__all__ = ("Forecast", "forecast", "simulate_schedule")
+
+#: How many entries are read in one step.
+PIECE = 250
+
+_DAY, _WEEK = timedelta(days=1), timedelta(days=7)
+
+#: A schedule with more entries than this is not simulated before each change of a file.
+MOST_FORECAST = 2_000
+
+Progress = Callable[[int], None]
+
+
+def simulate_schedule(
+    app: Celery,
+    start: datetime | None,
+    end: datetime | None,
+    entries: Iterable[RedisScheduleEntry] | Export | None,
+    wanted: Filter,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Return how many runs there will be between two instants.
+
+    Raises:
+        ValueError: ``end`` is not after ``start``.
+        InvalidEntry: an entry that is passed cannot be stored.
+    """
+    context = Context.of(app)
+    now, zone = context.redis.clock()
+    context = context.in_zone(zone)
+    start = now if start is None else in_zone(start, context.zone)
+    end = start + _DAY if end is None else in_zone(end, context.zone)
+    if entries is None:
+        return simulate(_stored_courses(context, wanted, progress), start, end, context.zone)
+    definitions = (each for each in _definitions(app, context, entries) if _is_wanted(each, wanted))
+    courses = (new_course(each, now, context.defaults, context.codec) for each in definitions)
+    return simulate(filter(None, courses), start, end, context.zone)
+
+
+class Forecast:
+    """How applying changes moves the runs of the next week.
+
+    Attributes:
+        more, fewer: runs that the changed entries have more, and fewer.
+        busiest_before, busiest_after: runs of the busiest minute of the whole schedule; None: it is too large.
+    """
+
+    def __init__(self, context: Context, changes: Changes) -> None:
+        self.more = self.fewer = 0
+        self.busiest_before: int | None = None
+        self.busiest_after: int | None = None
+        context = context.in_zone("")
+        before = {each.name: each.before for each in changes.entries if each.before is not None}
+        after = {each.name: each.after for each in changes.entries if each.after is not None}
+        changed = {each.name for each in changes.entries if each.kind != "keep"}
+        end = changes.now + _WEEK
+
+        def runs(entries: Iterable[StoredEntry]) -> Simulation:
+            courses = (_course(context, each) for each in entries)
+            return simulate(filter(None, courses), changes.now, end, changes.zone)
+
+        for name in changed:
+            old = runs([before[name]]).runs if name in before else 0
+            new = runs([after[name]]).runs if name in after else 0
+            self.more, self.fewer = self.more + max(new - old, 0), self.fewer + max(old - new, 0)
+        if context.redis.contents.count() <= MOST_FORECAST:
+            others = [each for each in _stored(context) if each.definition.name not in changed]
+            old_entries = [entry for name, entry in before.items() if name in changed]
+            new_entries = [entry for name, entry in after.items() if name in changed]
+            self.busiest_before = _busiest(runs([*others, *old_entries]))
+            self.busiest_after = _busiest(runs([*others, *new_entries]))
+
+
+def forecast(app: Celery, changes: Changes) -> Forecast | None:
+    """Return how applying changes moves the runs of the next week; None: they are too many to tell at once."""
+    if not changes.differ or len(changes.entries) > MOST_FORECAST:
+        return None
+    return Forecast(Context.of(app), changes)
+
+
+def _busiest(simulation: Simulation) -> int:
+    return simulation.busiest_minute.runs if simulation.busiest_minute else 0
+
+
+def _stored_courses(context: Context, wanted: Filter, progress: Progress | None) -> Iterator[Course]:
+    for stored in _stored(context, wanted, progress):
+        course = _course(context, stored)
+        if course is not None:
+            yield course
+
+
+def _course(context: Context, stored: StoredEntry) -> Course | None:
+    context = context.in_zone(stored.zone)
+    try:
+        return course_of(stored, context.defaults, context.codec)
+    except Exception:  # a custom schedule is the application's code: only its own entry may suffer
+        return None
+
+
+def _stored(context: Context, wanted: Filter | None = None, progress: Progress | None = None) -> Iterator[StoredEntry]:
+    """Yield the entries that can be read and are not quarantined."""
+    wanted = wanted or Filter()
+    names = [name for name in context.redis.contents.names() if wanted.lets_name_through(name)]
+    for number, page in enumerate(pages(names, PIECE), 1):
+        for snapshot in context.redis.load_many(page):
+            with suppress(InvalidEntry):
+                if snapshot.exists and not snapshot.is_broken:
+                    stored = StoredEntry.from_snapshot(snapshot, context.codec)
+                    if wanted.lets_through(stored.definition):
+                        yield stored
+        if progress is not None:
+            progress(min(number * PIECE, len(names)))
+
+
+def _definitions(app: Celery, context: Context, entries: Iterable[RedisScheduleEntry] | Export) -> Iterator[Definition]:
+    if isinstance(entries, Export):
+        rules = task_options(app)
+        yield from (definition_of(each, context.codec, rules, context.zone) for each in entries.entries.values())
+    else:
+        yield from (entry.definition() for entry in entries)
+
+
+def _is_wanted(definition: Definition, wanted: Filter) -> bool:
+    return wanted.lets_name_through(definition.name) and wanted.lets_through(definition)

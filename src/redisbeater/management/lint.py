@@ -1,0 +1,196 @@
+"""Lint a schedule, or a file before it is applied: find what will not run as its author means."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from celery import Celery
+
+from redisbeater.context import Context, task_options
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.files.definitions import definition_of
+from redisbeater.management.files.export import Export
+from redisbeater.management.lint_rules import (
+    SEVERITIES,
+    Finding,
+    clock_changes,
+    of_definition,
+    of_stored,
+    redbeat_lacks,
+)
+from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
+from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
+from redisbeater.store import Snapshot, pages
+
+__all__ = ("Findings", "Linter")
+
+#: For signatures in a class that has a method ``list``.
+Findings = list[Finding]
+
+#: Runs in one second from which on they are a herd.
+MOST_AT_ONCE = 100
+
+#: How long workers have to say which tasks they have registered.
+INSPECT_SECONDS = 1.0
+
+#: Seconds of jitter that are advised against a herd.
+ADVISED_JITTER = 300
+
+#: How many entries are read in one step.
+PIECE = 250
+
+#: The prefix of a schedule that RedBeat may read as well.
+_REDBEAT_PREFIX = "redbeat:"
+
+#: The rules of entries that cannot be read, by what the reason says; any other is only broken.
+_RULE_OF_REASON = {
+    "timezone: ": "unknown-zone",
+    "never fires": "never-fires",
+    "no date matches": "never-fires",
+    "no month of the crontab has such a day": "never-fires",
+}
+
+#: Names that a finding about several entries has at most.
+_MOST_NAMES = 3
+
+
+class Linter:
+    """Goes through entries once and collects what is to be said of them."""
+
+    def __init__(self, app: Celery, progress: Callable[[int], None] | None = None) -> None:
+        self._app = app
+        self._context = Context.of(app)
+        self._progress = progress
+        self._now, zone = self._context.redis.clock()
+        self._context = self._context.in_zone(zone)
+        self._findings: list[Finding] = []
+        self._courses: list[Course] = []
+        self._by_task: defaultdict[str, list[str]] = defaultdict(list)
+        self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
+
+    def schedule(self) -> list[Finding]:
+        """Return what is found in the schedule, the worst first."""
+        context = self._context
+        reports: Mapping[str, Mapping[str, str]] = context.redis.broken.reports()
+        for name, report in reports.items():
+            self._add_unreadable(name, report["reason"])
+        names = sorted(context.redis.contents.names())
+        for number, page in enumerate(pages(names, PIECE), 1):
+            for snapshot in context.redis.load_many(page):
+                if snapshot.exists and not snapshot.is_broken and snapshot.name not in reports:
+                    self._look_at(snapshot)
+            if self._progress is not None:
+                self._progress(min(number * PIECE, len(names)))
+        self._check_eviction()
+        return self._finished()
+
+    def file(self, export: Export) -> list[Finding]:
+        """Return what is found in a file, the worst first."""
+        context, rules = self._context, task_options(self._app)
+        for name, entry in export.entries.items():
+            try:
+                definition = definition_of(entry, context.codec, rules, context.zone)
+            except InvalidEntry as exc:
+                self._add_unreadable(name, f"{exc.path.removeprefix(f'{entry.place}: ')}: {exc.problem}")
+                continue
+            self._add_definition(definition)
+            if (course := _course(lambda d=definition: self._new_course(d))) is not None:  # type: ignore[misc]
+                self._courses.append(course)
+        return self._finished()
+
+    def _look_at(self, snapshot: Snapshot) -> None:
+        context = self._context
+        try:
+            stored = StoredEntry.from_snapshot(snapshot, context.codec)
+        except InvalidEntry as exc:
+            self._add_unreadable(snapshot.name, str(exc))
+            return
+        self._findings += of_stored(stored, context.defaults)
+        if stored.state != "finished":
+            self._add_definition(stored.definition)
+        if context.redis.keys.prefix == _REDBEAT_PREFIX:
+            self._check_redbeat(snapshot)
+        if (course := _course(lambda: course_of(stored, context.defaults, context.codec))) is not None:
+            self._courses.append(course)
+
+    def _new_course(self, definition: Definition) -> Course | None:
+        return new_course(definition, self._now, self._context.defaults, self._context.codec)
+
+    def _add_unreadable(self, name: str, reason: str) -> None:
+        rule = next((rule for words, rule in _RULE_OF_REASON.items() if words in reason), "broken")
+        self._findings.append(Finding.of(rule, name, reason))
+
+    def _add_definition(self, definition: Definition) -> None:
+        context = self._context
+        lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)
+        self._findings += of_definition(definition, self._now, context.defaults, lock_timeout)
+        self._by_task[definition.task].append(definition.name)
+        if definition.enabled:
+            found = self._clock_changes(definition)
+            self._findings += [Finding.of(rule, definition.name, text) for rule, text in found]
+
+    def _clock_changes(self, definition: Definition) -> list[tuple[str, str]]:
+        """Return what clock changes do to an entry; thousands of entries share a few schedules."""
+        if definition.is_interval:
+            return []
+        stored = json_text.to_text(self._context.codec.encode(definition.schedule))
+        key = (stored, definition.timezone, definition.start_at, definition.end_at)
+        if key not in self._known_changes:
+            self._known_changes[key] = clock_changes(definition, self._now, self._context.zone)
+        return self._known_changes[key]
+
+    def _check_redbeat(self, snapshot: Snapshot) -> None:
+        data: Any = json_text.from_text(snapshot.definition, "$")
+        if lacks := redbeat_lacks(data):
+            self._findings.append(Finding.of("no-redbeat", snapshot.name, f"RedBeat cannot read {', '.join(lacks)}"))
+
+    def _check_eviction(self) -> None:
+        policy = self._context.redis.eviction_policy()
+        if policy is not None and policy.startswith("allkeys"):
+            text = f"maxmemory-policy {policy}: Redis may evict the schedule; set maxmemory-policy noeviction"
+            self._findings.append(Finding.of("evicting", "", text))
+
+    def _finished(self) -> list[Finding]:
+        end = self._now + timedelta(hours=24)
+        self._findings += _herd(simulate(self._courses, self._now, end, self._context.zone))
+        self._findings += self._unknown_tasks()
+        return sorted(self._findings, key=lambda each: (SEVERITIES.index(each.severity), each.rule, each.name))
+
+    def _unknown_tasks(self) -> Iterator[Finding]:
+        """Yield the tasks that no worker has registered; nothing if no worker answers."""
+        registered = self._registered()
+        for task, names in self._by_task.items() if registered else ():
+            if task not in registered:
+                text = f"no worker has registered the task {task!r}"
+                yield from (Finding.of("unknown-task", name, text) for name in names)
+
+    def _registered(self) -> set[str]:
+        try:
+            answers: Any = self._app.control.inspect(timeout=INSPECT_SECONDS).registered() or {}
+        except Exception:  # the broker may be down, or its transport may not carry such questions
+            return set()
+        return {text.partition(" [")[0] for tasks in answers.values() for text in tasks}
+
+
+def _herd(simulation: Simulation) -> Iterable[Finding]:
+    busiest = simulation.busiest_second
+    if busiest is None or busiest.runs <= MOST_AT_ONCE:
+        return
+    names = list(simulation.peak)
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    local: datetime = busiest.at.astimezone(simulation.zone)
+    text = f"{busiest.runs:,} runs at {local:%H:%M:%S}: jitter={ADVISED_JITTER} spreads them"
+    yield Finding.of("herd", ", ".join(names[:_MOST_NAMES]) + more, text)
+
+
+def _course(find: Callable[[], Course | None]) -> Course | None:
+    """Return the future of an entry; none of one whose schedule, maybe of the application, cannot be planned."""
+    try:
+        return find()
+    except Exception:
+        return None

@@ -1,0 +1,159 @@
+"""The rules of ``lint`` about one entry, and what each is for. Their names are stable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.definition import Definition
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.schedules import Timetable, describe
+from redisbeater.schedules.description.clock_change import clock_change_note
+from redisbeater.schedules.local_time import shifts_between
+from redisbeater.time_words import date_words
+
+__all__ = ("RULES", "SEVERITIES", "Finding", "clock_changes", "of_definition", "of_stored", "redbeat_lacks")
+
+#: From the worst to the least.
+SEVERITIES = ("error", "warning", "hint")
+
+#: Rule -> its severity, and what it finds.
+RULES: Mapping[str, tuple[str, str]] = {
+    "never-fires": ("error", "an entry whose schedule has no fire time"),
+    "broken": ("error", "an entry that cannot be read or planned"),
+    "unknown-zone": ("error", "a time zone that this machine does not know"),
+    "dst-gap": ("warning", "a fire time within a year that the clocks skip"),
+    "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
+    "herd": ("warning", "more than 100 runs in one second of the next 24 hours"),
+    "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
+    "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
+    "failing": ("warning", "an entry whose run cannot be sent"),
+    "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
+    "unknown-task": ("hint", "a task that no worker has registered"),
+    "no-redbeat": ("hint", "an entry that RedBeat cannot read, below RedBeat's prefix"),
+}
+
+#: How far clock changes are looked for.
+_YEAR = timedelta(days=366)
+
+_MICROSECOND = timedelta(microseconds=1)
+
+#: Fire times near a clock change that are looked at.
+_MOST_NEAR = 50
+
+_OF_REDBEAT = frozenset(("name", "task", "args", "kwargs", "options", "schedule", "enabled"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that lint found.
+
+    Attributes:
+        rule: the name of the rule.
+        severity: ``error``, ``warning`` or ``hint``.
+        name: the entry, or a family of them, ``report*``; empty: the schedule itself.
+        text: what it is, and what to do.
+    """
+
+    rule: str
+    severity: str
+    name: str
+    text: str
+
+    @classmethod
+    def of(cls, rule: str, name: str, text: str) -> Finding:
+        """Return a finding of a rule, with its severity."""
+        return cls(rule=rule, severity=RULES[rule][0], name=name, text=text)
+
+
+def of_stored(stored: StoredEntry, defaults: Defaults) -> Iterator[Finding]:
+    """Yield what is to be said of an entry that is stored, besides its definition."""
+    definition, name = stored.definition, stored.definition.name
+    if stored.failing is not None:
+        yield Finding.of("failing", name, f"{stored.failing.error} ({stored.failing.tries:,} tries)")
+    if stored.state != "finished":
+        return
+    policy = ResolvedPolicy.of(definition, defaults)
+    if policy.is_spent(stored.meta.total_run_count):
+        yield Finding.of("past-only", name, f"has had its {definition.max_runs:,} runs: delete or disable it")
+    elif policy.timetable.is_past_end(stored.now):
+        yield Finding.of("past-only", name, f"end_at, {definition.end_at}, has passed: delete or disable it")
+
+
+def of_definition(
+    definition: Definition, now: datetime, defaults: Defaults, lock_timeout: float | None
+) -> Iterator[Finding]:
+    """Yield what is to be said of a definition, clock changes aside.
+
+    Arguments:
+        definition: the definition.
+        now: the time of the Redis server.
+        defaults: what it inherits.
+        lock_timeout: seconds that a failover may take; None: beats share no lock.
+    """
+    policy, name = ResolvedPolicy.of(definition, defaults).afresh(), definition.name
+    if definition.enabled and _never_fires(policy.timetable, now):
+        yield Finding.of("never-fires", name, describe(definition.schedule, definition.zone(defaults.zone)))
+    grace = policy.grace
+    if grace is not None and lock_timeout is not None and grace.total_seconds() < lock_timeout:
+        seconds = f"{grace.total_seconds():g} s is shorter than the lock, {lock_timeout:g} s"
+        yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
+
+
+def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -> list[tuple[str, str]]:
+    """Return the rule and the text for the next clock change of each kind that affects the entry within a year."""
+    timetable = definition.timetable(default_zone).afresh()
+    found: dict[str, str] = {}
+    try:
+        for shift in shifts_between(now, now + _YEAR, timetable.local_zone):
+            since = max(now, shift.at - abs(shift.after - shift.before))
+            until = shift.at + abs(shift.after - shift.before)
+            for number, fire_time in enumerate(timetable.between(since - _MICROSECOND, until)):
+                if number >= _MOST_NEAR:
+                    break
+                rule, text = _affected(timetable, fire_time)
+                found.setdefault(rule, text)
+    except (InvalidEntry, OverflowError):
+        pass  # it takes too many steps, or beat meets it as well
+    found.pop("", None)
+    return list(found.items())
+
+
+def redbeat_lacks(data: Mapping[str, Any]) -> list[str]:
+    """Return what a stored definition has that RedBeat cannot read."""
+    schedule = data.get("schedule")
+    fields = schedule if isinstance(schedule, dict) else {}
+    kind = fields.get("__type__")
+    is_ours = kind in ("cron", "clocked", "custom") or (kind == "rrule" and bool({"text", "timezone"} & fields.keys()))
+    return [*sorted(data.keys() - _OF_REDBEAT), *([f"schedule {kind}"] if is_ours else [])]
+
+
+def _never_fires(timetable: Timetable, now: datetime) -> bool:
+    if timetable.is_past_end(now):
+        return False
+    try:
+        return timetable.first(now) is None and timetable.first(datetime(1980, 1, 1, tzinfo=now.tzinfo)) is None
+    except (InvalidEntry, OverflowError):
+        return True
+
+
+def _affected(timetable: Timetable, fire_time: datetime) -> tuple[str, str]:
+    note = clock_change_note(timetable.schedule, timetable.local_zone, fire_time)
+    local = fire_time.astimezone(timetable.local_zone)
+    if note.startswith("moved from "):
+        what = note.removeprefix("moved from ").partition(", which ")[0]
+        verb = "do" if " and " in what or " times " in what else "does"
+        day = date_words(local.date()).split(" ", 1)[1]
+        return "dst-gap", f"{what} {verb} not exist on {day}: runs at {local:%H:%M}"
+    if note and not local.fold and not timetable.fires_at(_second_pass(local)):
+        day = date_words(local.date()).split(" ", 1)[1]
+        return "dst-repeat", f"{local:%H:%M} comes twice on {day}: runs the first time only"
+    return "", ""
+
+
+def _second_pass(local: datetime) -> datetime:
+    return local.replace(fold=1).astimezone(timezone.utc)

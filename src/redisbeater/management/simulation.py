@@ -1,0 +1,265 @@
+"""``Simulation``: how many runs a schedule will have, minute by minute, and which entries meet at the peak."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import NamedTuple
+
+from celery.schedules import schedule
+
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import EPOCH
+from redisbeater.model import json_text
+from redisbeater.model.definition import Definition
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.schedules import ScheduleCodec, interval
+
+__all__ = ("Course", "Peak", "Simulation", "course_of", "new_course", "simulate")
+
+#: Fire times that one simulation finds at most; entries of one schedule share theirs.
+MOST_FIRE_TIMES = 5_000_000
+
+#: Engine steps that the fire times of one entry may take.
+_STEPS = 20_000_000
+
+_MICROSECOND = timedelta(microseconds=1)
+_SECOND = timedelta(seconds=1)
+
+#: What tells one entry of a family from another: digits at the end of its name.
+_NUMBER = re.compile(r"[\W_]*\d+$")
+
+
+class Course(NamedTuple):
+    """The future of one entry: its policy, the fire time that comes next, and how many runs it has left."""
+
+    name: str
+    policy: ResolvedPolicy
+    first: datetime
+    runs_left: int | None
+    schedule_text: str
+
+
+class Peak(NamedTuple):
+    """A moment and how many runs it has."""
+
+    at: datetime
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """The runs between two instants, ``end`` not included.
+
+    Attributes:
+        entries: how many entries run at all.
+        per_second: UNIX seconds -> runs.
+        zone: whose hours and days are counted.
+        peak: the entries that run in the busiest minute: name -> runs. Those whose names differ only in a number at the
+            end are one, ``report*``.
+        is_at_least: whether there are more runs, which were not counted because that takes too long.
+    """
+
+    start: datetime
+    end: datetime
+    zone: tzinfo
+    entries: int
+    per_second: Mapping[int, int]
+    peak: Mapping[str, int] = field(default_factory=dict)
+    is_at_least: bool = False
+
+    @property
+    def runs(self) -> int:
+        """The number of all runs."""
+        return sum(self.per_second.values())
+
+    @property
+    def busiest_second(self) -> Peak | None:
+        """The second with the most runs, the first of several; None: there is no run."""
+        return _busiest(self.per_second)
+
+    @property
+    def busiest_minute(self) -> Peak | None:
+        """The minute with the most runs, the first of several; None: there is no run."""
+        return _busiest(_by_minute(self.per_second))
+
+    def counts(self, per: str) -> list[Peak]:
+        """Return the runs of each minute, hour or day, in order, those without runs included.
+
+        Raises:
+            ValueError: ``per`` is no such word.
+        """
+        if per not in ("minute", "hour", "day"):
+            raise ValueError(f"per: expected minute, hour or day, got {per!r}")
+        counted: Counter[datetime] = Counter()
+        for second, runs in self.per_second.items():
+            counted[_floor(_instant(second).astimezone(self.zone), per)] += runs
+        return [Peak(at, counted[at]) for at in self._buckets(per)]
+
+    def _buckets(self, per: str) -> Iterator[datetime]:
+        """Yield where minutes, hours or days begin; those of a day are not always 24."""
+        step = {"minute": timedelta(minutes=1), "hour": timedelta(minutes=30), "day": timedelta(hours=6)}[per]
+        last = None
+        moments = int((self.end - self.start) / step) + 1
+        for moment in (*(self.start + number * step for number in range(moments)), self.end - _MICROSECOND):
+            bucket = _floor(moment.astimezone(self.zone), per)
+            if moment < self.end and bucket != last:
+                yield bucket
+                last = bucket
+
+
+def simulate(
+    courses: Iterable[Course],
+    start: datetime,
+    end: datetime,
+    zone: tzinfo,
+    progress: Callable[[int], None] | None = None,
+) -> Simulation:
+    """Return the runs of entries from one instant up to another, with their jitter, without those that are overdue.
+
+    ``progress`` is called with the number of entries that are done.
+
+    Raises:
+        ValueError: ``end`` is not after ``start``.
+    """
+    if end <= start:
+        raise ValueError(f"end: expected a time after {start.isoformat()}, got {end.isoformat()}")
+    groups: defaultdict[tuple[object, ...], list[Course]] = defaultdict(list)
+    for course in courses:
+        groups[_group(course)].append(course)
+    per_second: Counter[int] = Counter()
+    found = entries = done = 0
+    for members in groups.values():
+        seconds = Counter(_seconds(members[0], start, end, MOST_FIRE_TIMES - found))
+        for second, runs in seconds.items():
+            per_second[second] += runs * len(members)
+        found, done = found + sum(seconds.values()), done + len(members)
+        entries += len(members) if seconds else 0
+        if progress is not None:
+            progress(done)
+    busiest = _busiest(_by_minute(per_second))
+    return Simulation(
+        start=start,
+        end=end,
+        zone=zone,
+        entries=entries,
+        per_second=per_second,
+        peak=_peak(groups.values(), busiest, start, end) if busiest else {},
+        is_at_least=found >= MOST_FIRE_TIMES,
+    )
+
+
+def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> Course | None:
+    """Return the future of a stored entry; None: it will not run."""
+    if stored.state not in ("enabled", "failing"):
+        return None
+    policy = ResolvedPolicy.of(stored.definition, defaults).afresh(_STEPS)
+    first = stored.fire_time(policy)
+    return None if first is None else _course(stored.definition, policy, first, stored.meta.total_run_count, codec)
+
+
+def new_course(definition: Definition, now: datetime, defaults: Defaults, codec: ScheduleCodec) -> Course | None:
+    """Return the future of an entry that is created now; None: it will not run."""
+    if not definition.enabled:
+        return None
+    policy = ResolvedPolicy.of(definition, defaults).afresh(_STEPS)
+    first = policy.timetable.first(now)
+    return None if first is None else _course(definition, policy, first, 0, codec)
+
+
+def _course(
+    definition: Definition, policy: ResolvedPolicy, first: datetime, count: int, codec: ScheduleCodec
+) -> Course | None:
+    left = None if definition.max_runs is None else definition.max_runs - count
+    if left is not None and left <= 0:
+        return None
+    return Course(definition.name, policy, first, left, json_text.to_text(codec.encode(definition.schedule)))
+
+
+def _group(course: Course) -> tuple[object, ...]:
+    """Return a key that entries with the same seconds of all their runs share."""
+    policy, timetable = course.policy, course.policy.timetable
+    if policy.jitter or '"custom"' in course.schedule_text:
+        return (course.name,)
+    first = course.first
+    if policy.is_interval and interval.every(timetable.schedule) % _SECOND == timedelta():
+        first = first.replace(microsecond=0)
+    bounds = (timetable.start_at, timetable.end_at)
+    return (course.schedule_text, str(timetable.zone), *bounds, first, course.runs_left)
+
+
+def _seconds(course: Course, start: datetime, end: datetime, most: int) -> Iterator[int]:
+    """Yield the UNIX seconds of the runs of an entry, at most so many."""
+    with suppress(OverflowError, InvalidEntry):  # the end of the calendar, or of the steps
+        for number, fire_time in enumerate(_fire_times(course, start, end)):
+            if number >= most or (course.runs_left is not None and number >= course.runs_left):
+                return
+            due_at = course.policy.due_at(fire_time)
+            if due_at < end:
+                yield (due_at - EPOCH) // _SECOND
+
+
+def _fire_times(course: Course, start: datetime, end: datetime) -> Iterator[datetime]:
+    timetable = course.policy.timetable
+    moment: datetime | None = course.first
+    if course.first < start:
+        newest = timetable.newest(course.first, start)
+        moment = newest if newest >= start else timetable.next(newest)
+    if type(timetable.schedule) is schedule and interval.counts_from_last(timetable.schedule):
+        every = interval.every(timetable.schedule)
+        while moment is not None and moment < end and not timetable.is_past_end(moment):
+            yield moment
+            moment += every
+        return
+    while moment is not None and moment < end:
+        yield moment
+        timetable.known.clear()
+        moment = timetable.next(moment)
+
+
+def _peak(groups: Iterable[list[Course]], busiest: Peak, start: datetime, end: datetime) -> dict[str, int]:
+    """Return the entries that run in the busiest minute by families, those with the most runs first."""
+    families: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    begin = (busiest.at - EPOCH) // _SECOND
+    since = max(start, busiest.at - timedelta(minutes=1))
+    until = min(end, busiest.at + timedelta(minutes=1))
+    for members in groups:
+        first = members[0]
+        since_jitter = max(start, since - first.policy.jitter)
+        runs = sum(1 for second in _seconds(first, since_jitter, until, MOST_FIRE_TIMES) if 0 <= second - begin < 60)
+        for member in members if runs else ():
+            families[_NUMBER.sub("", member.name) or member.name].append((member.name, runs))
+    counted = {
+        f"{stem}*" if len(found) > 1 else found[0][0]: sum(runs for _, runs in found)
+        for stem, found in families.items()
+    }
+    return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _by_minute(per_second: Mapping[int, int]) -> Counter[int]:
+    counted: Counter[int] = Counter()
+    for second, runs in per_second.items():
+        counted[second - second % 60] += runs
+    return counted
+
+
+def _busiest(counted: Mapping[int, int]) -> Peak | None:
+    if not counted:
+        return None
+    second, runs = min(counted.items(), key=lambda item: (-item[1], item[0]))
+    return Peak(_instant(second), runs)
+
+
+def _instant(second: int) -> datetime:
+    return datetime.fromtimestamp(second, timezone.utc)
+
+
+def _floor(moment: datetime, per: str) -> datetime:
+    if per == "day":
+        return moment.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return moment.replace(minute=moment.minute if per == "minute" else 0, second=0, microsecond=0)

@@ -1,0 +1,429 @@
+"""Files of entries: exported, planned and applied, from the command line and from Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from celery.schedules import crontab
+from click.testing import CliRunner, Result
+from due import UTC
+from servers import programs
+from waiting import wait_until
+
+from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
+from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.management.files.changes import Applied
+from redisbeater.management.files.export import Export
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+
+@pytest.fixture
+def shop(make_app: Callable[..., Celery]) -> Celery:
+    return make_app("shop", timezone="UTC", result_expires=None)
+
+
+@pytest.fixture
+def store(shop: Celery) -> ScheduleStore:
+    return ScheduleStore(shop)
+
+
+@pytest.fixture
+def run(shop: Celery) -> Callable[..., Result]:
+    def run(*arguments: str, input: str | None = None) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=shop), input=input)
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Write a file of entries of the owner shop, and return its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(entries: Any, name: str = "schedule.json", **others: Any) -> str:
+        text = {"redisbeater": 1, "owner": "shop", "entries": entries, **others}
+        Path(name).write_text(json.dumps(text))
+        return name
+
+    return write
+
+
+REPORT = {"task": "shop.report", "cron": "0 9 * * 1-5", "kwargs": {"pages": 3}}
+
+
+def words(result: Result) -> list[str]:
+    return [re.sub(r" {3,}", "|", line) for line in result.stdout.splitlines()]
+
+
+def test_a_plan_is_drawn_and_applied(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
+) -> None:
+    name = file(
+        {
+            "report": REPORT,
+            "invoices": {"task": "shop.bill", "cron": "0 0 1 * *"},
+            "old export": {"task": "shop.old", "every": "1h"},
+            "same": {"task": "shop.same", "every": 60},
+        }
+    )
+    created = run("apply", name).stdout.splitlines()
+    assert created[0] == "schedule.json, owner shop: 4 to create, 0 as they are"
+    assert created[-1] == "4 created, 0 changed, 0 deleted"
+    store.disable("invoices", by="anna@ops1")
+    file(
+        {
+            "report": {**REPORT, "cron": "30 8 * * 1-5", "kwargs": {"pages": 5}},
+            "invoices": {"task": "shop.bill", "cron": "0 0 1 * *"},
+            "same": {"task": "shop.same", "every": 60},
+            "cleanup": {"task": "shop.clean", "cron": "0 4 * * *"},
+        }
+    )
+
+    planned = run("apply", name, "--dry-run")
+
+    assert planned.exit_code == 0
+    lines = words(planned)
+    assert lines[0] == "schedule.json, owner shop: 1 to create, 1 to change, 1 to delete, 2 as they are"
+    today = f"{datetime.now(UTC).astimezone(UTC):%-d %b}"
+    day = r"\w{3} \d\d:\d\d"
+    expected = [
+        rf"  ~ report\|schedule  0 9 \* \* 1-5 -> 30 8 \* \* 1-5\|next run {day} -> {day}",
+        r"\|kwargs.pages  3 -> 5",
+        rf"  ! invoices\|disabled by anna@ops1 on {today}: stays so",
+        rf"  \+ cleanup\|at 04:00 every day\|shop.clean\(\)\|first run {day}",
+        r"  - old export\|every hour, 0 runs",
+        r"over the next 7 days: \d+ runs more, \d+ fewer; busiest minute \d+( as before| -> \d+)",
+    ]
+    assert len(lines) == len(expected) + 1
+    for line, pattern in zip(lines[1:], expected):
+        assert re.fullmatch(pattern, line), line
+    assert store.count() == 4
+    assert run("apply", name, "--check").exit_code == 1
+
+    applied = run("apply", name, "--note", "release 12", "--by", "ci")
+
+    assert applied.exit_code == 0
+    assert applied.stdout.splitlines()[-1] == "1 created, 1 changed, 1 deleted"
+    assert set(store.names()) == {"report", "invoices", "same", "cleanup"}
+    assert store.get("report").kwargs == {"pages": 5}
+    assert not store.get("invoices").enabled
+    again = run("apply", name, "--check")
+    assert (again.exit_code, words(again)[0]) == (0, "schedule.json, owner shop: 4 as they are")
+    line = store.log()[0]
+    assert (line.what, dict(line.details)) == (
+        "applied",
+        {"owner": "shop", "by": "ci", "note": "release 12", "created": 1, "changed": 1, "deleted": 1},
+    )
+    assert store.log("report")[0].details["note"] == "release 12"
+
+
+def test_an_override_stays_until_the_files_own_field_changes(store: ScheduleStore) -> None:
+    def apply(**fields: Any) -> None:
+        text = json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": {"task": "t", "every": 60, **fields}}})
+        store.apply(store.plan(Export.from_text(text)))
+
+    apply(args=[1], description="old")
+    store.update("a", args=[7], description="operator")
+
+    apply(args=[1], description="new")
+    entry = store.get("a")
+    assert (entry.args, entry.description) == ([7], "new")
+
+    apply(args=[2], description="new")
+    assert store.get("a").args == [2]
+
+
+def test_the_entry_of_another_is_refused_unless_it_is_adopted(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
+) -> None:
+    store.create("report", "shop.other", 60)
+    name = file({"report": REPORT})
+
+    refused = run("apply", name)
+    taken = run("apply", name, "--adopt")
+    other = run("apply", file({"report": REPORT}, "b.json", owner="depot"))
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        "Error: schedule.json: 'report': $.name: a dynamic entry has that name; pass --adopt to take it over\n"
+    )
+    assert taken.exit_code == 0
+    assert store.get("report").task == "shop.report"
+    assert "an entry of owner 'shop' has that name" in other.stderr
+    assert run("show", "report").stdout.splitlines()[0].endswith("enabled, file, shop")
+
+
+def test_an_entry_of_a_file_is_no_static_one(
+    shop: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    text = json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": {"task": "t", "every": 60}}})
+    store.apply(store.plan(Export.from_text(text)))
+    shop.conf.beat_schedule = {"a": {"task": "code", "schedule": 60.0}}
+
+    make_scheduler(shop).tick()
+
+    assert not client.sismember(f"{prefix}:statics", "a")
+    assert store.get("a").task == "t"
+    assert "$.name: an entry of the file of owner 'shop' has that name" in str(
+        Context.of(shop).redis.broken.declarations()["a"]
+    )
+    store.delete("a")
+    assert not client.exists(f"{prefix}:deleted:a")
+
+
+def test_only_entries_of_the_owner_are_deleted(store: ScheduleStore) -> None:
+    def apply(owner: str, *names: str, **terms: Any) -> None:
+        entries = {name: {"task": "t", "every": 60} for name in names}
+        text = json.dumps({"redisbeater": 1, "owner": owner, "entries": entries})
+        store.apply(store.plan(Export.from_text(text), **terms))
+
+    apply("shop", "a", "b")
+    apply("depot", "c")
+    store.create("d", "t", 60)
+
+    apply("shop", "a", delete=False)
+    assert set(store.names()) == {"a", "b", "c", "d"}
+    apply("shop", "a")
+    assert set(store.names()) == {"a", "c", "d"}
+
+
+def test_what_was_changed_since_the_plan_is_left_out(
+    run: Callable[..., Result], store: ScheduleStore, monkeypatch: pytest.MonkeyPatch, file: Callable[..., str]
+) -> None:
+    name = file({"a": {"task": "t", "every": 60}, "b": {"task": "t", "every": 60}, "c": {"task": "t", "every": 60}})
+    run("apply", name)
+    export = Export.from_text(
+        json.dumps(
+            {
+                "redisbeater": 1,
+                "owner": "shop",
+                "entries": {name: {"task": "new", "every": 60} for name in ("a", "b")},
+            }
+        )
+    )
+    changes = store.plan(export)
+    store.update("a", args=[1])
+    store.delete("c")
+    store.create("c", "mine", 60)
+
+    done = store.apply(changes)
+
+    assert (done.changed, done.deleted) == (["b"], [])
+    assert sorted(done.conflicts) == ["a", "c"]
+    assert "changed since the plan was made" in done.conflicts["a"]
+    assert store.get("a").args == [1]
+    assert store.get("c").task == "mine"
+
+
+def test_what_was_done_is_known_after_an_interrupt_and_applying_again_does_the_rest(store: ScheduleStore) -> None:
+    entries = {f"e-{number}": {"task": "t", "every": 60} for number in range(300)}
+    export = Export.from_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": entries}))
+    done = Applied()
+
+    def progress(count: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.apply(store.plan(export), done, progress)
+
+    assert len(done.created) == store.count() == 250
+    assert store.log()[0].details["created"] == 250
+    rest = store.plan(export)
+    assert len(rest.of_kind("create")) == 50
+    store.apply(rest)
+    assert store.count() == 300
+
+
+def test_ctrl_c_says_what_was_done(run: Callable[..., Result], file: Callable[..., str], store: ScheduleStore) -> None:
+    name = file({f"e-{number}": {"task": "t", "every": 60} for number in range(5000)})
+
+    def press_ctrl_c() -> None:
+        wait_until(lambda: store.count() > 0, "the first page")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press_ctrl_c)
+    thread.start()
+    result = run("apply", name)
+    thread.join()
+
+    assert result.exit_code == 130
+    assert result.stderr == (
+        f"interrupted after: {store.count():,} created, 0 changed, 0 deleted; apply again does the rest\n"
+    )
+    assert 0 < store.count() < 5000
+
+
+def test_several_deletions_are_confirmed(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
+) -> None:
+    run("apply", file({name: {"task": "t", "every": 60} for name in "abc"}))
+    name = file({"a": {"task": "t", "every": 60}})
+
+    refused = run("apply", name)
+
+    assert refused.exit_code == 2
+    assert refused.stderr == "Error: this would delete 2 entries; pass --yes to do it\n"
+    assert store.count() == 3
+    assert run("apply", name, "--yes").exit_code == 0
+    assert list(store.names()) == ["a"]
+
+
+def test_several_files_of_one_owner_are_one(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
+) -> None:
+    entry = {"task": "t", "every": 60}
+    first, second = file({"a": entry}, "a.json"), file({"b": entry}, "b.json")
+
+    assert (
+        run("apply", first, second).stdout.splitlines()[0] == "a.json, b.json, owner shop: 2 to create, 0 as they are"
+    )
+    assert set(store.names()) == {"a", "b"}
+    twice = run("apply", first, file({"a": entry}, "c.json"))
+    assert (twice.exit_code, twice.stderr) == (2, "Error: c.json: 'a': is in another file as well: a.json: 'a'\n")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"task": "t", "cron": "61 * * * *"}, "$.cron.minute: "),
+        ({"task": "t"}, "$.schedule: is missing; expected one of every, cron, rrule, at, solar"),
+        ({"task": "t", "every": 60, "cron": "* * * * *"}, "$.schedule: expected only one of every, cron"),
+        ({"task": "t", "evrey": 60}, "$.evrey: is not a field of an entry; did you mean 'every'?"),
+        ({"task": "t", "every": "soon"}, "$.every: 'soon': expected a duration such as 90, 90s, 1h30m or 2d"),
+        ({"task": "t", "every": 60, "timezone": "Europe/Wien"}, "$.timezone: "),
+        ({"every": 60}, "$.task: expected a task or its name, got None"),
+        ({"task": "t", "every": 60, "options": {"quue": "a"}}, "$.options.quue: "),
+        ({"task": "t", "at": "tomorrow"}, "$.at: 'tomorrow': expected a time such as 2026-11-23T09:00"),
+        ({"task": "t", "solar": "sunset"}, "$.solar: expected EVENT,LAT,LON such as sunset,48.2,16.4, got 'sunset'"),
+        ({"task": "t", "rrule": "FREQ=DAILY"}, "$.rrule: has no DTSTART"),
+        ({"task": "t", "every": 60, "jitter": "5x"}, "$.jitter: '5x': expected a duration"),
+        ({"task": "t", "every": 60, "name": "b"}, "$.name: is the key of the entry already"),
+        ({"task": "t", "every": 60, "end_at": "2001-01-01T00:00:00Z"}, "$.end_at: "),
+        ("t", "expected the fields of an entry, got 't'"),
+    ],
+)
+def test_an_error_names_the_file_the_entry_and_the_field(
+    run: Callable[..., Result], file: Callable[..., str], store: ScheduleStore, entry: Any, problem: str
+) -> None:
+    result = run("apply", file({"good": {"task": "t", "every": 60}, "a": entry}))
+
+    assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
+    assert result.stderr.startswith(f"Error: schedule.json: 'a': {problem}")
+    assert result.stderr.count("\n") == 1
+
+
+# Backups
+
+
+def test_a_backup_restores_counts_next_runs_and_ids(
+    shop: Celery, store: ScheduleStore, run: Callable[..., Result], client: redis.Redis, prefix: str, tmp_path: Path
+) -> None:
+    ran_at = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=30)
+    RedisScheduleEntry("a", "t", 3600, last_run_at=ran_at, total_run_count=12, app=shop).save()
+    RedisScheduleEntry("b", "t", crontab(minute=0), enabled=False, app=shop).save()
+    client.hset(f"{prefix}a", "skipped", json.dumps({"missed": [3, "1", "2", False]}))
+    client.set(f"{prefix}:id", "8f3e0f6e-0000-4000-8000-000000000000")
+    before = {name: dict(client.hgetall(f"{prefix}{name}")) for name in ("a", "b")}
+    scores = client.zrange(f"{prefix}:schedule", 0, -1, withscores=True)
+    backup = str(tmp_path / "backup.json")
+
+    assert run("export", "--state", "-o", backup).stdout == f"{backup}: 2 entries\n"
+    client.delete(*client.keys(f"{prefix}*"))
+    restored = run("apply", backup, "--state")
+
+    assert restored.exit_code == 0
+    assert {name: dict(client.hgetall(f"{prefix}{name}")) for name in ("a", "b")} | before == before
+    assert client.zrange(f"{prefix}:schedule", 0, -1, withscores=True) == scores
+    assert client.get(f"{prefix}:id") == "8f3e0f6e-0000-4000-8000-000000000000"
+    assert store.get("a").total_run_count == 12
+    assert client.hget(f"{prefix}a", "skipped") == before["a"]["skipped"]
+
+
+def test_many_entries_that_would_be_due_at_once_are_confirmed(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
+) -> None:
+    entries = {f"e-{number}": {"task": "t", "every": 60} for number in range(101)}
+    name = file(entries, owner="", state={name: {"score": "1700000000.000000"} for name in entries})
+
+    refused = run("apply", name, "--state")
+
+    assert (refused.exit_code, store.count()) == (2, 0)
+    assert "this would make 101 entries due at once" in refused.stderr
+    assert run("apply", name, "--state", "--yes").exit_code == 0
+    assert store.late().entries == 101
+
+
+def test_every_kind_of_schedule_comes_back_from_a_file(
+    shop: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    start = datetime(2030, 1, 1, 9, tzinfo=UTC)
+    schedules: dict[str, Any] = {
+        "interval": 90.5,
+        "day": timedelta(days=1),
+        "crontab": crontab(minute="*/5", hour="9-17", day_of_week="mon-fri"),
+        "cron": cron("0 18 * * friL"),
+        "rrule": rrule("DAILY", dtstart=start),
+        "text": rrule("FREQ=MONTHLY;BYDAY=1MO", dtstart=start, timezone="Europe/Vienna"),
+        "clocked": clocked(start),
+        "naive": clocked(datetime(2030, 1, 1, 9)),
+    }
+    for name, schedule in schedules.items():
+        store.create(name, "t", schedule, jitter=5, end_at=datetime(2040, 1, 1, tzinfo=UTC), options={"queue": "q"})
+    before = {name: client.hget(f"{prefix}{name}", "definition") for name in schedules}
+
+    export = store.export()
+    text = export.to_text()
+    for name in schedules:
+        store.delete(name)
+    store.apply(store.plan(Export.from_text(text), "shop"))
+
+    assert {name: client.hget(f"{prefix}{name}", "definition") for name in schedules} == before
+    assert export.entries["crontab"].fields["cron"] == "*/5 9-17 * * mon-fri"
+    assert export.entries["day"].fields["every"] == "1d"
+    assert export.entries["clocked"].fields["at"] == "2030-01-01T09:00:00+00:00"
+
+
+def test_an_export_can_be_of_one_owner(
+    run: Callable[..., Result], file: Callable[..., str], store: ScheduleStore
+) -> None:
+    name = file({"report": REPORT})
+    run("apply", name)
+    store.create("other", "t", 60)
+
+    exported = json.loads(run("export", "--owner", "shop").stdout)
+
+    assert exported == {"redisbeater": 1, "owner": "shop", "entries": {"report": REPORT}}
+    assert set(json.loads(run("export").stdout)["entries"]) == {"report", "other"}
+
+
+def test_what_cannot_be_read_is_left_out_of_an_export(
+    run: Callable[..., Result], client: redis.Redis, prefix: str, store: ScheduleStore
+) -> None:
+    store.create("good", "t", 60)
+    client.hset(f"{prefix}bad", "definition", "{}")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}bad": 0})
+
+    result = run("export")
+
+    assert result.exit_code == 1
+    assert list(json.loads(result.stdout)["entries"]) == ["good"]
+    assert result.stderr.startswith("Error: bad is left out, it cannot be read: $.task: is missing")
+    with pytest.raises(InvalidEntry, match=r"\$\.task"):
+        store.get("bad")

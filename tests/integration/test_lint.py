@@ -1,0 +1,212 @@
+"""What lint finds, in a schedule and in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from celery.contrib.testing.worker import start_worker
+from celery.schedules import crontab
+from click.testing import CliRunner, Result
+from due import UTC, now
+from servers import programs
+
+from redisbeater import RedisScheduleEntry, ScheduleStore, cron
+from redisbeater.cli import redisbeater
+from redisbeater.management.lint_rules import RULES
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+
+@pytest.fixture
+def vienna(make_app: Callable[..., Celery]) -> Celery:
+    return make_app("shop", timezone="Europe/Vienna", result_expires=None)
+
+
+@pytest.fixture
+def run(vienna: Celery) -> Callable[..., Result]:
+    def run(*arguments: str, app: Celery = vienna) -> Result:
+        return CliRunner().invoke(redisbeater, ["lint", *arguments], obj=SimpleNamespace(app=app))
+
+    return run
+
+
+@pytest.fixture
+def write(client: redis.Redis, prefix: str) -> Callable[..., None]:
+    """Store a definition as another program would, dormant."""
+
+    def write(name: str, **fields: Any) -> None:
+        definition = {"task": "t", "schedule": {"__type__": "interval", "every": 60}, **fields}
+        client.hset(f"{prefix}{name}", "definition", json.dumps(definition))
+        client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": now().timestamp() + 1000})
+
+    return write
+
+
+def known() -> None: ...
+
+
+def found(result: Result) -> list[tuple[str, str, str]]:
+    return [(each["rule"], each["severity"], each["name"]) for each in json.loads(result.stdout)]
+
+
+def test_findings_are_drawn_the_worst_first(
+    run: Callable[..., Result], vienna: Celery, write: Callable[..., None]
+) -> None:
+    never = {"__type__": "crontab", "minute": "0", "hour": "0", "day_of_month": "30", "month_of_year": "2"}
+    write("import old", schedule=never)
+    write("odd", task=5)
+    write("far", timezone="Mars/Olympus")
+    RedisScheduleEntry("backup", "t", crontab(minute=30, hour=2), app=vienna).save()
+    RedisScheduleEntry("ping", "t", crontab(minute="*/5"), app=vienna).save()
+    RedisScheduleEntry("hasty", "t", 60, misfire_grace_time=2, app=vienna).save()
+
+    result = run()
+
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["error", "broken", "odd"],
+        ["error", "never-fires", "import"],
+        ["error", "unknown-zone", "far"],
+        ["warning", "dst-gap", "backup"],
+        ["warning", "dst-repeat", "backup"],
+        ["warning", "grace-too-short", "hasty"],
+    ]
+    assert "no month of the crontab has such a day" in lines[1]
+    assert "02:30 does not exist on " in lines[3]
+    assert lines[3].endswith(": runs at 03:00")
+    assert "02:30 comes twice on " in lines[4]
+    assert "misfire_grace_time 2 s is shorter than the lock" in lines[5]
+
+
+def test_nothing_found_is_exit_code_0(run: Callable[..., Result], vienna: Celery) -> None:
+    RedisScheduleEntry("ping", "t", 60, app=vienna).save()
+
+    result = run()
+
+    assert (result.exit_code, result.stdout) == (0, "nothing found\n")
+
+
+def test_a_herd_is_more_than_a_hundred_in_one_second(run: Callable[..., Result], vienna: Celery) -> None:
+    with ScheduleStore(vienna).bulk() as bulk:
+        for number in range(101):
+            bulk.upsert(RedisScheduleEntry(f"report-{number}", "t", crontab(minute=0, hour=5), app=vienna))
+
+    result = run()
+
+    assert result.stdout == "warning  herd  report*  101 runs at 05:00:00: jitter=300 spreads them\n"
+    assert run("--ignore", "herd").exit_code == 0
+
+
+def test_entries_that_are_over_and_that_fail_are_found(
+    run: Callable[..., Result], vienna: Celery, client: redis.Redis, prefix: str
+) -> None:
+    RedisScheduleEntry("spent", "t", 60, max_runs=1, last_run_at=now(), total_run_count=1, app=vienna).save()
+    RedisScheduleEntry("over", "t", 60, end_at=now() + timedelta(hours=1), app=vienna).save()
+    client.zadd(f"{prefix}:schedule", {f"{prefix}over": -1})
+    RedisScheduleEntry("sick", "t", 60, app=vienna).save()
+    score = client.zscore(f"{prefix}:schedule", f"{prefix}sick")
+    failing = {"last_error": "no queue", "tries": "3", "failing_since": str(score - 60)}
+    client.hset(f"{prefix}sick", mapping={**failing, "fire_time": str(score - 60), "look_at": str(score)})
+
+    rules = found(run("--json"))
+
+    assert ("past-only", "warning", "spent") in rules
+    assert ("failing", "warning", "sick") in rules
+
+
+def test_a_task_that_no_worker_has_is_a_hint(run: Callable[..., Result], vienna: Celery) -> None:
+    vienna.task(name="shop.known")(known)
+    RedisScheduleEntry("good", "shop.known", 60, app=vienna).save()
+    RedisScheduleEntry("bad", "shop.gone", 60, app=vienna).save()
+    assert found(run("--json")) == []  # without a worker no task is unknown
+
+    with start_worker(vienna, perform_ping_check=False, pool="solo", shutdown_timeout=30):
+        result = run("--json")
+
+    assert found(result) == [("unknown-task", "hint", "bad")]
+    assert result.exit_code == 0
+
+
+def test_hints_count_if_strict(
+    run: Callable[..., Result], make_app: Callable[..., Celery], client: redis.Redis
+) -> None:
+    app = make_app("shop", redisbeater_key_prefix="redbeat:", result_expires=None)
+    RedisScheduleEntry("plain", "t", 60, app=app).save()
+    RedisScheduleEntry("rich", "t", cron("0 18 * * friL"), jitter=5, timezone="UTC", app=app).save()
+
+    lax, strict = run(app=app), run("--strict", app=app)
+    client.delete("redbeat::schedule", "redbeat:plain", "redbeat:rich", *client.keys("redbeat::*"))
+
+    assert lax.stdout == "hint  no-redbeat  rich  RedBeat cannot read jitter, timezone, schedule cron\n"
+    assert (lax.exit_code, strict.exit_code) == (0, 1)
+
+
+def test_a_server_that_may_evict_is_found(run: Callable[..., Result], vienna: Celery, client: redis.Redis) -> None:
+    before = client.config_get("maxmemory*")
+    client.config_set("maxmemory", "1gb")
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        result = run()
+    finally:
+        client.config_set("maxmemory-policy", before["maxmemory-policy"])
+        client.config_set("maxmemory", before["maxmemory"])
+
+    assert result.stdout == (
+        "warning  evicting  the schedule  maxmemory-policy allkeys-lru: Redis may evict the schedule; "
+        "set maxmemory-policy noeviction\n"
+    )
+
+
+def test_a_file_is_linted_before_it_is_applied(run: Callable[..., Result], tmp_path: Path) -> None:
+    file = tmp_path / "schedule.json"
+    entries = {
+        "backup": {"task": "t", "cron": "30 2 * * *", "timezone": "Europe/Vienna"},
+        "bad": {"task": "t", "cron": "61 * * * *"},
+        "far": {"task": "t", "every": 60, "timezone": "Mars/Olympus"},
+        **{f"h{number}": {"task": "t", "cron": "0 5 * * *"} for number in range(101)},
+    }
+    file.write_text(json.dumps({"redisbeater": 1, "entries": entries}))
+
+    result = run("--file", str(file), "--json")
+
+    assert found(result) == [
+        ("broken", "error", "bad"),
+        ("unknown-zone", "error", "far"),
+        ("dst-gap", "warning", "backup"),
+        ("dst-repeat", "warning", "backup"),
+        ("herd", "warning", "h*"),
+    ]
+    assert json.loads(result.stdout)[0]["text"].startswith("$.cron.minute: ")
+
+
+def test_the_rules_are_listed(run: Callable[..., Result]) -> None:
+    assert [line.split()[1] for line in run("--rules").stdout.splitlines()] == list(RULES)
+    assert [each["rule"] for each in json.loads(run("--rules", "--json").stdout)] == list(RULES)
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest(run: Callable[..., Result]) -> None:
+    result = run("--ignore", "hrd")
+
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: --ignore hrd: is no rule; did you mean 'herd'?; --rules lists them\n",
+    )
+
+
+def test_the_year_that_is_looked_at_begins_now(vienna: Celery) -> None:
+    RedisScheduleEntry("backup", "t", crontab(minute=30, hour=2), app=vienna).save()
+
+    findings = {each.rule: each.text for each in ScheduleStore(vienna).lint()}
+
+    year = str(datetime.now(UTC).year)
+    assert year[:2] in findings["dst-gap"]
+    assert set(findings) == {"dst-gap", "dst-repeat"}

@@ -1,0 +1,98 @@
+"""The text of a file: JSON, and YAML without its surprises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from redisbeater import InvalidEntry
+from redisbeater.management.files import text
+from redisbeater.management.files.export import Export
+
+yaml = pytest.importorskip("yaml", reason="the extra yaml installs PyYAML")
+
+SHOP = """
+redisbeater: 1            # format
+owner: shop
+defaults: {timezone: Europe/Vienna, options: {queue: reports}}
+entries:
+  report: {task: shop.tasks.report, cron: "0 9 * * 1-5", args: [1]}
+  once:
+    task: shop.tasks.once
+    at: 2030-01-01T09:00:00
+    options: {priority: 3}
+    kwargs: {from: 2026-01-01, at: 12:30, is_on: on}
+"""
+
+
+def test_yaml_is_read_without_its_surprises() -> None:
+    export = Export.from_text(SHOP)
+
+    assert export.owner == "shop"
+    assert export.entries["report"].fields == {
+        "task": "shop.tasks.report",
+        "cron": "0 9 * * 1-5",
+        "args": [1],
+        "timezone": "Europe/Vienna",
+        "options": {"queue": "reports"},
+    }
+    once = export.entries["once"].fields
+    assert once["at"] == "2030-01-01T09:00:00"
+    assert once["options"] == {"queue": "reports", "priority": 3}
+    assert once["kwargs"] == {"from": "2026-01-01", "at": "12:30", "is_on": True}
+
+
+def test_an_export_is_the_same_in_both_forms() -> None:
+    export = Export.from_text(SHOP)
+
+    assert Export.from_text(export.to_text(as_yaml=True)) == Export.from_text(export.to_text())
+
+
+def head(rest: str) -> str:
+    return f"redisbeater: 1\nentries:\n{rest}"
+
+
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]"
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        (BOMB, "f: not YAML: aliases are not accepted; use defaults, line 2, column 8"),
+        ("[" * 200 + "]" * 200, "f: not YAML: nested too deeply; at most 103 levels, line 1, column 104"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "f: nested too deeply; at most 103 levels"),
+        (head("  a: {}\n  a: {}"), "f: not YAML: 'a' is there twice, line 4, column 3"),
+        ('{"redisbeater": 1, "entries": {"a": {}, "a": {}}}', "f: not JSON: 'a' is there twice"),
+        ('{"redisbeater": 1,}', "f: not JSON: "),
+        ("a: [", "f: not YAML: "),
+        ("a: !!python/object/apply:os.system [ls]", "f: not YAML: could not determine a constructor for the tag"),
+        ("redisbeater: 2\nentries: {}", "f: redisbeater: is format 2; this version reads 1"),
+        ("entries: {}", "f: redisbeater: is missing; a file begins with redisbeater: 1"),
+        ("redisbeater: 1\nenties: {}", "f: enties: is not a part of a file; did you mean 'entries'?"),
+        ("redisbeater: 1\nentries: []", "f: entries: expected dict, got []"),
+        ("redisbeater: 1\nowner: '   '\nentries: {}", "f: owner: expected a name of 1 to 100 characters"),
+        ("just a text", "f: expected an object with redisbeater: 1 and entries, got 'just a text'"),
+        ("", "f: expected an object with redisbeater: 1 and entries, got None"),
+    ],
+)
+def test_what_is_no_file_is_refused_with_the_place(written: str, problem: str) -> None:
+    with pytest.raises(InvalidEntry) as caught:
+        Export.from_text(written, "f")
+
+    assert str(caught.value).startswith(problem)
+
+
+def test_a_file_of_too_many_characters_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidEntry, match="at most 8,000,000 are read"):
+        Export.from_text("a: " + "x" * text.MOST_YAML_BYTES)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidEntry, match=r"none\.json: cannot be read: .*No such file"):
+        Export.read(tmp_path / "none.json")
+
+
+def test_a_byte_order_mark_does_no_harm() -> None:
+    assert Export.from_text("\ufeff" + json.dumps({"redisbeater": 1, "entries": {}})).entries == {}
