@@ -10,6 +10,7 @@ from redisbeater.exceptions import (
     InvalidEntry,
     LockNotOwnedError,
     RedisBeaterError,
+    SendFailed,
     StoreError,
     StoreUnavailable,
 )
@@ -32,6 +33,7 @@ __all__ = (
     "RedisScheduleEntry",
     "RedisScheduler",
     "ScheduleStore",
+    "SendFailed",
     "StoreError",
     "StoreUnavailable",
     "UpcomingRun",

@@ -3,5 +3,7 @@
 from redisbeater.cli.changing import adopt, delete, disable, enable
 from redisbeater.cli.commands import broken, list_, show, upcoming
 from redisbeater.cli.group import redisbeater
+from redisbeater.cli.triggering import trigger
+from redisbeater.cli.why import why
 
-__all__ = ("adopt", "broken", "delete", "disable", "enable", "list_", "redisbeater", "show", "upcoming")
+__all__ = ("adopt", "broken", "delete", "disable", "enable", "list_", "redisbeater", "show", "trigger", "upcoming", "why")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.app import app_or_default
@@ -24,6 +24,7 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.management.trigger import Triggers
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
@@ -57,6 +58,7 @@ class ScheduleStore:
     def __init__(self, app: Celery | None = None) -> None:
         self._given_app = app
         self._listing: Listing | None = None
+        self._triggers: Triggers | None = None
 
     def __repr__(self) -> str:
         return f"<ScheduleStore of {app_text(self._app)}>"
@@ -139,6 +141,43 @@ class ScheduleStore:
     def disable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
         return self.update(name, note=note, by=by, enabled=False)
+
+    def trigger(
+        self,
+        name: str,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        scheduled_for: datetime | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> str:
+        """Send a run of an entry now, from this process, and return its task id, which is random.
+
+        It has the task, the options and the headers of the entry's runs. Its next fire time and its counters stay as
+        they are; an entry that is disabled or finished can be triggered too. The entry's :meth:`log` says who did it.
+
+        Arguments:
+            name: the name of the entry.
+            args: other arguments than the entry's, for this run.
+            kwargs: other keyword arguments than the entry's, for this run; they replace all of them.
+            scheduled_for: the fire time that the run gets in its header ``scheduled_for``; default: now. A naive one
+                is in the entry's zone.
+            by: who, for the log. Default: user and host of this process.
+            note: why, for the log.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: the entry is broken, or the arguments cannot be sent.
+            SendFailed: the broker did not take the run.
+        """
+        app = self._app
+        if self._triggers is None or self._triggers.app is not app:
+            self._triggers = Triggers(app)
+        author = Author.of(by, note)
+        return self._triggers.trigger(
+            check_name(name), args=args, kwargs=kwargs, scheduled_for=scheduled_for, author=author
+        )
 
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
         """Return what happened to an entry, or to the schedule without a name: the newest line first.
