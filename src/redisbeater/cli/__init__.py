@@ -6,4 +6,16 @@ from redisbeater.cli.group import redisbeater
 from redisbeater.cli.triggering import trigger
 from redisbeater.cli.why import why
 
-__all__ = ("adopt", "broken", "delete", "disable", "enable", "list_", "redisbeater", "show", "trigger", "upcoming", "why")
+__all__ = (
+    "adopt",
+    "broken",
+    "delete",
+    "disable",
+    "enable",
+    "list_",
+    "redisbeater",
+    "show",
+    "trigger",
+    "upcoming",
+    "why",
+)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
 from typing import Any
 
 import click
 from celery import Celery
 
 from redisbeater.cli.changing import for_each, selection
-from redisbeater.cli.group import BadInput, as_json, command, redisbeater, view_of
-from redisbeater.cli.why import zone_of
+from redisbeater.cli.group import BadInput, as_json, command, redisbeater
+from redisbeater.cli.why import read_past, zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json
 from redisbeater.exceptions import SendFailed
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.time_words import read_time
 
 __all__ = ("trigger",)
 
@@ -53,7 +51,7 @@ def trigger(
     store, args, kwargs = ScheduleStore(app), _list(args_text), _object(kwargs_text)
 
     def send(name: str) -> str:
-        scheduled_for = None if at is None else _moment(app, at, zone_of(app, name))
+        scheduled_for = None if at is None else read_past(at, Context.of(app).redis.clock()[0], zone_of(app, name))
         try:
             return store.trigger(name, args=args, kwargs=kwargs, scheduled_for=scheduled_for, by=by, note=note)
         except SendFailed as exc:
@@ -63,13 +61,6 @@ def trigger(
         for_each(app, names, lambda name: printable_json({"name": name, "id": send(name)}), shows_name=False)
     else:
         for_each(app, names, lambda name: f"triggered, task id {send(name)}")
-
-
-def _moment(app: Celery, text: str, zone: tzinfo) -> datetime:
-    try:
-        return read_time(text, now=view_of(Context.of(app), None, is_utc=False).now, zone=zone, is_past=True)
-    except ValueError as exc:
-        raise BadInput(f"--at {exc}") from exc
 
 
 def _list(text: str | None) -> list[Any] | None:

@@ -25,6 +25,9 @@ from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
 from redisbeater.management.trigger import Triggers
+from redisbeater.management.why.answer import Answer
+from redisbeater.management.why.explain import explain
+from redisbeater.management.why.facts import redacted_line
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
@@ -190,7 +193,23 @@ class ScheduleStore:
         if not 1 <= limit <= MOST_LINES_READ:
             raise ValueError(f"limit: expected 1 to {MOST_LINES_READ}, got {limit}")
         log = self._context.redis.log
-        return log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
+        lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
+        return [redacted_line(self._context, line) for line in lines]
+
+    def why(self, name: str, at: datetime | None = None) -> Answer:
+        """Return why an entry does not run now, or why it did or did not run at a time, with what proves it.
+
+        It is answered from the entry, its plan, its :meth:`log`, the list of broken entries and the lock. Where these
+        prove nothing, the answer says so.
+
+        Arguments:
+            name: the name of the entry, or of one that was deleted within seven days.
+            at: the time; without seconds the whole minute. A naive one is in the entry's zone.
+
+        Raises:
+            EntryNotFound: nothing is known of that name.
+        """
+        return explain(self._context, check_name(name), at)
 
     def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""

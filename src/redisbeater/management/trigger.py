@@ -67,13 +67,15 @@ class Triggers:
     def _definition(
         self, stored: StoredEntry, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
     ) -> Definition:
-        """Return the definition with other arguments, checked as those of an entry are."""
+        """Return the definition with other arguments, as it would be if an entry with them were stored."""
         if args is None and kwargs is None:
             return stored.definition
         entry = RedisScheduleEntry.of(stored, self.app)
         entry.args = entry.args if args is None else list(args) if isinstance(args, tuple) else args  # type: ignore[assignment]
         entry.kwargs = entry.kwargs if kwargs is None else dict(kwargs) if isinstance(kwargs, Mapping) else kwargs
-        return entry.definition()
+        codec = self._context.codec
+        definition = entry.definition()
+        return Definition.from_text(definition.name, definition.to_text(codec), codec)
 
     def _run(self, definition: Definition, scheduled_for: datetime, stored: StoredEntry) -> RedisScheduleEntry:
         zone = definition.zone(self._context.in_zone(stored.zone).zone)

@@ -38,7 +38,5 @@ class Answer:
         return {
             "verdict": self.verdict,
             "sentence": self.sentence,
-            "evidence": [
-                {"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence
-            ],
+            "evidence": [{"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence],
         }

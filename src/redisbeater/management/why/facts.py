@@ -17,7 +17,16 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.store import Snapshot
 from redisbeater.time_words import clock_words, relative_words
 
-__all__ = ("Facts", "line_words", "read_facts")
+__all__ = (
+    "MOST_SHOWN",
+    "Facts",
+    "author_words",
+    "evidence_of",
+    "line_words",
+    "read_facts",
+    "redacted_line",
+    "zone_of_entry",
+)
 
 #: The most lines of a log that are shown as evidence.
 MOST_SHOWN = 5
@@ -128,6 +137,14 @@ def read_facts(context: Context, name: str, now: datetime | None = None) -> Fact
         schedule_lines=redis.log.of_schedule(SCHEDULE_LINES),
         leader=redis.leader() if has_lock else None,
     )
+
+
+def zone_of_entry(context: Context, name: str) -> tzinfo:
+    """Return the zone of an entry; of one that is missing or cannot be read, the zone of the schedule."""
+    snapshot = context.redis.load(name)
+    stored, _ = _decoded(context, snapshot)
+    zone = context.in_zone(snapshot.zone).zone
+    return stored.definition.zone(zone) if stored else zone
 
 
 def redacted_line(context: Context, line: LogLine) -> LogLine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.management.why.facts import Facts, author_words, evidence_of
@@ -102,7 +102,7 @@ def _failing(facts: Facts, failing: Failing) -> Answer:
     if failing.retry_at is None:
         retry = "it is tried now"
     else:
-        retry = f"next try in {duration_words(max(failing.retry_at - facts.now, failing.retry_at - failing.retry_at))}"
+        retry = f"next try in {duration_words(max(failing.retry_at - facts.now, timedelta(0)))}"
     return Answer(
         verdict="failing",
         sentence=f"Not sent yet: sending it failed {times}{since} ({failing.error}), {retry}.",
