@@ -186,7 +186,7 @@ def test_it_is_broken(store: ScheduleStore, app: Celery, client: redis.Redis, pr
     report(store)
     client.hset(f"{prefix}report", "definition", '{"task": 5, "schedule": {"__type__": "interval", "every": 60}}')
 
-    assert say() == "broken: Broken: $.task: expected the name of a task, got 5"
+    assert say() == "broken: Broken: $.task: expected a task or its name, got 5"
 
     Context.of(app).redis.broken.report("report", "no such schedule")
     assert re.fullmatch(r"broken: Broken: no such schedule \(since 20.*\+00:00\)", say())

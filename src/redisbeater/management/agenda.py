@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
+from itertools import islice, takewhile
 from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, runs_from
 from redisbeater.store import Snapshot
 
-__all__ = ("MOST_LISTED_RUNS", "ScheduledRun", "next_runs")
+__all__ = ("MOST_LISTED_RUNS", "ScheduledRun", "next_runs", "next_runs_of")
 
 #: The most runs that are listed at once.
 MOST_LISTED_RUNS = 10_000
@@ -64,6 +65,23 @@ def next_runs(
     return sorted(found, key=lambda run: (run.due_at, run.name))
 
 
+def next_runs_of(
+    context: Context, name: str, *, within: timedelta | None = None, limit: int = 5, start: datetime | None = None
+) -> list[UpcomingRun]:
+    """Return the next runs of one entry, with the arguments of :func:`next_runs`.
+
+    Raises:
+        EntryNotFound: there is none of that name.
+        InvalidEntry: it is broken.
+        ValueError: an argument is not valid.
+    """
+    _check(within, limit)
+    stored = load(context, name)
+    end = None if within is None else (start or stored.now) + within
+    runs = runs_from(stored, context.in_zone(stored.zone).defaults, start)
+    return list(islice(takewhile(lambda run: end is None or run.due_at <= end, runs), limit))
+
+
 class _Agenda:
     """Merges the runs of all entries. An entry is read only when no run of those that were read comes before it."""
 
@@ -90,14 +108,18 @@ class _Agenda:
             yield run
 
     def _read_page(self) -> None:
-        names = [name for name in next(self._pages, []) if name not in self._seen]
+        page = next(self._pages, [])
+        names = [name for name in page if name not in self._seen]
         snapshots = self._context.redis.load_many(names)
         self._seen.update(names)
         times = [time for snapshot in snapshots if (time := _score_of(snapshot)) is not None]
         for snapshot in snapshots:
             self._add(self._runs_of(snapshot))
         # Dormant entries come last. A run that is asked for at a later time may be of an entry that is due before it.
-        self._frontier = None if not times else min(self._start, max(times)) if self._start else max(times)
+        if not page or (names and not times):
+            self._frontier = None
+        elif times:
+            self._frontier = min(self._start, max(times)) if self._start else max(times)
         self._read += len(names)
         if self._progress is not None:
             self._progress(self._read)

@@ -22,6 +22,7 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.management.agenda import ScheduledRun, next_runs
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
 from redisbeater.management.trigger import Triggers
@@ -219,6 +220,21 @@ class ScheduleStore:
         """Return the next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
         return RedisScheduleEntry(name, app=self._app).upcoming(n)
 
+    def next(self, within: float | timedelta | None = None, limit: int = 20) -> list[ScheduledRun]:
+        """Return the next runs of the whole schedule, in the order of their times, each with its entry and its task.
+
+        Only what they take is read, a page of a thousand entries at least. A run that is overdue comes first.
+
+        Arguments:
+            within: only runs that are due within so many seconds from now; None: however late they are due.
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            ValueError: an argument is not valid.
+        """
+        span = None if within is None else timedelta(seconds=_seconds(within, "within"))
+        return next_runs(self._context, within=span, limit=limit)
+
     def list(
         self,
         prefix: str | None = None,
@@ -297,8 +313,8 @@ class ScheduleStore:
         return Context.of(self._app)
 
 
-def _seconds(duration: float | timedelta) -> float:
+def _seconds(duration: float | timedelta, name: str = "more_than") -> float:
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-        raise ValueError(f"more_than: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
+        raise ValueError(f"{name}: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
     return float(seconds)
