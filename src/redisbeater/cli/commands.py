@@ -82,17 +82,33 @@ def _is_led(context: Context) -> bool:
 
 @redisbeater.command()
 @click.argument("name")
+@click.option("--definition", "is_definition", is_flag=True, help="Print the definition alone, as it is stored.")
+@click.option("--redact", "is_redacted", is_flag=True, help="Blank the secrets in that, too; all else is without them.")
 @as_json
 @times
 @command
-def show(app: Celery, name: str, as_json: bool, now: str | None, is_utc: bool) -> None:
+def show(
+    app: Celery,
+    name: str,
+    *,
+    is_definition: bool,
+    is_redacted: bool,
+    as_json: bool,
+    now: str | None,
+    is_utc: bool,
+) -> None:
     """Show all details of one entry.
 
-    Example: celery -A proj redisbeater show report --json
+    \b
+    Examples:
+      celery -A proj redisbeater show report --json
+      celery -A proj redisbeater show report --definition > report.json
     """
     context = Context.of(app)
-    row = row_of(context, name)
-    if as_json:
+    row = row_of(context, name, has_secrets=is_definition and not is_redacted)
+    if is_definition:
+        click.echo(printable_json(row.parsed_definition, indent=2))
+    elif as_json:
         click.echo(printable_json(row.details(), indent=2))
     else:
         print_lines(details(row, view_of(context, now, is_utc)))

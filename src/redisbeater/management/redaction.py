@@ -13,8 +13,9 @@ __all__ = ("BLANK", "redacted", "redacted_text")
 #: What is shown instead of a secret.
 BLANK = "***"
 
-#: A key in a text that is no JSON, and what follows it up to the end of its value.
-_PAIR = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:\s*)("(?:[^"\\]|\\.)*"?|\[[^\]]*\]?|\{[^}]*\}?|[^,}\]\s]*)')
+#: A key in a text that is no JSON, and a value, or as much of one as there is.
+_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:\s*')
+_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"?|\[[^\]]*\]?|\{[^}]*\}?|[^,}\]\s]*')
 
 
 def redacted(value: Any, patterns: Sequence[str]) -> Any:
@@ -34,8 +35,14 @@ def redacted(value: Any, patterns: Sequence[str]) -> Any:
 
 def redacted_text(text: str, patterns: Sequence[str]) -> str:
     """Return a text that should be JSON, and is not, with the values of matching keys blanked."""
-    known = tuple(patterns)
-    return _PAIR.sub(lambda pair: f'"{pair[1]}"{pair[2]}"{BLANK}"' if names_secret(pair[1], known) else pair[0], text)
+    pieces, place = [], 0
+    while key := _KEY.search(text, place):
+        pieces.append(text[place : key.end()])
+        place = key.end()
+        if names_secret(key[1], tuple(patterns)) and (value := _VALUE.match(text, place)):
+            pieces.append(f'"{BLANK}"')
+            place = value.end()
+    return "".join([*pieces, text[place:]])
 
 
 @lru_cache(maxsize=1024)
