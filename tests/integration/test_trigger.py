@@ -212,3 +212,16 @@ def test_a_child_process_does_not_use_the_connection_of_its_parent(
     assert store._triggers._caller is not before
     assert len(take(app)) == 2
     assert Context.of(app).redis.contents.count() == 1
+
+
+def test_runs_reach_a_real_broker_on_one_connection(make_app: Callable[..., Celery], server: Any) -> None:
+    app = make_app(broker_url=server.url(1))
+    store = ScheduleStore(app)
+    store.create("report", "proj.report", 3600)
+    ids = [store.trigger("report")]
+    connections = server.client(1).info("clients")["connected_clients"]
+
+    ids += [store.trigger("report") for _ in range(3)]
+
+    assert server.client(1).info("clients")["connected_clients"] <= connections + 1
+    assert [message.id for message in take(app)] == ids

@@ -23,7 +23,7 @@ __all__ = ("trigger",)
 @redisbeater.command()
 @click.option("--args", "args_text", metavar="JSON", help="Arguments for this run instead of the entry's, a list.")
 @click.option("--kwargs", "kwargs_text", metavar="JSON", help="Keyword arguments for this run, an object.")
-@click.option("--at", "at", metavar="TIME", help="The fire time that the run is told; default: now.")
+@click.option("--at", "at", metavar="TIME", help="The fire time in the header of the run; default: now.")
 @click.option("--note", default="", help="Why, for the log of the entry.")
 @click.option("--by", default="", help="Who, for the log. Default: user@host.")
 @as_json
