@@ -10,21 +10,28 @@ from redisbeater.exceptions import (
     InvalidEntry,
     LockNotOwnedError,
     RedisBeaterError,
+    SendFailed,
     StoreError,
     StoreUnavailable,
 )
+from redisbeater.management.agenda import ScheduledRun
+from redisbeater.management.async_store import AsyncScheduleStore
 from redisbeater.management.listing import EntryPage
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.model.policies import INHERIT
 from redisbeater.scheduler import RedisScheduler
 from redisbeater.schedules import clocked, cron, describe, rrule
 
 __all__ = (
     "INHERIT",
+    "Answer",
+    "AsyncScheduleStore",
     "EditConflict",
     "EntryExists",
     "EntryNotFound",
     "EntryPage",
+    "Evidence",
     "ImproperlyConfigured",
     "InvalidEntry",
     "LockNotOwnedError",
@@ -32,6 +39,8 @@ __all__ = (
     "RedisScheduleEntry",
     "RedisScheduler",
     "ScheduleStore",
+    "ScheduledRun",
+    "SendFailed",
     "StoreError",
     "StoreUnavailable",
     "UpcomingRun",

@@ -10,6 +10,7 @@
     ├── EntryNotFound          (also KeyError)       no entry of that name
     ├── EntryExists            (also ValueError)     an entry of that name exists
     ├── EditConflict                                 other writers kept changing the entry
+    ├── SendFailed                                   the broker did not take a run that a program triggered
     ├── LockNotOwnedError                            another beat took the lock
     ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
     ├── ZoneChanging                                 fire times are planned again; beat catches it itself
@@ -34,6 +35,7 @@ __all__ = (
     "InvalidEntry",
     "LockNotOwnedError",
     "RedisBeaterError",
+    "SendFailed",
     "StoreError",
     "StoreUnavailable",
     "UnknownField",
@@ -103,6 +105,10 @@ class EntryExists(RedisBeaterError, ValueError):
 
 class EditConflict(RedisBeaterError):
     """Other writers changed the entry during each attempt to change it; nothing was written."""
+
+
+class SendFailed(RedisBeaterError):
+    """The broker could not be reached, or refused a run that a program triggered; it may have got it all the same."""
 
 
 class LockNotOwnedError(RedisBeaterError):

@@ -8,7 +8,17 @@ from zoneinfo import ZoneInfo
 from celery import Celery
 from celery.schedules import crontab, schedule
 
-from redisbeater import INHERIT, InvalidEntry, RedisScheduleEntry, ScheduleStore, UpcomingRun, clocked, cron, rrule
+from redisbeater import (
+    INHERIT,
+    AsyncScheduleStore,
+    InvalidEntry,
+    RedisScheduleEntry,
+    ScheduleStore,
+    UpcomingRun,
+    clocked,
+    cron,
+    rrule,
+)
 
 app = Celery("proj")
 MINUTE, NEW_YEAR = timedelta(minutes=1), datetime(2030, 1, 1)
@@ -69,3 +79,12 @@ def change(entry: RedisScheduleEntry) -> list[UpcomingRun]:
     except InvalidEntry as error:
         print(error.path, error.problem, entry.task.upper(), entry.total_run_count + 1)
     return entry.upcoming(3)
+
+
+async def await_store(store: AsyncScheduleStore) -> str:
+    entry = await store.create("a", work, 60, args=["a"], note="why")
+    await store.create("a", work, 60, arg=["a"])  # error
+    store.get("a", 5)  # error
+    async with store.bulk() as bulk:
+        await bulk.upsert(entry)
+    return await store.trigger("a", args=["b"], scheduled_for=NEW_YEAR)

@@ -134,6 +134,11 @@ class Broker:
         self._mark_available()
         return True
 
+    def renew_idle(self) -> None:
+        """Close a connection that has idled; the next use opens another."""
+        if self._producer is not None and time.monotonic() >= self._used_at + self._idle_limit:
+            self._close()
+
     def is_reachable(self) -> bool:
         """Return whether a new connection succeeds: an error of a task's own code can look like one of the broker."""
         self._drop()

@@ -1,6 +1,17 @@
 """The command line, ``celery -A proj redisbeater ...``. Each of these modules adds its commands to the group."""
 
-from redisbeater.cli import changing, commands, files, importing, linting, simulating
+from redisbeater.cli import changing, commands, files, importing, linting, simulating, triggering, upcoming, why
 from redisbeater.cli.group import redisbeater
 
-__all__ = ("changing", "commands", "files", "importing", "linting", "redisbeater", "simulating")
+__all__ = (
+    "changing",
+    "commands",
+    "files",
+    "importing",
+    "linting",
+    "redisbeater",
+    "simulating",
+    "triggering",
+    "upcoming",
+    "why",
+)

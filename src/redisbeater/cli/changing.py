@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 from celery import Celery
@@ -22,20 +23,22 @@ from redisbeater.management.listing import Filter
 from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.time_words import clock_words, relative_words
 
-__all__ = ("adopt", "confirm", "delete", "disable", "enable")
+__all__ = ("adopt", "confirm", "delete", "disable", "enable", "for_each", "selection")
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
 
 
-def _selection(function: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take names, or a filter that selects entries; call it with the app and the names.
+def selection(function: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take names, or a filter that selects entries; call it with the app, the names and its own options.
 
     A filter that selects several entries is confirmed, unless ``--yes`` is passed.
     """
 
     @functools.wraps(function)
-    def run(app: Celery, *, names: Sequence[str], prefix: str, task: str, is_all: bool, yes: bool) -> None:
+    def run(
+        app: Celery, *, names: Sequence[str], prefix: str, task: str, is_all: bool, yes: bool, **options: Any
+    ) -> None:
         has_filter = bool(prefix or task or is_all)
         if bool(names) == has_filter:
             raise BadInput("expected names, or one of --prefix, --task and --all")
@@ -43,7 +46,7 @@ def _selection(function: Callable[..., None]) -> Callable[..., None]:
             wanted = Filter(prefix=prefix, task=task or None)
             names = [row.name for row in rows(Context.of(app), wanted) if row.fields or row.definition]
             confirm(function.__name__, names, yes)
-        function(app, names)
+        function(app, names, **options)
 
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask."),
@@ -69,8 +72,14 @@ def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
     click.confirm(f"{what}?", abort=True)
 
 
-def _for_each(app: Celery, names: Sequence[str], change: Callable[[str], str]) -> None:
+def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *, shows_name: bool = True) -> None:
     """Change each entry and print what was done; go on after one that cannot be changed, and end with exit code 2.
+
+    Arguments:
+        app: the app whose schedule it is.
+        names: the names of the entries.
+        change: changes one of them, and returns what is printed.
+        shows_name: whether the name is printed in front of that.
 
     Raises:
         StoreError: Redis failed; the entries after that one were not changed.
@@ -78,7 +87,7 @@ def _for_each(app: Celery, names: Sequence[str], change: Callable[[str], str]) -
     failed = False
     for name in names:
         try:
-            click.echo(f"{shown(name)}: {change(name)}")
+            click.echo(f"{shown(name)}: {change(name)}" if shows_name else change(name))
         except StoreError:
             raise
         except RedisBeaterError as exc:
@@ -90,7 +99,7 @@ def _for_each(app: Celery, names: Sequence[str], change: Callable[[str], str]) -
 
 @redisbeater.command()
 @command
-@_selection
+@selection
 def enable(app: Celery, names: Sequence[str]) -> None:
     """Enable entries. They run again from their next fire time on.
 
@@ -108,12 +117,12 @@ def enable(app: Celery, names: Sequence[str]) -> None:
         local = entry.due_at.astimezone(read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone)
         return f"enabled, next run {clock_words(local, view.now)} {local:%Z}, {relative_words(local, view.now)}"
 
-    _for_each(app, names, change)
+    for_each(app, names, change)
 
 
 @redisbeater.command()
 @command
-@_selection
+@selection
 def disable(app: Celery, names: Sequence[str]) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
@@ -127,12 +136,12 @@ def disable(app: Celery, names: Sequence[str]) -> None:
         RedisScheduleEntry(name, app=app).disable()
         return "disabled"
 
-    _for_each(app, names, change)
+    for_each(app, names, change)
 
 
 @redisbeater.command()
 @command
-@_selection
+@selection
 def delete(app: Celery, names: Sequence[str]) -> None:
     """Delete entries. A static entry comes back when a beat begins to lead; disable it instead.
 
@@ -148,7 +157,7 @@ def delete(app: Celery, names: Sequence[str]) -> None:
             raise EntryNotFound(name)
         return f"deleted; {COMES_BACK}" if outcome.is_static else "deleted"
 
-    _for_each(app, names, change)
+    for_each(app, names, change)
 
 
 @redisbeater.command()

@@ -1,4 +1,4 @@
-"""The commands that show: list, show, upcoming, broken."""
+"""The commands that show: list, show, broken."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from celery import Celery
 from redisbeater.cli.details import details
 from redisbeater.cli.group import as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.listing import Row, row_of, rows
-from redisbeater.cli.table import View, aligned, head, table
+from redisbeater.cli.table import View, head, table
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
-from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.listing import Filter
-from redisbeater.time_words import date_words, relative_words
 
-__all__ = ("broken", "list_", "show", "upcoming")
+__all__ = ("broken", "list_", "show")
 
 
 @redisbeater.command("list")
@@ -85,58 +82,36 @@ def _is_led(context: Context) -> bool:
 
 @redisbeater.command()
 @click.argument("name")
+@click.option("--definition", "is_definition", is_flag=True, help="Print the definition alone, as it is stored.")
+@click.option("--redact", "is_redacted", is_flag=True, help="Blank the secrets in that, too; all else is without them.")
 @as_json
 @times
 @command
-def show(app: Celery, name: str, as_json: bool, now: str | None, is_utc: bool) -> None:
+def show(
+    app: Celery,
+    name: str,
+    *,
+    is_definition: bool,
+    is_redacted: bool,
+    as_json: bool,
+    now: str | None,
+    is_utc: bool,
+) -> None:
     """Show all details of one entry.
 
-    Example: celery -A proj redisbeater show report --json
+    \b
+    Examples:
+      celery -A proj redisbeater show report --json
+      celery -A proj redisbeater show report --definition > report.json
     """
     context = Context.of(app)
-    row = row_of(context, name)
-    if as_json:
+    row = row_of(context, name, has_secrets=is_definition and not is_redacted)
+    if is_definition:
+        click.echo(printable_json(row.parsed_definition, indent=2))
+    elif as_json:
         click.echo(printable_json(row.details(), indent=2))
     else:
         print_lines(details(row, view_of(context, now, is_utc)))
-
-
-@redisbeater.command()
-@click.argument("name")
-@click.option("-n", "count", default=5, show_default=True, type=click.IntRange(1, MOST_RUNS), help="Number of runs.")
-@as_json
-@times
-@command
-def upcoming(app: Celery, name: str, count: int, as_json: bool, now: str | None, is_utc: bool) -> None:
-    """Show the next runs of an entry, in UTC and in its time zone, with the effects of jitter and clock changes.
-
-    Example: celery -A proj redisbeater upcoming report -n 20
-    """
-    runs = RedisScheduleEntry(name, app=app).upcoming(count)
-    if as_json:
-        click.echo(printable_json([run.as_dict() for run in runs], indent=2))
-    else:
-        print_lines(_run_lines(runs, view_of(Context.of(app), now, is_utc)))
-
-
-def _run_lines(runs: Sequence[UpcomingRun], view: View) -> list[str]:
-    if not runs:
-        return ["none: the entry is disabled or has finished"]
-    lines = [("FIRE TIME (UTC)", "LOCAL", "IN", "SENT", "NOTE"), *(_run_line(run, view) for run in runs)]
-    used = [place for place in range(5) if place < 3 or any(line[place] for line in lines[1:])]
-    return aligned([[line[place] for place in used] for line in lines], view.width)
-
-
-def _run_line(run: UpcomingRun, view: View) -> tuple[str, str, str, str, str]:
-    local = run.fire_time if view.is_utc else run.local
-    delay = "" if run.due_at == run.fire_time else f"{(run.due_at - run.fire_time).total_seconds():.1f} s later"
-    return (
-        f"{run.fire_time:%Y-%m-%d %H:%M:%S}",
-        f"{date_words(local)} {local:%H:%M:%S %Z}",
-        relative_words(run.fire_time, view.now).removeprefix("in "),
-        delay,
-        run.note,
-    )
 
 
 @redisbeater.command()

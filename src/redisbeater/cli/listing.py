@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
 from typing import Any
 
 from redisbeater.beat.applications import application_of
 from redisbeater.context import Context
+from redisbeater.display import printable_json
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.listing import EVERY, PIECE, Filter
+from redisbeater.management.redaction import redacted, redacted_text
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.origin import file_owner
@@ -69,10 +71,14 @@ class Row:
 
     def details(self) -> dict[str, Any]:
         """Return all that JSON has of the entry."""
-        return {**self.as_dict(), **{name: getattr(self, name) for name in DETAILS}, "definition": self._definition}
+        return {
+            **self.as_dict(),
+            **{name: getattr(self, name) for name in DETAILS},
+            "definition": self.parsed_definition,
+        }
 
     @property
-    def _definition(self) -> Any:
+    def parsed_definition(self) -> Any:
         """The parsed definition; its text if it is no JSON, or nested too deeply for one."""
         try:
             return json_text.from_text(self.definition, "$") if self.definition else None
@@ -100,8 +106,13 @@ def rows(context: Context, wanted: Filter, limit: int | None = None) -> list[Row
     return [*found, *sorted(others, key=lambda row: row.name)][:limit]
 
 
-def row_of(context: Context, name: str) -> Row:
+def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
     """Return the row of one entry, or of a declaration that could not be stored.
+
+    Arguments:
+        context: the app whose schedule it is.
+        name: the name of the entry.
+        has_secrets: whether the values that ``redisbeater_redact`` blanks are in it.
 
     Raises:
         EntryNotFound: there is none of that name.
@@ -109,11 +120,24 @@ def row_of(context: Context, name: str) -> Row:
     reader = _Reader(context, EVERY)
     (row,) = reader.read([[name]])
     if row.state != "missing":
-        return row
+        return row if has_secrets else _without_secrets(row, context.config.redact)
     for unstored in reader.unstored(seen=()):
         if unstored.name == name:
             return unstored
     raise EntryNotFound(name)
+
+
+def _without_secrets(row: Row, patterns: Sequence[str]) -> Row:
+    """Return a row in which the values of secrets are blanked."""
+    try:
+        plain = json_text.from_text(row.definition, "$")
+        text = printable_json(redacted(plain, patterns))
+    except InvalidEntry:
+        text = redacted_text(row.definition, patterns)
+    if row.fields is None:
+        return replace(row, definition=text)
+    blanked = {name: redacted(getattr(row.fields, name), patterns) for name in ("args", "kwargs", "options")}
+    return replace(row, definition=text, fields=row.fields._replace(**blanked))
 
 
 class _Reader:

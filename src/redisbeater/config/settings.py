@@ -185,6 +185,13 @@ class Config:
         "a list of classes or import paths",
         "Custom schedule classes that may be stored, as classes or import paths.",
     )
+    redact: tuple[str, ...] = _setting(
+        ("password", "secret", "token", "api_key", "authorization"),
+        values.read_names,
+        "a list of patterns",
+        "Parts of keys whose values are blanked in what the command line and the log show: in arguments, options, "
+        "headers and definitions, in any case, ``*`` and ``?`` for any characters. They are sent and kept as they are.",
+    )
     task_options: tuple[str, ...] = _setting(
         (),
         values.read_names,

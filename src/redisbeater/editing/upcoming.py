@@ -14,7 +14,7 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
 from redisbeater.schedules.description.clock_change import clock_change_note
 
-__all__ = ("MOST_RUNS", "UpcomingRun", "upcoming_runs")
+__all__ = ("MOST_RUNS", "UpcomingRun", "runs_from", "upcoming_runs")
 
 #: More runs than a person reads.
 MOST_RUNS = 1000
@@ -61,16 +61,32 @@ def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[Upcom
     """
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RUNS:
         raise ValueError(f"n: expected a whole number from 1 to {MOST_RUNS}, got {n!r}")
+    return list(islice(runs_from(stored, defaults), n))
+
+
+def runs_from(stored: StoredEntry, defaults: Defaults, start: datetime | None = None) -> Iterator[UpcomingRun]:
+    """Yield the next runs of an entry, each found only when it is asked for.
+
+    Arguments:
+        stored: the entry.
+        defaults: what it inherits from the settings.
+        start: leave out the runs before this instant; those in between count as runs of ``max_runs``.
+
+    Raises:
+        InvalidEntry: finding the first one takes too many engine steps.
+    """
     policy = ResolvedPolicy.of(stored.definition, defaults).afresh(_STEPS)
-    if policy.max_runs is not None:
-        n = min(n, policy.max_runs - stored.meta.total_run_count)
-    fire_times = islice(_fire_times(stored, policy), max(n, 0))
-    return [_run(fire_time, policy, stored) for fire_time in fire_times]
+    limit = None if policy.max_runs is None else max(policy.max_runs - stored.meta.total_run_count, 0)
+    for fire_time in islice(_fire_times(stored, policy, start if limit is None else None), limit):
+        if start is None or fire_time >= start:
+            yield _run(fire_time, policy, stored)
 
 
-def _fire_times(stored: StoredEntry, policy: ResolvedPolicy) -> Iterator[datetime]:
+def _fire_times(stored: StoredEntry, policy: ResolvedPolicy, start: datetime | None) -> Iterator[datetime]:
     """Yield the fire times that will be run; of those that have passed, the ones that the policies let through."""
     fire_time = stored.fire_time(policy)
+    if fire_time is not None and start is not None and max(fire_time, stored.now) < start:
+        fire_time = policy.timetable.newest(fire_time, start)
     if fire_time is not None and fire_time <= stored.now:
         planned = plan(policy, fire_time, stored.now, run_count=stored.meta.total_run_count)
         yield from planned.runs

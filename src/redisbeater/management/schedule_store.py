@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.app import app_or_default
@@ -22,6 +22,7 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.management.agenda import ScheduledRun, next_runs
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.files.apply import apply_changes
 from redisbeater.management.files.changes import Applied, Changes
@@ -32,6 +33,10 @@ from redisbeater.management.forecast import simulate_schedule
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.listing import EntryPage, Filter, Listing
 from redisbeater.management.simulation import Simulation
+from redisbeater.management.trigger import Triggers
+from redisbeater.management.why.answer import Answer
+from redisbeater.management.why.explain import explain
+from redisbeater.management.why.facts import redacted_line
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
@@ -65,6 +70,7 @@ class ScheduleStore:
     def __init__(self, app: Celery | None = None) -> None:
         self._given_app = app
         self._listing: Listing | None = None
+        self._triggers: Triggers | None = None
 
     def __repr__(self) -> str:
         return f"<ScheduleStore of {app_text(self._app)}>"
@@ -148,6 +154,43 @@ class ScheduleStore:
         """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
         return self.update(name, note=note, by=by, enabled=False)
 
+    def trigger(
+        self,
+        name: str,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        scheduled_for: datetime | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> str:
+        """Send a run of an entry now, from this process, and return its task id, which is random.
+
+        It has the task, the options and the headers of the entry's runs. Its next fire time and its counters stay as
+        they are; an entry that is disabled or finished can be triggered too. The entry's :meth:`log` says who did it.
+
+        Arguments:
+            name: the name of the entry.
+            args: other arguments than the entry's, for this run.
+            kwargs: other keyword arguments than the entry's, for this run; they replace all of them.
+            scheduled_for: the fire time that the run gets in its header ``scheduled_for``; default: now. A naive one
+                is in the entry's zone.
+            by: who, for the log. Default: user and host of this process.
+            note: why, for the log.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: the entry is broken, or the arguments cannot be sent.
+            SendFailed: the broker did not take the run.
+        """
+        app = self._app
+        if self._triggers is None or self._triggers.app is not app:
+            self._triggers = Triggers(app)
+        author = Author.of(by, note)
+        return self._triggers.trigger(
+            check_name(name), args=args, kwargs=kwargs, scheduled_for=scheduled_for, author=author
+        )
+
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
         """Return what happened to an entry, or to the schedule without a name: the newest line first.
 
@@ -159,7 +202,23 @@ class ScheduleStore:
         if not 1 <= limit <= MOST_LINES_READ:
             raise ValueError(f"limit: expected 1 to {MOST_LINES_READ}, got {limit}")
         log = self._context.redis.log
-        return log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
+        lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
+        return [redacted_line(self._context, line) for line in lines]
+
+    def why(self, name: str, at: datetime | None = None) -> Answer:
+        """Return why an entry does not run now, or why it did or did not run at a time, with what proves it.
+
+        It is answered from the entry, its plan, its :meth:`log`, the list of broken entries and the lock. Where these
+        prove nothing, the answer says so.
+
+        Arguments:
+            name: the name of the entry, or of one that was deleted within seven days.
+            at: the time; without seconds the whole minute. A naive one is in the entry's zone.
+
+        Raises:
+            EntryNotFound: nothing is known of that name.
+        """
+        return explain(self._context, check_name(name), at)
 
     def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""
@@ -168,6 +227,21 @@ class ScheduleStore:
     def upcoming(self, name: str, n: int = 5) -> list[UpcomingRun]:
         """Return the next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
         return RedisScheduleEntry(name, app=self._app).upcoming(n)
+
+    def next(self, within: float | timedelta | None = None, limit: int = 20) -> list[ScheduledRun]:
+        """Return the next runs of the whole schedule, in the order of their times, each with its entry and its task.
+
+        Only what they take is read, a page of a thousand entries at least. A run that is overdue comes first.
+
+        Arguments:
+            within: only runs that are due within so many seconds from now; None: however late they are due.
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            ValueError: an argument is not valid.
+        """
+        span = None if within is None else timedelta(seconds=_seconds(within, "within"))
+        return next_runs(self._context, within=span, limit=limit)
 
     def list(
         self,
@@ -349,8 +423,8 @@ class ScheduleStore:
         return Context.of(self._app)
 
 
-def _seconds(duration: float | timedelta) -> float:
+def _seconds(duration: float | timedelta, name: str = "more_than") -> float:
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
-        raise ValueError(f"more_than: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
+        raise ValueError(f"{name}: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
     return float(seconds)

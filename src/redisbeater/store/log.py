@@ -15,9 +15,11 @@ MOST_LINES = 1000
 class Log:
     """The logs of a schedule. The scripts that change or skip something write the lines of its entry themselves."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: Connection, keys: Keys, most_of_entry: int) -> None:
         self._connection = connection
         self._keys = keys
+        #: How many lines the log of an entry keeps.
+        self.most_of_entry = most_of_entry
 
     def of_entry(self, name: str, limit: int = -1) -> list[LogLine]:
         """Return the lines of an entry, the newest first; ``limit``: how many, all by default."""
@@ -31,6 +33,10 @@ class Log:
         """Add a line to the log of the schedule: something that has lasted so many seconds until now."""
         args = [str(MOST_LINES), line_text(what, **details), f"{seconds:.6f}"]
         self._connection.run("add_to_log", [self._keys.log], args)
+
+    def add_to_entry(self, name: str, text: str) -> None:
+        """Add a line with that text to the log of an entry, for what changes nothing in its hash."""
+        self._connection.run("add_to_log", [self._keys.log_of(name)], [str(self.most_of_entry), text, "0"])
 
     def _lines(self, key: str, limit: int) -> list[LogLine]:
         last = limit if limit < 0 else limit - 1

@@ -82,7 +82,7 @@ class RedisSchedule:
         self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
-        self.log = Log(self._connection, self.keys)
+        self.log = Log(self._connection, self.keys, config.log_limit)
         self.failing = FailingEntries(self._connection, self.keys)
 
     # What beat does with due entries

@@ -13,7 +13,7 @@ from redisbeater.schedules.crontab import engine as crontab_engine
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.words import clock_text, join_words
 
-__all__ = ("clock_change_note",)
+__all__ = ("clock_change_note", "moved_times")
 
 #: Up to this many moved times are named one by one.
 _MOST_TIMES = 8
@@ -28,8 +28,7 @@ def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime)
         fire_time: aware UTC.
     """
     local = fire_time.astimezone(zone)
-    moved = [time for time in _nominal_times(schedule, zone, fire_time) if time != local.replace(tzinfo=None, fold=0)]
-    if moved:
+    if moved := moved_times(schedule, zone, fire_time):
         return (
             f"moved from {_times(moved)}, which {'does' if len(moved) == 1 else 'do'} not exist on {moved[0]:%Y-%m-%d}"
         )
@@ -37,6 +36,12 @@ def clock_change_note(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime)
         pass_ = "second" if local.fold else "first"
         return f"{clock_text(local.time())} comes twice on {local:%Y-%m-%d}; this is the {pass_}"
     return ""
+
+
+def moved_times(schedule: BaseSchedule, zone: tzinfo, fire_time: datetime) -> list[datetime]:
+    """Return the naive local times that a clock change moved to a fire time, because they did not exist."""
+    local = fire_time.astimezone(zone).replace(tzinfo=None, fold=0)
+    return [time for time in _nominal_times(schedule, zone, fire_time) if time != local]
 
 
 def _times(moved: Sequence[datetime]) -> str:

@@ -1,0 +1,137 @@
+"""The command that shows runs to come, of one entry or of the whole schedule: upcoming."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import click
+from celery import Celery
+
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.table import View, aligned
+from redisbeater.cli.why import zone_of
+from redisbeater.context import Context
+from redisbeater.display import printable_json
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.entry_name import check_name
+from redisbeater.management.agenda import MOST_LISTED_RUNS, ScheduledRun, next_runs, next_runs_of
+from redisbeater.time_words import date_words, read_duration, read_time, relative_words
+
+__all__ = ("upcoming",)
+
+#: How many runs are shown of one entry, and of the whole schedule.
+OF_ENTRY, OF_SCHEDULE = 5, 20
+
+#: After this long the command shows how far it is.
+SHOW_PROGRESS_AFTER_SECONDS = 1.0
+
+
+@redisbeater.command()
+@click.argument("name", required=False)
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1, MOST_LISTED_RUNS),
+    help=f"Number of runs: {OF_ENTRY} of an entry, {OF_SCHEDULE} of the schedule; with --within all, up to 10,000.",
+)
+@click.option("--within", metavar="DURATION", help="Only runs within this time: 24h, 90m.")
+@click.option("--at", "at", metavar="TIME", help="Only runs from this time on: tomorrow 09:00.")
+@as_json
+@times
+@command
+def upcoming(
+    app: Celery,
+    name: str | None,
+    count: int | None,
+    within: str | None,
+    at: str | None,
+    as_json: bool,
+    now: str | None,
+    is_utc: bool,
+) -> None:
+    """Show the next runs of an entry, or of the whole schedule without NAME, with the effects of clock changes.
+
+    \b
+    Examples:
+      celery -A proj redisbeater upcoming report -n 20
+      celery -A proj redisbeater upcoming --within 24h
+      celery -A proj redisbeater upcoming --at "tomorrow 02:00" --within 1h
+    """
+    context = Context.of(app)
+    view, span = view_of(context, now, is_utc), _duration(within)
+    start = None if at is None else _moment(at, app, name, view)
+    limit = count or (MOST_LISTED_RUNS if within else OF_ENTRY if name else OF_SCHEDULE)
+    runs: Sequence[UpcomingRun]
+    if name is None:
+        runs = next_runs(context, within=span, limit=limit, start=start, progress=_progress(context))
+    else:
+        runs = next_runs_of(context, check_name(name), within=span, limit=limit, start=start)
+    if as_json and name is None:
+        print_lines(printable_json(run.as_dict()) for run in runs)
+    elif as_json:
+        click.echo(printable_json([run.as_dict() for run in runs], indent=2))
+    else:
+        print_lines(_run_lines(runs, view, _none(name, bool(within or at))))
+
+
+def _none(name: str | None, is_bounded: bool) -> str:
+    """Return what is printed where there is no run."""
+    if is_bounded:
+        return "none in that time"
+    return "none: no entry is enabled and has a fire time left" if name is None else _NONE_OF_ENTRY
+
+
+_NONE_OF_ENTRY = "none: the entry is disabled or has finished"
+
+
+def _duration(text: str | None) -> timedelta | None:
+    try:
+        return None if text is None else read_duration(text)
+    except ValueError as exc:
+        raise BadInput(f"--within {exc}") from exc
+
+
+def _moment(text: str, app: Celery, name: str | None, view: View) -> datetime:
+    try:
+        return read_time(text, now=view.now, zone=view.zone if name is None else zone_of(app, name))
+    except ValueError as exc:
+        raise BadInput(f"--at {exc}") from exc
+
+
+def _progress(context: Context) -> Callable[[int], None] | None:
+    """Return what shows how many entries were read, on a terminal, once that has taken a second."""
+    if not sys.stderr.isatty():
+        return None
+    began_at, total = time.monotonic(), context.redis.contents.count()
+
+    def show(read: int) -> None:
+        if time.monotonic() > began_at + SHOW_PROGRESS_AFTER_SECONDS:
+            click.echo(f"\rread {read:,} of {total:,} entries", nl=False, err=True)
+            if read >= total:
+                click.echo(err=True)
+
+    return show
+
+
+def _run_lines(runs: Sequence[UpcomingRun], view: View, nothing: str) -> list[str]:
+    if not runs:
+        return [nothing]
+    lines = [("FIRE TIME (UTC)", "LOCAL", "IN", "NAME", "SENT", "NOTE"), *(_run_line(run, view) for run in runs)]
+    used = [place for place in range(6) if place < 3 or any(line[place] for line in lines[1:])]
+    return aligned([[line[place] for place in used] for line in lines], view.width)
+
+
+def _run_line(run: UpcomingRun, view: View) -> tuple[str, str, str, str, str, str]:
+    local = run.fire_time if view.is_utc else run.local
+    delay = "" if run.due_at == run.fire_time else f"{(run.due_at - run.fire_time).total_seconds():.1f} s later"
+    return (
+        f"{run.fire_time:%Y-%m-%d %H:%M:%S}",
+        f"{date_words(local)} {local:%H:%M:%S %Z}",
+        relative_words(run.fire_time, view.now).removeprefix("in "),
+        run.name if isinstance(run, ScheduledRun) else "",
+        delay,
+        run.note,
+    )

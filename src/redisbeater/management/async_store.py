@@ -1,0 +1,167 @@
+"""``AsyncScheduleStore``: the schedule of an app, for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from celery import Celery
+from celery.app import app_or_default
+
+from redisbeater.config.settings import app_text
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.management.bulk import Bulk
+from redisbeater.management.schedule_store import ScheduleStore
+
+__all__ = ("AsyncBulk", "AsyncScheduleStore")
+
+#: How many calls of one store wait for Redis at a time; the others wait for them.
+THREADS = 4
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Awaitable(Generic[P, R]):
+    """A method of :class:`ScheduleStore` that is called in a thread of the store's own, and awaited."""
+
+    def __init__(self, method: Callable[Concatenate[ScheduleStore, P], R]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, store: None, owner: type) -> _Awaitable[P, R]: ...
+
+    @overload
+    def __get__(self, store: AsyncScheduleStore, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+
+    def __get__(self, store: AsyncScheduleStore | None, owner: type) -> Any:
+        return self if store is None else partial(self._call, store)
+
+    async def _call(self, store: AsyncScheduleStore, *args: P.args, **kwargs: P.kwargs) -> R:
+        sync = store._sync  # Celery knows the current app by thread: the caller's thread asks for it
+        return await store._run(lambda: self._method(sync, *args, **kwargs))
+
+
+class AsyncScheduleStore:
+    """The schedule of an app, with the methods of :class:`ScheduleStore`, to be awaited.
+
+    Each call runs in one of a few threads of the store's own, so that neither Redis nor the broker ever blocks the
+    event loop. A call that is cancelled is not undone: what a thread has begun, it finishes as a whole, in the
+    background; what no thread has begun does not happen. Building a store does no I/O; one for each process is enough.
+
+    Arguments:
+        app: default: the current app at each call.
+
+    Example::
+
+        store = AsyncScheduleStore(app)
+        await store.create("report", "proj.tasks.report", crontab(hour=9, minute=0))
+        async with store.bulk() as bulk:
+            await bulk.delete("old report")
+    """
+
+    def __init__(self, app: Celery | None = None) -> None:
+        self._given_app = app
+        self._store: ScheduleStore | None = None
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="redisbeater-store")
+
+    def __repr__(self) -> str:
+        return f"<AsyncScheduleStore of {app_text(app_or_default(self._given_app))}>"
+
+    create = _Awaitable(ScheduleStore.create)
+    update = _Awaitable(ScheduleStore.update)
+    upsert = _Awaitable(ScheduleStore.upsert)
+    get = _Awaitable(ScheduleStore.get)
+    delete = _Awaitable(ScheduleStore.delete)
+    enable = _Awaitable(ScheduleStore.enable)
+    disable = _Awaitable(ScheduleStore.disable)
+    trigger = _Awaitable(ScheduleStore.trigger)
+    log = _Awaitable(ScheduleStore.log)
+    why = _Awaitable(ScheduleStore.why)
+    executed = _Awaitable(ScheduleStore.executed)
+    upcoming = _Awaitable(ScheduleStore.upcoming)
+    next = _Awaitable(ScheduleStore.next)
+    list = _Awaitable(ScheduleStore.list)
+    names = _Awaitable(ScheduleStore.names)
+    count = _Awaitable(ScheduleStore.count)
+    broken = _Awaitable(ScheduleStore.broken)
+    failing = _Awaitable(ScheduleStore.failing)
+    late = _Awaitable(ScheduleStore.late)
+
+    def bulk(self) -> AsyncBulk:
+        """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""
+        return AsyncBulk(self, self._sync.bulk())
+
+    async def close(self) -> None:
+        """End the threads, once the calls that they have begun are over; later calls fail. Others are cancelled."""
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, partial(self._pool.shutdown, cancel_futures=True))
+
+    @property
+    def _sync(self) -> ScheduleStore:
+        """The store that does the work, of the app that is current."""
+        app = app_or_default(self._given_app)
+        if self._store is None or self._store._given_app is not app:
+            self._store = ScheduleStore(app)
+        return self._store
+
+    async def _run(self, call: Callable[[], R]) -> R:
+        """Run a call in a thread, with the context variables of the caller."""
+        context = copy_context()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: context.run(call))
+
+
+class AsyncBulk:
+    """Many changes, as :class:`~redisbeater.management.bulk.Bulk` makes them, to be awaited; one call at a time."""
+
+    def __init__(self, store: AsyncScheduleStore, bulk: Bulk) -> None:
+        self._store = store
+        self._bulk = bulk
+
+    @property
+    def created(self) -> int:
+        """How many entries were created so far, by the pages that were sent."""
+        return self._bulk.created
+
+    @property
+    def changed(self) -> int:
+        """How many existed and are different now."""
+        return self._bulk.changed
+
+    @property
+    def unchanged(self) -> int:
+        """How many existed and were like that already."""
+        return self._bulk.unchanged
+
+    @property
+    def deleted(self) -> int:
+        """How many were deleted."""
+        return self._bulk.deleted
+
+    async def upsert(self, entry: RedisScheduleEntry) -> None:
+        """Create an entry, or make the stored one of that name like it."""
+        await self._store._run(lambda: self._bulk.upsert(entry))
+
+    async def delete(self, name: str) -> None:
+        """Delete an entry, if there is one."""
+        await self._store._run(lambda: self._bulk.delete(name))
+
+    async def flush(self) -> None:
+        """Send the page that is not full yet."""
+        await self._store._run(self._bulk.flush)
+
+    async def __aenter__(self) -> AsyncBulk:
+        self._bulk.__enter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self._store._run(lambda: self._bulk.__exit__(kind, error, at))

@@ -1,0 +1,42 @@
+"""``Answer``: why an entry did or did not run, with what proves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+__all__ = ("Answer", "Evidence")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One fact behind an answer; ``at`` is when it happened, aware UTC, or None."""
+
+    text: str
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Why an entry did or did not run.
+
+    Attributes:
+        verdict: a word for programs: ``waits``, ``being_sent``, ``late``, ``no_leader``, ``failing``, ``disabled``,
+            ``broken``, ``not_started``, ``ended``, ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``,
+            ``left_out``, ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``.
+        sentence: the answer for people, with times in the zone of the entry.
+        evidence: what it follows from, and what else is known of that time.
+    """
+
+    verdict: str
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON; times are ISO 8601, UTC."""
+        return {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "evidence": [{"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence],
+        }

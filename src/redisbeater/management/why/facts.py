@@ -1,0 +1,167 @@
+"""The facts about one entry that are stored: the entry, its log, the log of the schedule, and who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from redisbeater.context import Context
+from redisbeater.display import shown
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import EntryNotFound
+from redisbeater.management.redaction import redacted
+from redisbeater.management.why.answer import Evidence
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.store import Snapshot
+from redisbeater.time_words import clock_words, relative_words
+
+__all__ = (
+    "MOST_SHOWN",
+    "Facts",
+    "author_words",
+    "evidence_of",
+    "line_words",
+    "read_facts",
+    "redacted_line",
+    "zone_of_entry",
+)
+
+#: The most lines of a log that are shown as evidence.
+MOST_SHOWN = 5
+
+#: How many lines of the schedule's log are read.
+SCHEDULE_LINES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is stored about an entry at ``now``.
+
+    Attributes:
+        stored: the entry; None if there is none, or if it cannot be read.
+        problem: why it is broken, or why its declaration could not be stored; empty: it is not broken.
+        problem_since: since when, as the report says.
+        exists: whether there is an entry, readable or not.
+        is_claimed: whether a beat has claimed it.
+        lines: its log, the newest first.
+        most_lines: how many lines the log keeps.
+        schedule_lines: the newest lines of the schedule's log.
+        leader: who leads; empty: nobody. None: there is no lock.
+    """
+
+    name: str
+    now: datetime
+    zone: tzinfo
+    exists: bool
+    stored: StoredEntry | None
+    policy: ResolvedPolicy | None
+    problem: str
+    problem_since: str
+    is_claimed: bool
+    lines: Sequence[LogLine]
+    most_lines: int
+    schedule_lines: Sequence[LogLine]
+    leader: str | None
+
+    def time(self, moment: datetime) -> str:
+        """Return an instant in the zone of the entry: ``Fri 09:00:00 CET``."""
+        local = moment.astimezone(self.zone)
+        return f"{clock_words(local, self.now.astimezone(self.zone))} {local:%Z}"
+
+    def time_and_distance(self, moment: datetime) -> str:
+        """Return an instant with its distance from now: ``Fri 09:00:00 CET, in 3 h``."""
+        return f"{self.time(moment)}, {relative_words(moment, self.now, units=2)}"
+
+    def newest(self, *words: str) -> LogLine | None:
+        """Return the newest line of the entry's log with one of these words."""
+        return next((line for line in self.lines if line.what in words), None)
+
+    def recent(self) -> tuple[Evidence, ...]:
+        """Return the newest lines of the entry's log as evidence."""
+        return evidence_of(self.lines[:MOST_SHOWN])
+
+
+def evidence_of(lines: Iterable[LogLine]) -> tuple[Evidence, ...]:
+    """Return lines of a log as evidence."""
+    return tuple(Evidence(at=line.last, text=line_words(line)) for line in lines)
+
+
+def line_words(line: LogLine) -> str:
+    """Return a line of a log for people: its word, how often it happened, and its details."""
+    details = dict(line.details)
+    by, note = details.pop("by", ""), details.pop("note", "")
+    parts = [f"{name} {shown(_joined(value))}" for name, value in details.items()]
+    text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
+    text += f": {', '.join(parts)}" if parts else ""
+    return text + author_words(by, note)
+
+
+def author_words(by: object, note: object) -> str:
+    """Return who made a change, and why: `` by anna@ops1: "note"``."""
+    return (f" by {shown(by)}" if by else "") + (f': "{shown(note)}"' if note else "")
+
+
+def read_facts(context: Context, name: str, now: datetime | None = None) -> Facts:
+    """Read what is stored about an entry.
+
+    Arguments:
+        context: the app whose schedule it is.
+        name: the name of the entry, which may be deleted.
+        now: what takes the place of the server's time.
+
+    Raises:
+        EntryNotFound: nothing is stored under that name, and no log either.
+    """
+    redis = context.redis
+    snapshot, lines = redis.load(name), redis.log.of_entry(name)
+    stored, problem = _decoded(context, snapshot)
+    report = redis.broken.reports().get(name, {}) if snapshot.is_broken or not snapshot.exists else {}
+    if not (snapshot.exists or lines or report):
+        raise EntryNotFound(name)
+    of_zone = context.in_zone(snapshot.zone)
+    has_lock = context.config.lock_key is not None
+    return Facts(
+        name=name,
+        now=now or snapshot.now,
+        zone=stored.definition.zone(of_zone.zone) if stored else of_zone.zone,
+        exists=snapshot.exists,
+        stored=stored,
+        policy=ResolvedPolicy.of(stored.definition, of_zone.defaults).afresh() if stored else None,
+        problem=report.get("reason", "") or problem,
+        problem_since=report.get("since", ""),
+        is_claimed=snapshot.is_claimed,
+        lines=[redacted_line(context, line) for line in lines],
+        most_lines=redis.log.most_of_entry,
+        schedule_lines=redis.log.of_schedule(SCHEDULE_LINES),
+        leader=redis.leader() if has_lock else None,
+    )
+
+
+def zone_of_entry(context: Context, name: str) -> tzinfo:
+    """Return the zone of an entry; of one that is missing or cannot be read, the zone of the schedule."""
+    snapshot = context.redis.load(name)
+    stored, _ = _decoded(context, snapshot)
+    zone = context.in_zone(snapshot.zone).zone
+    return stored.definition.zone(zone) if stored else zone
+
+
+def redacted_line(context: Context, line: LogLine) -> LogLine:
+    """Return a line of a log without the secrets in its details."""
+    details = redacted(line.details, context.config.redact)
+    return LogLine(what=line.what, first=line.first, last=line.last, count=line.count, details=details)
+
+
+def _decoded(context: Context, snapshot: Snapshot) -> tuple[StoredEntry | None, str]:
+    """Return the entry, or why it cannot be read; neither if there is none."""
+    if not snapshot.exists:
+        return None, ""
+    try:
+        return StoredEntry.from_snapshot(snapshot, context.codec), ""
+    except Exception as exc:  # a custom schedule is the application's code
+        return None, shown(exc)
+
+
+def _joined(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value

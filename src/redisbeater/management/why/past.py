@@ -1,0 +1,298 @@
+"""Why an entry did or did not run at a time that has passed, as far as what is stored proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.why.answer import Answer, Evidence
+from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_words, evidence_of
+from redisbeater.management.why.present import absence, answer_now, owed_run
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.skip import Reason
+from redisbeater.schedules import interval
+from redisbeater.schedules.description.clock_change import moved_times
+from redisbeater.schedules.local_time import in_zone
+from redisbeater.time_words import duration_words
+
+__all__ = ("answer_at",)
+
+_MINUTE, _SECOND = timedelta(minutes=1), timedelta(seconds=1)
+_MICROSECOND = timedelta(microseconds=1)
+
+#: The longest gap of the clocks in which a local time can have been.
+_GAP = timedelta(days=1)
+
+#: The fields of a definition that decide its fire times.
+_DECIDING = {"schedule", "timezone", "start_at", "end_at"}
+
+
+def answer_at(facts: Facts, at: datetime) -> Answer:
+    """Return why an entry did or did not run at an instant; one in the future is answered from its schedule.
+
+    Arguments:
+        facts: what is stored.
+        at: the instant; one without seconds means the whole minute.
+    """
+    case = _Case(facts, at)
+    rules: tuple[Callable[[], Answer | None], ...] = (
+        case.ran,
+        case.is_to_come,
+        case.was_skipped,
+        case.was_created_later,
+        case.is_gone,
+        case.was_disabled,
+        case.was_broken,
+        case.is_out_of_bounds,
+        case.has_no_fire_time,
+    )
+    return next((answer for rule in rules if (answer := rule()) is not None), None) or case.unknown()
+
+
+class _Case:
+    """One question: an entry, and the time that is asked about."""
+
+    def __init__(self, facts: Facts, at: datetime) -> None:
+        self.facts = facts
+        self.at = at
+        self.until = at + (_SECOND if at.second or at.microsecond else _MINUTE)
+        #: The fire time of its schedule, as that is now; None: there is none in that minute, or none can be found.
+        self.fire_time: datetime | None = None
+        #: What is said first when the clocks were changed and the time asked for did not exist.
+        self.preface = ""
+        with suppress(InvalidEntry, OverflowError):
+            self.fire_time = self._fire_time() or self._moved()
+
+    def ran(self) -> Answer | None:
+        """Answer by the last run that beat recorded."""
+        meta = self.facts.stored.meta if self.facts.stored else None
+        if meta is None or meta.last_run_at is None or not meta.score_follows_last_run:
+            return None
+        if not (self._is_asked(meta.last_run_at) or meta.last_run_at == self.fire_time):
+            return None
+        when = self.facts.time(meta.last_run_at)
+        return self._answer("ran", f"It ran: the run of {when} was sent; it is the last one that beat recorded.")
+
+    def was_skipped(self) -> Answer | None:
+        """Answer by the lines of the log about fire times that were skipped."""
+        for place, line in enumerate(self.facts.lines):
+            if line.what != "skipped" or line.first is None or line.last is None:
+                continue
+            ends = [end for end in (line.first, line.last) if self._is_asked(end)]
+            fire_time = ends[0] if ends else self.fire_time
+            if fire_time is None or not line.first <= fire_time <= line.last:
+                continue
+            if ends or fire_time in (line.first, line.last) or self._has_all(line, place):
+                return self._skipped(line, place)
+            words = f"{line.count:,} fire times between {self.facts.time(line.first)} and {self.facts.time(line.last)}"
+            sentence = f"Not known: {words} were skipped ({line.details.get('reason')}); the log does not say which."
+            return self._answer("unknown", sentence)
+        return None
+
+    def was_created_later(self) -> Answer | None:
+        """Answer where the log has its creation after that time."""
+        created = self.facts.newest("created")
+        if created is None or created.last is None or created.last <= self.at:
+            return None
+        before = [line for line in self._events() if line.last is not None and line.last <= self.at]
+        if before and before[0].what != "deleted":
+            return None
+        who = author_words(created.details.get("by"), created.details.get("note"))
+        return self._answer("created_later", f"Created only at {self.facts.time(created.last)}{who}.")
+
+    def is_gone(self) -> Answer | None:
+        """Answer where there is no entry any more."""
+        return None if self.facts.exists or self.facts.problem else absence(self.facts)
+
+    def was_disabled(self) -> Answer | None:
+        """Answer where the log has it disabled at that time."""
+        start, end = self._around("disabled", "enabled", "finished", "created")
+        is_disabled = start is not None and start.what == "disabled"
+        if not is_disabled and not (start is None and end is not None and end.what == "enabled"):
+            return None
+        begin = f"since {self.facts.time(start.last)}" if start and start.last else "then"
+        until = f", enabled {self.facts.time(end.last)}" if end and end.what == "enabled" and end.last else ""
+        who = author_words(start.details.get("by"), start.details.get("note")) if start else ""
+        return self._answer("disabled", f"Disabled {begin}{who}{until}.")
+
+    def was_broken(self) -> Answer | None:
+        """Answer where the log has it quarantined at that time."""
+        start, end = self._around("broken", "fixed", "created")
+        if start is None or start.what != "broken" or start.last is None:
+            return answer_now(self.facts) if self.facts.problem and start is None and end is None else None
+        until = f", fixed {self.facts.time(end.last)}" if end and end.last else ""
+        reason = start.details.get("reason", "no reason is recorded")
+        return self._answer("broken", f"Broken since {self.facts.time(start.last)}{until}: {reason}")
+
+    def is_out_of_bounds(self) -> Answer | None:
+        """Answer by the bounds of the entry."""
+        if self.facts.policy is None or self._was_rescheduled(len(self.facts.lines)):
+            return None
+        table = self.facts.policy.timetable
+        if table.start_at is not None and self.until <= table.start_at:
+            return self._answer("not_started", f"Before its start_at, {self.facts.time(table.start_at)}.")
+        if table.is_past_end(self.at) and table.end_at is not None:
+            return self._answer("ended", f"After its end_at, {self.facts.time(table.end_at)}.")
+        return None
+
+    def is_to_come(self) -> Answer | None:
+        """Answer where the run is owed, or still to come."""
+        stored, policy = self.facts.stored, self.facts.policy
+        following = stored.fire_time(policy) if stored and policy else None
+        if policy is None or following is None:
+            return answer_now(self.facts) if self.at > self.facts.now else None
+        if self._is_asked(following) or following == self.fire_time:
+            return owed_run(self.facts, policy, following) or answer_now(self.facts)
+        if self.fire_time is None or self.fire_time <= self.facts.now:
+            return None
+        when = self.facts.time_and_distance(self.fire_time)
+        return self._answer("waits", f"Waits for its time: {when}; its next run is {self.facts.time(following)}.")
+
+    def has_no_fire_time(self) -> Answer | None:
+        """Answer where its schedule, which has not changed since, does not fire at that time."""
+        policy = self.facts.policy
+        if policy is None or self.fire_time is not None or self._was_rescheduled(len(self.facts.lines)):
+            return None
+        if policy.is_interval or not self._is_known_since(self.at):  # the phase of an interval may have been another
+            return None
+        following = policy.timetable.next(self.at)
+        after = f"; its next fire time after that is {self.facts.time(following)}" if following else ""
+        return self._answer("no_fire_time", f"It does not fire at {self.facts.time(self.at)}{after}.")
+
+    def unknown(self) -> Answer:
+        """Answer that nothing proves what happened."""
+        facts = self.facts
+        if changed := self._was_rescheduled(len(facts.lines)):
+            when = f" {facts.time(changed.last)}" if changed.last else ""
+            reason = f"its schedule was changed{when}, and the one before is not kept"
+        elif len(facts.lines) >= facts.most_lines:
+            reason = f"its log keeps {facts.most_lines:,} lines, and none of them is about {facts.time(self.at)}"
+        else:
+            reason = f"nothing in its log is about {facts.time(self.at)}, and an ordinary run is no line"
+        return self._answer("unknown", f"No evidence left: {reason}.", facts.recent())
+
+    # What the rules ask
+
+    def _skipped(self, line: LogLine, place: int) -> Answer:
+        sentences: dict[str, Callable[[], str]] = {
+            Reason.MISSED.value: self._missed,
+            Reason.COALESCED.value: lambda: self._coalesced(line, place),
+            Reason.LEFT_OUT.value: lambda: "Left out: coalesce=all runs only the newest 100 missed fire times.",
+            Reason.MAX_RUNS.value: lambda: "Not run: the entry had had all its runs (max_runs).",
+            Reason.OUT_OF_BOUNDS.value: lambda: "Not run: it was before start_at or after end_at.",
+        }
+        reason = str(line.details.get("reason"))
+        sentence = sentences.get(reason, lambda: f"Skipped: {reason}.")()
+        return self._answer(reason if reason in sentences else "skipped", sentence, evidence_of([line]))
+
+    def _missed(self) -> str:
+        grace = self.facts.policy.grace if self.facts.policy else None
+        now = f", which is {duration_words(grace, units=2)} now" if grace is not None else ""
+        return f"Missed: it was later than its misfire_grace_time allowed{now}."
+
+    def _coalesced(self, line: LogLine, place: int) -> str:
+        """Return into which run it was coalesced, where only one can be meant."""
+        policy = self.facts.policy
+        following = None
+        if policy and line.last and policy.coalesce.value == "latest" and self._has_all(line, place):
+            with suppress(InvalidEntry, OverflowError):
+                following = self._after(line.last)
+        if following is None:
+            return "Coalesced: another of the missed fire times ran instead."
+        return f"Coalesced into {self.facts.time(following)}, the newest of the missed fire times."
+
+    def _has_all(self, line: LogLine, place: int) -> bool:
+        """Return whether a line is about every fire time between its first and its last one."""
+        policy = self.facts.policy
+        if policy is None or line.first is None or line.last is None or line.details.get("is_at_least"):
+            return False
+        if self._was_rescheduled(place):
+            return False
+        counted = policy.timetable.count(line.first, line.last)
+        return not counted.is_at_least and counted.number == line.count
+
+    def _was_rescheduled(self, place: int) -> LogLine | None:
+        """Return the newest line, before a place in the log, about a change of its fire times since that time."""
+        for line in self.facts.lines[:place]:
+            is_later = line.last is None or line.last > self.at
+            if line.what == "changed" and is_later and ({*line.details.get("fields", ())} & _DECIDING):
+                return line
+        return None
+
+    def _is_known_since(self, moment: datetime) -> bool:
+        """Return whether the log reaches back to an instant: no line since then can have been dropped."""
+        return any(line.last is not None and line.last <= moment for line in self._events()) or (
+            0 < len(self.facts.lines) < self.facts.most_lines
+        )
+
+    def _events(self) -> Iterator[LogLine]:
+        """Yield the lines whose times say when they were written, the newest first."""
+        return (line for line in self.facts.lines if line.what != "skipped")
+
+    def _around(self, *words: str) -> tuple[LogLine | None, LogLine | None]:
+        """Return the newest line with one of these words up to that time, and the first one after it."""
+        after = None
+        for line in self._events():
+            if line.what not in words or line.last is None:
+                continue
+            if line.last <= self.at:
+                return line, after
+            after = line
+        return None, after
+
+    def _is_asked(self, moment: datetime) -> bool:
+        return self.at <= moment < self.until
+
+    def _fire_time(self) -> datetime | None:
+        """Return the fire time of its schedule at that time."""
+        following = self._after(self.at - _MICROSECOND)
+        return following if following is not None and self._is_asked(following) else None
+
+    def _after(self, moment: datetime) -> datetime | None:
+        """Return the first fire time after an instant, by the phase that an interval has now."""
+        policy, stored = self.facts.policy, self.facts.stored
+        if policy is None or stored is None:
+            return None
+        if not interval.counts_from_last(policy.timetable.schedule):
+            return policy.timetable.next(moment)
+        known = stored.fire_time(policy) or stored.meta.last_run_at
+        every = interval.every(policy.timetable.schedule)
+        return known and known - ((known - moment - _MICROSECOND) // every) * every
+
+    def _moved(self) -> datetime | None:
+        """Return the fire time that a change of the clocks has moved from a local time that did not exist."""
+        policy = self.facts.policy
+        if policy is None or interval.counts_from_last(policy.timetable.schedule):
+            return None
+        for fire_time in _shortly_before(policy, self.until):
+            zone = policy.timetable.local_zone
+            for nominal in moved_times(policy.timetable.schedule, zone, fire_time):
+                if self._is_asked(in_zone(nominal, zone)):
+                    self.preface = (
+                        f"Clock change: {nominal:%H:%M} did not exist, it fires at {fire_time.astimezone(zone):%H:%M}. "
+                    )
+                    return fire_time
+        return None
+
+    def _answer(self, verdict: str, sentence: str, evidence: tuple[Evidence, ...] = ()) -> Answer:
+        """Return an answer with the lines of both logs that are about that time."""
+        near = [line for line in self.facts.schedule_lines if _covers(line, self.at, self.until)]
+        of_entry = [line for line in self.facts.lines if _covers(line, self.at, self.until)]
+        more = (*evidence_of(of_entry[:MOST_SHOWN]), *evidence_of(near[:MOST_SHOWN]))
+        unique = tuple(dict.fromkeys((*evidence, *more)))
+        return Answer(verdict=verdict, sentence=self.preface + sentence, evidence=unique)
+
+
+def _shortly_before(policy: ResolvedPolicy, until: datetime) -> Iterator[datetime]:
+    """Yield the last fire times up to an instant, the newest first: as many as a gap of the clocks may have moved."""
+    first = policy.timetable.next(until - _GAP)
+    if first is not None and first < until:
+        yield from reversed(policy.timetable.newest_of(60, first, until - _MICROSECOND))
+
+
+def _covers(line: LogLine, at: datetime, until: datetime) -> bool:
+    """Return whether what a line of a log is about overlaps a span of time."""
+    return line.first is not None and line.last is not None and line.first < until and line.last >= at

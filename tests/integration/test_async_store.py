@@ -1,0 +1,171 @@
+"""``AsyncScheduleStore``: the methods of ``ScheduleStore``, awaited, with an event loop that nothing blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from celery import Celery, current_app
+from celery.schedules import crontab
+from outbox import take
+from proxy import LOOPBACK, Proxy
+from servers import Server, programs
+
+from redisbeater import AsyncScheduleStore, EntryNotFound, RedisScheduleEntry, ScheduleStore, StoreUnavailable
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: The event loop counts as blocked when a callback takes longer; creating a context and connecting takes less.
+BLOCKED_SECONDS = 0.25
+
+
+def run(main: Coroutine[Any, Any, None], caplog: pytest.LogCaptureFixture) -> None:
+    """Run in asyncio's debug mode; fail if a callback blocked the loop."""
+
+    async def watched() -> None:
+        asyncio.get_running_loop().slow_callback_duration = BLOCKED_SECONDS
+        await main
+
+    with caplog.at_level(logging.WARNING, "asyncio"):
+        asyncio.run(watched(), debug=True)
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+def public(cls: type) -> set[str]:
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+def test_it_has_every_name_of_the_store_and_each_is_awaitable(server: Server) -> None:
+    assert public(AsyncScheduleStore) == public(ScheduleStore) | {"close"}
+
+    store = AsyncScheduleStore(Celery("proj", set_as_current=False))
+    awaited = {name for name in public(ScheduleStore) if inspect.iscoroutinefunction(getattr(store, name))}
+    assert awaited == public(ScheduleStore) - {"bulk"}
+
+
+def test_a_method_has_the_documentation_of_the_store(server: Server) -> None:
+    assert AsyncScheduleStore.trigger.__doc__ == ScheduleStore.trigger.__doc__
+
+
+def test_calls_do_what_those_of_the_store_do(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        store = AsyncScheduleStore(app)
+        await store.create("report", "proj.report", crontab(hour=9, minute=0), args=[1], note="first")
+        await store.update("report", args=[2])
+        assert (await store.get("report")).args == [2]
+        assert [entry.name for entry in await store.list(prefix="rep")] == ["report"]
+        assert [line.what for line in await store.log("report")] == ["changed", "created"]
+        assert (await store.why("report")).verdict == "waits"
+        task_id = await store.trigger("report")
+        assert [message.id for message in take(app)] == [task_id]
+        with pytest.raises(EntryNotFound):
+            await store.delete("other")
+        await store.close()
+
+    run(main(), caplog)
+
+    assert ScheduleStore(app).get("report").args == [2]
+
+
+def test_a_bulk_is_awaited(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        store = AsyncScheduleStore(app)
+        async with store.bulk() as bulk:
+            for number in range(300):
+                await bulk.upsert(RedisScheduleEntry(f"e{number}", "proj.work", 60, app=app))
+        assert (bulk.created, bulk.changed, bulk.unchanged, bulk.deleted) == (300, 0, 0, 0)
+
+    run(main(), caplog)
+
+    assert ScheduleStore(app).count() == 300
+
+
+def test_it_works_for_the_app_that_is_current_where_it_is_awaited(
+    make_app: Callable[..., Celery], caplog: pytest.LogCaptureFixture
+) -> None:
+    before, app = current_app._get_current_object(), make_app()
+
+    async def main() -> None:
+        await AsyncScheduleStore().create("report", "proj.report", 60)
+
+    app.set_current()
+    try:
+        run(main(), caplog)
+    finally:
+        before.set_current()
+
+    assert ScheduleStore(app).count() == 1
+
+
+@pytest.fixture
+def hanging(make_app: Callable[..., Celery], server: Server) -> Any:
+    """An app whose Redis can be made to hang, and what makes it do so."""
+    with Proxy(server.port) as proxy:
+        url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        yield make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3}), proxy
+
+
+def test_a_redis_that_hangs_does_not_block_the_loop(
+    hanging: tuple[Celery, Proxy], caplog: pytest.LogCaptureFixture
+) -> None:
+    app, proxy = hanging
+
+    async def main() -> None:
+        store = AsyncScheduleStore(app)
+        await store.create("report", "proj.report", 60)
+        proxy.swallow()
+        calls = [asyncio.ensure_future(store.get("report")) for _ in range(3)]
+        gaps = await _longest_gap_while(calls)
+        assert gaps < BLOCKED_SECONDS
+        for call in calls:
+            assert isinstance(call.exception(), StoreUnavailable)
+        proxy.heal()
+        assert (await store.get("report")).name == "report"
+
+    run(main(), caplog)
+
+    assert ScheduleStore(app).count() == 1
+
+
+async def _longest_gap_while(calls: list[asyncio.Future[Any]]) -> float:
+    """Return the longest time that the loop did not come around until all calls have ended."""
+    longest, seen = 0.0, time.monotonic()
+    while not all(call.done() for call in calls):
+        await asyncio.sleep(0.01)
+        longest, seen = max(longest, time.monotonic() - seen), time.monotonic()
+    return longest
+
+
+def test_a_cancelled_call_leaves_no_half_written_entry(
+    hanging: tuple[Celery, Proxy], caplog: pytest.LogCaptureFixture
+) -> None:
+    app, proxy = hanging
+
+    async def main() -> None:
+        store = AsyncScheduleStore(app)
+        await store.create("report", "proj.report", 60, args=["old"])
+        proxy.delay(0.02)
+        calls = [
+            asyncio.ensure_future(store.update("report", args=[number], description=str(number))) for number in range(8)
+        ]
+        await asyncio.sleep(0.03)
+        for call in calls:
+            call.cancel()
+        assert {type(error) for error in await asyncio.gather(*calls, return_exceptions=True)} <= {
+            asyncio.CancelledError,
+            RedisScheduleEntry,
+        }
+        await store.close()
+
+    run(main(), caplog)
+
+    proxy.heal()
+    entry = ScheduleStore(app).get("report")
+    assert entry.description == ("" if entry.args == ["old"] else str(entry.args[0]))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]

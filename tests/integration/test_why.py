@@ -1,0 +1,460 @@
+"""Why an entry did or did not run: the first line of each answer, with a fixed clock, and what is not known."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from celery.schedules import crontab
+from click.testing import CliRunner, Result
+from outbox import run_due
+from servers import programs
+
+from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
+from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.instant import to_unix
+from redisbeater.management.why.explain import explain
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: A Saturday, 23:31:07 in Vienna.
+NOW = datetime(2026, 11, 21, 22, 31, 7, tzinfo=timezone.utc)
+
+Write = Callable[..., None]
+Say = Callable[..., str]
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery]) -> Celery:
+    return make_app("shop", timezone="Europe/Vienna", result_expires=None)
+
+
+@pytest.fixture
+def store(app: Celery) -> ScheduleStore:
+    return ScheduleStore(app)
+
+
+@pytest.fixture
+def due(client: redis.Redis, prefix: str) -> Write:
+    """Set when an entry is next due."""
+
+    def due(name: str, at: str) -> None:
+        client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": to_unix(utc(at))})
+
+    return due
+
+
+@pytest.fixture
+def log(client: redis.Redis, prefix: str) -> Write:
+    """Replace the log of an entry, or of the schedule: word, time or two times, count and details; the newest first."""
+
+    def log(name: str, *lines: tuple[Any, ...]) -> None:
+        key = f"{prefix}:log:{name}" if name else f"{prefix}:log"
+        client.delete(key)
+        for what, at, *more in lines:
+            first, last = at if isinstance(at, tuple) else (at, at)
+            count, details = (more[0] if more else 1), (more[1] if len(more) > 1 else {})
+            client.rpush(key, f"{to_unix(utc(last))} {count} {to_unix(utc(first))} {what} {json.dumps(details)}")
+
+    return log
+
+
+@pytest.fixture
+def say(app: Celery) -> Say:
+    """Return verdict and sentence about an entry."""
+
+    def say(name: str = "report", at: str = "") -> str:
+        answer = explain(Context.of(app), name, utc(at) if at else None, now=NOW)
+        return f"{answer.verdict}: {answer.sentence}"
+
+    return say
+
+
+@pytest.fixture
+def lead(client: redis.Redis, prefix: str) -> None:
+    client.set(f"{prefix}:lock", "web1:4121:abcdef", px=60_000)
+
+
+def utc(local: str) -> datetime:
+    """Return a local time of Vienna in winter."""
+    return datetime.fromisoformat(local).replace(tzinfo=timezone(timedelta(hours=1))).astimezone(timezone.utc)
+
+
+def report(store: ScheduleStore, **fields: Any) -> RedisScheduleEntry:
+    """Create the entry that runs at nine on weekdays."""
+    return store.create("report", "shop.report", crontab(hour=9, minute=0, day_of_week="1-5"), **fields)
+
+
+def ran(client: redis.Redis, prefix: str, name: str, at: str, count: int = 1) -> None:
+    """Store a run as beat records it."""
+    moment = utc(at)
+    parts = {
+        part: getattr(moment, part) for part in ("year", "month", "day", "hour", "minute", "second", "microsecond")
+    }
+    meta = {"last_run_at": {"__type__": "datetime", **parts, "timezone": "UTC"}, "total_run_count": count}
+    client.hset(f"{prefix}{name}", mapping={"meta": json.dumps(meta), "recorded_run": to_unix(moment)})
+
+
+# Now
+
+
+@pytest.mark.usefixtures("lead")
+def test_it_waits_for_its_time(store: ScheduleStore, due: Write, say: Say) -> None:
+    report(store)
+    due("report", "2026-11-23T09:00")
+
+    assert say() == "waits: Waits for its time: Mon 09:00:00 CET, in 1 d 9 h."
+
+
+def test_that_nobody_leads_is_said_of_an_entry_that_waits(store: ScheduleStore, app: Celery, due: Write) -> None:
+    report(store)
+    due("report", "2026-11-23T09:00")
+
+    answer = explain(Context.of(app), "report", now=NOW)
+
+    assert answer.evidence[0].text == "no beat leads at this moment: without one nothing runs"
+
+
+def test_it_is_disabled_since_when_by_whom_and_why(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store, enabled=False)
+    log("report", ("disabled", "2026-11-17T14:02:11", 1, {"by": "anna@ops1", "note": "3 pages are enough"}))
+
+    expected = 'Disabled since Tue 14:02:11 CET by anna@ops1: "3 pages are enough". It runs again when it is enabled.'
+    assert say() == f"disabled: {expected}"
+
+
+def test_it_is_disabled_and_nobody_knows_since_when(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store, enabled=False)
+    log("report", ("changed", "2026-11-17T14:02:11"))
+
+    assert say() == "disabled: Disabled; its log does not say since when."
+
+
+def test_it_is_before_its_start(store: ScheduleStore, due: Write, say: Say) -> None:
+    report(store, start_at=utc("2026-12-01T00:00"))
+    due("report", "2026-12-01T09:00")
+
+    assert say().startswith(
+        "not_started: Before its start_at, 1 Dec 00:00:00 CET: first run 1 Dec 09:00:00 CET, in 9 d"
+    )
+
+
+def test_it_is_after_its_end(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+    report(store, end_at=utc("2026-12-20T00:00"))
+    changed = json.loads(client.hget(f"{prefix}report", "definition"))
+    changed["end_at"] = {**changed["end_at"], "month": 11}
+    client.hset(f"{prefix}report", "definition", json.dumps(changed))
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": -1})
+
+    assert re.fullmatch(r"ended: After its end_at, .*: no fire time is left\.", say())
+
+
+def test_it_has_had_its_runs(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+    report(store, max_runs=12)
+    ran(client, prefix, "report", "2026-11-20T09:00", 12)
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": -1})
+
+    assert say() == "spent: Has had its 12 runs (max_runs)."
+
+
+def test_an_entry_that_beat_disabled_when_it_finished_is_not_said_to_be_disabled(
+    store: ScheduleStore, app: Celery, scheduler: RedisScheduler
+) -> None:
+    entry = store.create("report", "shop.report", 3600, max_runs=1, on_finish="disable")
+    entry.reschedule(datetime.now(timezone.utc) - timedelta(hours=1))
+    run_due(scheduler)
+
+    assert store.why("report").sentence == "Has had its 1 run (max_runs)."
+
+
+def test_its_only_time_has_passed(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+    store.create("report", "shop.report", clocked(utc("2026-11-20T09:00")))
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": -1})
+
+    assert say() == "finished: Finished: its schedule has no fire time left."
+
+
+def test_it_is_broken(store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str, say: Say) -> None:
+    report(store)
+    client.hset(f"{prefix}report", "definition", '{"task": 5, "schedule": {"__type__": "interval", "every": 60}}')
+
+    assert say() == "broken: Broken: $.task: expected a task or its name, got 5"
+
+    Context.of(app).redis.broken.report("report", "no such schedule")
+    assert re.fullmatch(r"broken: Broken: no such schedule \(since 20.*\+00:00\)", say())
+
+
+def test_sending_it_failed(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+    report(store)
+    retry = to_unix(NOW + timedelta(seconds=20))
+    fields = {"last_error": "Connection refused", "tries": "4", "failing_since": to_unix(utc("2026-11-21T22:58"))}
+    later = {"fire_time": to_unix(utc("2026-11-21T22:58")), "look_at": retry}
+    client.hset(f"{prefix}report", mapping={**fields, **later})
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": retry})
+    client.zadd(f"{prefix}:failing", {f"{prefix}report": to_unix(utc("2026-11-21T22:58"))})
+
+    expected = "sending it failed 4 times since Sat 22:58:00 CET (Connection refused), next try in 20 s."
+    assert say() == f"failing: Not sent yet: {expected}"
+
+
+def test_nobody_leads(store: ScheduleStore, due: Write, log: Write, say: Say) -> None:
+    store.create("report", "shop.report", 60)
+    due("report", "2026-11-21T23:30:07")
+    assert say() == "no_leader: Nobody leads: due since Sat 23:30:07 CET, 1 min ago."
+
+    log("", ("lock_lost", "2026-11-21T23:29:00"), ("leading", "2026-11-21T20:00"))
+    assert say().startswith("no_leader: Nobody leads since Sat 23:29:00 CET: due since")
+
+
+@pytest.mark.usefixtures("lead")
+def test_it_is_late(store: ScheduleStore, due: Write, say: Say) -> None:
+    store.create("report", "shop.report", 60)
+    due("report", "2026-11-21T23:30:07")
+
+    assert say() == "late: Late: due since Sat 23:30:07 CET, 1 min ago, and not sent yet; web1:4121 leads."
+
+
+def test_it_was_deleted(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    store.delete("report")
+    log("report", ("deleted", "2026-11-17T14:02", 1, {"by": "anna@ops1", "note": "too many"}))
+
+    assert say() == 'deleted: Deleted Tue 14:02:00 CET by anna@ops1: "too many".'
+    assert say(at="2026-11-18T09:00") == 'deleted: Deleted Tue 14:02:00 CET by anna@ops1: "too many".'
+
+
+def test_nobody_said_that_it_was_deleted(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+    report(store)
+    client.delete(f"{prefix}report")
+
+    assert say() == "gone: It is not in the schedule any more, and its log does not say who deleted it."
+
+
+def test_a_name_that_is_not_known_is_an_error(store: ScheduleStore) -> None:
+    with pytest.raises(EntryNotFound):
+        store.why("report")
+
+
+# Then
+
+
+def test_it_ran_where_that_was_the_last_run(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+    report(store)
+    ran(client, prefix, "report", "2026-11-20T09:00")
+
+    expected = "It ran: the run of Fri 09:00:00 CET was sent; it is the last one that beat recorded."
+    assert say(at="2026-11-20T09:00") == f"ran: {expected}"
+
+
+def test_a_last_run_that_the_application_wrote_proves_nothing(
+    store: ScheduleStore, client: redis.Redis, prefix: str, log: Write, say: Say
+) -> None:
+    report(store)
+    ran(client, prefix, "report", "2026-11-20T09:00")
+    client.hdel(f"{prefix}report", "recorded_run")
+    log("report", ("created", "2026-11-01T09:00"))
+
+    assert say(at="2026-11-20T09:00").startswith("unknown: No evidence left: ")
+
+
+def test_it_was_missed(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store, misfire_grace_time=3600)
+    log("report", ("skipped", "2026-11-20T09:00", 1, {"reason": "missed"}))
+
+    expected = "Missed: it was later than its misfire_grace_time allowed, which is 1 h now."
+    assert say(at="2026-11-20T09:00") == f"missed: {expected}"
+
+
+def test_it_was_coalesced_into_another_run(store: ScheduleStore, log: Write, say: Say) -> None:
+    store.create("report", "shop.report", crontab(minute=0))
+    log("report", ("skipped", ("2026-11-20T03:00", "2026-11-20T05:00"), 3, {"reason": "coalesced"}))
+
+    expected = "Coalesced into Fri 06:00:00 CET, the newest of the missed fire times."
+    assert [say(at=f"2026-11-20T0{hour}:00") for hour in (3, 4, 5)] == [f"coalesced: {expected}"] * 3
+
+
+def test_a_folded_line_does_not_say_which_fire_time_was_skipped(store: ScheduleStore, log: Write, say: Say) -> None:
+    store.create("report", "shop.report", crontab(minute=0))
+    log("report", ("skipped", ("2026-11-20T03:00", "2026-11-20T06:00"), 2, {"reason": "missed"}))
+
+    assert say(at="2026-11-20T04:00") == (
+        "unknown: Not known: 2 fire times between Fri 03:00:00 CET and Fri 06:00:00 CET were skipped (missed); "
+        "the log does not say which."
+    )
+    assert say(at="2026-11-20T06:00").startswith("missed: ")
+
+
+def test_it_was_created_only_later(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    log("report", ("created", "2026-11-20T10:12", 1, {"by": "anna@ops1"}))
+
+    assert say(at="2026-11-20T09:00") == "created_later: Created only at Fri 10:12:00 CET by anna@ops1."
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        (["disabled 19T08:00", "created 01T08:00"], "Disabled since Thu 08:00:00 CET by anna@ops1."),
+        (
+            ["enabled 20T10:00", "disabled 19T08:00"],
+            "Disabled since Thu 08:00:00 CET by anna@ops1, enabled Fri 10:00:00 CET.",
+        ),
+        (["enabled 20T10:00", "changed 19T08:00"], "Disabled then, enabled Fri 10:00:00 CET."),
+    ],
+)
+def test_it_was_disabled_then(store: ScheduleStore, log: Write, say: Say, lines: list[str], sentence: str) -> None:
+    report(store)
+    words = [line.split() for line in lines]
+    log("report", *((what, f"2026-11-{at}", 1, {"by": "anna@ops1"}) for what, at in words))
+
+    assert say(at="2026-11-20T09:00") == f"disabled: {sentence}"
+
+
+def test_it_was_broken_then(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    log("report", ("fixed", "2026-11-20T10:00"), ("broken", "2026-11-19T09:00", 1, {"reason": "$.task: is missing"}))
+
+    expected = "Broken since Thu 09:00:00 CET, fixed Fri 10:00:00 CET: $.task: is missing"
+    assert say(at="2026-11-20T09:00") == f"broken: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"start_at": utc("2026-11-20T10:00")}, "not_started: Before its start_at, Fri 10:00:00 CET."),
+        ({"end_at": utc("2026-11-20T08:00")}, "ended: After its end_at, Fri 08:00:00 CET."),
+    ],
+)
+def test_it_was_out_of_its_bounds(
+    app: Celery, client: redis.Redis, prefix: str, log: Write, say: Say, fields: Any, sentence: str
+) -> None:
+    definition = RedisScheduleEntry("report", "shop.report", crontab(hour=9, minute=0), app=app, **fields).definition()
+    client.hset(f"{prefix}report", "definition", definition.to_text(Context.of(app).codec))
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": -1})
+    log("report", ("created", "2026-11-01T09:00"))
+
+    assert say(at="2026-11-20T09:00") == sentence
+
+
+def test_a_local_time_that_did_not_exist_ran_at_another(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    store.create("report", "shop.report", crontab(hour=2, minute=30))
+    ran(client, prefix, "report", "2026-03-29T02:00")
+
+    answer = explain(Context.of(app), "report", datetime(2026, 3, 29, 2, 30), now=NOW)
+
+    assert answer.verdict == "ran"
+    assert answer.sentence.startswith("Clock change: 02:30 did not exist, it fires at 03:00. It ran: ")
+
+
+def test_the_run_that_is_owed_is_answered_as_of_now(store: ScheduleStore, due: Write, say: Say) -> None:
+    store.create("report", "shop.report", crontab(minute="*/5"))
+    due("report", "2026-11-21T23:30")
+
+    assert say(at="2026-11-21T23:30") == "no_leader: Nobody leads: due since Sat 23:30:00 CET, 1 min 7 s ago."
+
+
+def test_a_time_to_come(store: ScheduleStore, due: Write, log: Write, say: Say) -> None:
+    report(store)
+    due("report", "2026-11-23T09:00")
+    log("report", ("created", "2026-11-01T09:00"))
+
+    assert say(at="2026-11-23T09:00") == "waits: Waits for its time: Mon 09:00:00 CET, in 1 d 9 h."
+    assert say(at="2026-11-24T09:00").endswith("Tue 09:00:00 CET, in 2 d 9 h; its next run is Mon 09:00:00 CET.")
+    assert say(at="2026-11-22T09:00") == (
+        "no_fire_time: It does not fire at Sun 09:00:00 CET; its next fire time after that is Mon 09:00:00 CET."
+    )
+
+
+def test_a_changed_schedule_leaves_no_evidence(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    log("report", ("changed", "2026-11-20T12:00", 1, {"fields": ["schedule"]}), ("created", "2026-11-01T09:00"))
+
+    assert say(at="2026-11-20T08:00") == (
+        "unknown: No evidence left: its schedule was changed Fri 12:00:00 CET, and the one before is not kept."
+    )
+
+
+def test_a_full_log_says_how_many_lines_it_keeps(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    log("report", *(("changed", "2026-11-21T12:00", 1, {"fields": ["args"], "by": str(n)}) for n in range(100)))
+
+    assert say(at="2026-11-20T09:00") == (
+        "unknown: No evidence left: its log keeps 100 lines, and none of them is about Fri 09:00:00 CET."
+    )
+
+
+def test_what_beat_had_to_wait_for_at_that_time_is_evidence(store: ScheduleStore, app: Celery, log: Write) -> None:
+    report(store)
+    log("report", ("created", "2026-11-01T09:00"))
+    log("", ("broker_away", ("2026-11-20T08:50", "2026-11-20T09:10")), ("leading", "2026-11-01T08:00"))
+
+    answer = explain(Context.of(app), "report", utc("2026-11-20T09:00"), now=NOW)
+
+    assert answer.verdict == "unknown"
+    assert "broker_away" in [fact.text for fact in answer.evidence]
+
+
+def test_an_interval_that_ran_in_the_minute_that_is_asked_about_ran(
+    store: ScheduleStore, client: redis.Redis, prefix: str, say: Say
+) -> None:
+    store.create("report", "shop.report", 10)
+    ran(client, prefix, "report", "2026-11-20T09:00:23")
+
+    assert say(at="2026-11-20T09:00").startswith("ran: It ran: the run of Fri 09:00:23 CET")
+
+
+# The command
+
+
+def command(app: Celery, *arguments: str) -> Result:
+    return CliRunner().invoke(redisbeater, ["why", *arguments], obj=SimpleNamespace(app=app))
+
+
+def test_the_command_prints_the_answer_and_the_evidence(store: ScheduleStore, app: Celery, log: Write) -> None:
+    report(store, enabled=False)
+    log("report", ("disabled", "2026-11-17T14:02:11", 1, {"by": "anna@ops1"}), ("created", "2026-11-03T08:00"))
+
+    result = command(app, "report", "--now", "2026-11-21T23:31:07")
+
+    assert result.output.splitlines() == [
+        "Disabled since Tue 14:02:11 CET by anna@ops1. It runs again when it is enabled.",
+        "  Tue 14:02:11    disabled by anna@ops1",
+        "  3 Nov 08:00:00  created",
+    ]
+
+
+def test_the_command_reads_times_as_people_write_them_and_prints_json(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    report(store)
+    ran(client, prefix, "report", "2026-11-20T09:00")
+
+    result = command(app, "report", "--at", "fri 09:00", "--json", "--now", "2026-11-21T23:31:07")
+
+    answer = json.loads(result.output)
+    assert (answer["verdict"], list(answer)) == ("ran", ["verdict", "sentence", "evidence"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("repor",), "Error: no entry named 'repor' in the schedule; did you mean 'report'?\n"),
+        (("report", "--at", "once"), "Error: --at 'once': expected a time such as"),
+    ],
+)
+def test_wrong_input_is_one_line(store: ScheduleStore, app: Celery, arguments: tuple[str, ...], problem: str) -> None:
+    report(store)
+
+    result = command(app, *arguments)
+
+    assert (result.exit_code, result.output.startswith(problem)) == (2, True), result.output
