@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from celery import Celery
 from celery.beat import Service
+from celery.signals import celeryd_after_setup
 from celery.utils.imports import load_extension_class_names
 
+from redisbeater.config.redbeat import leftover_settings
 from redisbeater.config.settings import has_settings
 from redisbeater.log_lines import get_logger
 
-__all__ = ("report_other_scheduler", "report_state_file")
+__all__ = ("report_other_scheduler", "report_settings_of_redbeat", "report_state_file")
 
 logger = get_logger(__name__)
 
@@ -36,3 +39,19 @@ def report_state_file(worker: Any) -> None:
         logger.warning(
             "-S %s names the state file of this worker, not the scheduler of its beat; write --scheduler %s", name, name
         )
+
+
+def report_settings_of_redbeat(app: Celery) -> None:
+    """Log RedBeat's settings that have no effect any more, and what to set instead."""
+    names, settings = leftover_settings(app)
+    if names:
+        logger.warning(
+            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
+            ", ".join(names),
+            ", ".join(settings),
+        )
+
+
+@celeryd_after_setup.connect(weak=False)
+def _check_worker(instance: Any, **_: Any) -> None:
+    report_state_file(instance)

@@ -81,6 +81,8 @@ class Broker:
         self._unavailable_since: float | None = None
         #: Whether it accepts runs when it can be reached.
         self.acceptance = Acceptance()
+        #: Called when it is available again, with the seconds for which it was not, and why.
+        self.on_return: Callable[[float, str], None] = _ignore
         #: Why the broker is unavailable.
         self.error = ""
         #: When to try again, on the monotonic clock.
@@ -90,6 +92,17 @@ class Broker:
     def is_unavailable(self) -> bool:
         """Whether the last try to reach the broker failed."""
         return self._unavailable_since is not None
+
+    @property
+    def away_seconds(self) -> float:
+        """For how long it has been unavailable; 0 while it is available."""
+        return 0.0 if self._unavailable_since is None else time.monotonic() - self._unavailable_since
+
+    @property
+    def transport(self) -> str:
+        """What kind of broker it is, as its URL begins: ``redis``, ``amqp``, ..."""
+        urls = self._app.conf.broker_write_url or "amqp"
+        return str(urls if isinstance(urls, str) else urls[0]).partition(":")[0]
 
     @property
     def producer(self) -> Any:
@@ -169,9 +182,11 @@ class Broker:
 
     def _mark_available(self) -> None:
         if self._unavailable_since is not None:
-            logger.info("broker available again after %.1f s", time.monotonic() - self._unavailable_since)
+            seconds = self.away_seconds
+            logger.info("broker available again after %.1f s", seconds)
             self._backoff.succeeded()
             self._unavailable_since = None
+            self.on_return(seconds, self.error)
 
     def _connect(self) -> None:
         """Connect, to the next of several brokers if need be, and check that it accepts messages."""
@@ -219,6 +234,10 @@ class Broker:
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.collect()
+
+
+def _ignore(seconds: float, error: str) -> None:
+    """Do nothing."""
 
 
 def _plain(channel: Any) -> Any:
