@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from celery import Celery
 from celery.app import app_or_default
@@ -22,11 +22,16 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.management import pausing
 from redisbeater.management.bulk import Bulk
+from redisbeater.management.health import Health, Terms, check_health
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.management.pausing import Resumption
+from redisbeater.management.status import Status, read_status
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.pause import Pause
 from redisbeater.store import Late
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
@@ -152,6 +157,51 @@ class ScheduleStore:
             raise ValueError(f"limit: expected 1 to {MOST_LINES_READ}, got {limit}")
         log = self._context.redis.log
         return log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
+
+    def pause(self, note: str = "", by: str = "", until: datetime | timedelta | None = None) -> Pause:
+        """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.
+
+        Waits until what beats are sending is sent, half of ``redisbeater_lease_timeout`` at most; ``still_claimed`` of
+        the result says how many entries are left.
+        """
+        return pausing.pause(self._context, Author.of(by, note), until)
+
+    def resume(self, note: str = "", by: str = "") -> Resumption:
+        """End the pause. What came up meanwhile runs by its ``misfire_grace_time`` and ``coalesce``."""
+        return pausing.resume(self._context, Author.of(by, note))
+
+    @property
+    def is_paused(self) -> Pause | None:
+        """The pause of the schedule; None: it is not paused."""
+        return pausing.read_pause(self._context)
+
+    def status(self) -> Status:
+        """Return who leads, who stands by, what is due, and how the leader fares."""
+        return read_status(self._context)
+
+    def health(
+        self,
+        max_late: float | timedelta = 60.0,
+        require: Literal["leader", "any"] = "leader",
+        *,
+        self_token: str = "",
+        strict: bool = False,
+        timeout: float = 3.0,
+    ) -> Health:
+        """Return whether the schedule is healthy: a beat leads, or one runs, and nothing is later than ``max_late``.
+
+        Never raises for a Redis that does not answer: that is unhealthy. While the schedule is paused, nothing is late.
+
+        Arguments:
+            max_late: seconds, or a timedelta.
+            require: ``"leader"`` or ``"any"``: that a beat leads, or that one runs.
+            self_token: token, or host and process id, of one beat that alone must run.
+            strict: whether broken and failing entries are unhealthy.
+            timeout: seconds that Redis may take.
+        """
+        late = timedelta(seconds=_seconds(max_late))
+        terms = Terms(max_late=late, require=require, self_token=self_token, strict=strict)
+        return check_health(self._context, terms, timeout)
 
     def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -76,6 +76,12 @@ class BeatLine:
             )
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it: names, times as ISO 8601, durations in seconds."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values.update(since=self.since.isoformat(), last_pass=self.last_pass.isoformat())
+        return {**values, "broker_away": self.broker_away.total_seconds()}
 
     @property
     def name(self) -> str:

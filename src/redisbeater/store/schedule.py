@@ -359,6 +359,10 @@ class RedisSchedule:
         """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
 
+    def identity(self) -> str:
+        """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
+
     def lock(self) -> Lock:
         """Return a lock for one beat."""
         return Lock(self._connection, self.keys, self._config.lock_timeout)

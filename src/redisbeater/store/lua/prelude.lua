@@ -125,7 +125,7 @@ local function write_beat(beats, text)
   if not line or not try('HSET', beats, token, line) then return end
   local lines = redis.call('HSCAN', beats, 0, 'COUNT', 100)[2]
   for i = 1, #lines, 2 do
-    local written = string.match(lines[i + 1], '^{"last_pass":([%d.]+)')
+    local written = string.match(lines[i + 1], '^{"last_pass": *([%d.]+)')
     if math.abs(now - (tonumber(written) or 0)) > 60 then redis.call('HDEL', beats, lines[i]) end
   end
 end
