@@ -84,6 +84,8 @@ class Workout:
         store.log()
         store.log("report")
         assert store.pause(until=timedelta(hours=1)).note == ""
+        for _ in range(2):  # the second line of the log is folded into the first one
+            assert not store.pause().note
         assert store.status().pause is not None
         assert store.resume().pause is not None
 
