@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import partial
 from typing import Any, NoReturn
 
 from celery import Celery
@@ -22,11 +23,11 @@ from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
-from redisbeater.model.definition import Definition, for_entry
+from redisbeater.model.definition import Definition
 from redisbeater.model.entry_fields import ScheduleLike, TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.meta import NEW, Meta
-from redisbeater.model.passed_values import as_schedule, as_task, unknown_field
+from redisbeater.model.passed_values import dict_or_given, schedule_or_given, task_or_given, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
 from redisbeater.model.policy_fields import POLICY_FIELDS
 from redisbeater.model.skip import Skipped
@@ -124,11 +125,13 @@ class RedisScheduleEntry(ScheduleEntry):
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         self.app = app_or_default(app)
         self.name = name  # type: ignore[assignment]  # None is refused when it is saved
-        self.task = task if isinstance(task, str) else _task(task)
-        self.schedule = _schedule(schedule, relative, name, self.app)
+        self.task = task if isinstance(task, str) else task_or_given(task)
+        self.schedule = schedule_or_given(schedule, name, relative=relative)
+        if isinstance(self.schedule, BaseSchedule):
+            self.schedule.app = self.app
         self.args = [] if args is None else list(args) if isinstance(args, tuple) else args
-        self.kwargs = {} if kwargs is None else kwargs if type(kwargs) is dict else _dict(kwargs)
-        self.options = {} if options is None else options if type(options) is dict else _dict(options)
+        self.kwargs = kwargs if type(kwargs) is dict else dict_or_given(kwargs)
+        self.options = options if type(options) is dict else dict_or_given(options)
         self.enabled = enabled
         self.timezone = timezone
         self.last_run_at = last_run_at
@@ -152,7 +155,7 @@ class RedisScheduleEntry(ScheduleEntry):
             InvalidEntry: it is broken; the message names the field.
         """
         name = Context.of(app).redis.keys.name(key)
-        return cls(name, app=app)._read()
+        return cls.of(load(Context.of(app), check_name(name)), app)
 
     @classmethod
     def of(cls, stored: StoredEntry, app: Celery | None = None) -> RedisScheduleEntry:
@@ -350,9 +353,6 @@ class RedisScheduleEntry(ScheduleEntry):
             return load(self._context, check_name(self.name))
         return preview(self._context, self._upsert())
 
-    def _read(self) -> RedisScheduleEntry:
-        return self._adopt(load(self._context, check_name(self.name)))
-
     def _adopt(self, stored: StoredEntry) -> RedisScheduleEntry:
         definition, meta = stored.definition, stored.meta
         self.task, self.schedule, self.enabled = definition.task, definition.schedule, definition.enabled
@@ -397,31 +397,4 @@ class RedisScheduleEntry(ScheduleEntry):
         return ((name, getattr(self, name)) for name in _FIELDS)
 
     def __reduce__(self) -> Any:
-        return _rebuild, (type(self), dict(self)), {"_due_at": self._due_at}
-
-
-def _rebuild(cls: type[RedisScheduleEntry], fields: dict[str, Any]) -> RedisScheduleEntry:
-    return cls(**fields)
-
-
-def _task(value: Any) -> Any:
-    """Return the name of a task object; saving the entry refuses what is neither a task nor its name."""
-    try:
-        return as_task(value)
-    except InvalidEntry:
-        return value
-
-
-def _dict(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _schedule(value: Any, relative: bool, name: str | None, app: Celery) -> Any:
-    """Return the schedule for a constructor argument; saving the entry refuses one that cannot be a schedule."""
-    try:
-        schedule = for_entry(as_schedule(value, relative=relative), name)
-    except InvalidEntry:
-        return value
-    if isinstance(schedule, BaseSchedule):
-        schedule.app = app
-    return schedule
+        return partial(type(self), **dict(self)), (), {"_due_at": self._due_at}

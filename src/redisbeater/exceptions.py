@@ -78,7 +78,7 @@ class InvalidEntry(RedisBeaterError, ValueError):
             return error
         field, _, problem = str(error).partition(": ")
         kind = WrongType if isinstance(error, TypeError) else InvalidEntry
-        return kind(field, problem) if problem and " " not in field else kind(path, str(error))
+        return kind(field, problem) if problem and " " not in field.replace(", ", "") else kind(path, str(error))
 
 
 class WrongType(InvalidEntry, TypeError):

@@ -26,7 +26,7 @@ from redisbeater.beat.heartbeat import Heartbeat
 from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
-from redisbeater.beat.other_scheduler import report_other_scheduler, report_settings_of_redbeat
+from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
 from redisbeater.beat.pausing import Pausing
@@ -95,10 +95,8 @@ class RedisScheduler(Scheduler):
         self._redis = self._context.redis
         config = self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
-        self._log = ScheduleLog(self._redis)
-        self._leadership = Leadership(
-            lock, begin=self._begin_to_lead, command_line=self._redis.command_line, record=self._log.add
-        )
+        self._log, self._pausing = ScheduleLog(self._redis), Pausing()
+        self._leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, record=self._log.add)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
@@ -108,14 +106,12 @@ class RedisScheduler(Scheduler):
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait, on_return=self._log.redis_returned)
         self._fault = Fault()
-        self._broker = Broker(app, config.publish_timeout, self.Producer)
-        self._broker.on_return = self._log.broker_returned
+        self._broker = Broker(app, config.publish_timeout, self.Producer, on_return=self._log.broker_returned)
         self._sender = Sender(self)
         self._dispatcher = Dispatcher(
             app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
         )
         self._heartbeat = Heartbeat(self._redis, lock, self._dispatcher.counts, self._broker, lambda: self.is_embedded)
-        self._pausing = Pausing()
         self._claim_limit = ClaimLimit(config.batch_size)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
@@ -269,18 +265,15 @@ class RedisScheduler(Scheduler):
             self._look_at = time.monotonic() + self._pausing.began(exc, self.max_interval)
             return
         self._dispatch.publish()
-        self._claim_limit.record(len(claim.entries), ran_short=self._dispatch.ran_short)
+        removed, ran_short = len(claim.removed), self._dispatch.ran_short
+        self._claim_limit.record(len(claim.entries), removed=removed, ran_short=ran_short)
         self._finish_dispatch()
         self._look_at = self._next_look(claim)
 
     def _claim(self) -> Claim:
         limit = self._claim_limit
-        claim = self._redis.claim(
-            token=self._leadership.token,
-            limit=limit.value,
-            oldest_only=limit.oldest_only,
-            line=self._heartbeat.next_line(),
-        )
+        token, line = self._leadership.token, self._heartbeat.next_line()
+        claim = self._redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
         self._pausing.ended()
         self._heartbeat.claimed(claim.now, claim.entries)
         self._clock.observe(claim.now, asked_at=claim.asked_at)
@@ -389,7 +382,7 @@ def _serve(sender: Service, **_: Any) -> None:
         return
     scheduler.is_served = True
     report_unused_hooks(type(scheduler), RedisScheduler)
-    report_settings_of_redbeat(scheduler.app)
+    report_redbeat_settings(scheduler.app)
     scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
     if not scheduler.is_embedded:
         end_with_other_signals()

@@ -10,14 +10,15 @@ from datetime import timedelta
 import pytest
 import redis
 from celery import Celery
-from due import now, save_due, stored
+from due import UTC, now, save_due, stored
 from flight import mark_in_flight
 from outbox import names, run_due
 from test_repair import repair_all
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.cli.listing import row_of, rows, table
+from redisbeater.cli.listing import row_of, rows
+from redisbeater.cli.table import View, table
 from redisbeater.context import Context
 from redisbeater.management.listing import Filter
 
@@ -103,7 +104,7 @@ def test_the_command_line_shows_it(app: Celery, argc: RedisScheduleEntry) -> Non
     assert listed["tries"] == 1
     assert listed["late"] >= 120
     assert {"last_error", "tries", "failing_since", "retry_at", "late"} <= set(shown)
-    assert "failing" in table([row])[1]
+    assert "failing" in table([row], View(now=now(), zone=UTC))[1]
 
 
 def test_it_is_late_since_the_fire_time_that_it_owes(

@@ -348,7 +348,7 @@ def test_an_expiry_that_has_passed_is_refused(expires: Any) -> None:
             "redisbeater_redis_url, or unset redisbeater_redis_use_ssl",
         ),
         ({"timezone": "Europe/Wien"}, "timezone = 'Europe/Wien': expected an IANA name such as 'Europe/Vienna'"),
-        ({"timezone": 5}, "timezone = 5: expected an IANA name such as 'Europe/Vienna'"),
+        ({"timezone": 5}, "timezone: unknown time zone 5; expected an IANA name such as 'Europe/Vienna'"),
         ({"redisbeater_task_options": "once"}, "redisbeater_task_options = 'once': expected a list of names"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

@@ -81,7 +81,7 @@ def test_what_is_no_iana_zone_is_refused_with_what_to_write(zone: Any, problem: 
 
 
 def test_a_zone_object_is_accepted_where_a_name_is(pytz: Any) -> None:
-    at, app = datetime(2027, 7, 1, 9), Celery(set_as_current=False)
+    at, app = datetime(2027, 7, 1, 9), Celery(broker="redis://", set_as_current=False)
     for zone in (VIENNA, pytz.timezone("Europe/Vienna"), tz.gettz("Europe/Vienna")):
         assert clocked(at, zone) == clocked(at, "Europe/Vienna")
         assert rrule("FREQ=DAILY", dtstart=at, timezone=zone) == rrule(

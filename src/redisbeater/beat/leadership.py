@@ -30,8 +30,8 @@ class Leadership:
         self,
         lock: Lock | None,
         begin: Callable[[], None],
-        *,
         command_line: str = "redis-cli",
+        *,
         record: Callable[..., None] | None = None,
     ) -> None:
         self._record = record or (lambda what, **details: None)

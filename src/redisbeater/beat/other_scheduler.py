@@ -1,4 +1,4 @@
-"""Reports of processes that were meant to run redisbeater, and run another scheduler."""
+"""Reports of processes that were meant to run redisbeater and run another scheduler, and of RedBeat's settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redisbeater.config.redbeat import leftover_settings
 from redisbeater.config.settings import has_settings
 from redisbeater.log_lines import get_logger
 
-__all__ = ("report_other_scheduler", "report_settings_of_redbeat", "report_state_file")
+__all__ = ("report_other_scheduler", "report_redbeat_settings", "report_state_file")
 
 logger = get_logger(__name__)
 
@@ -41,7 +41,7 @@ def report_state_file(worker: Any) -> None:
         )
 
 
-def report_settings_of_redbeat(app: Celery) -> None:
+def report_redbeat_settings(app: Celery) -> None:
     """Log RedBeat's settings that have no effect any more, and what to set instead."""
     names, settings = leftover_settings(app)
     if names:

@@ -56,6 +56,7 @@ class Broker:
         make_producer: kombu's ``Producer``, or what the scheduler was given instead: a subclass of it, or a function
             that returns one. A class is subclassed for the declaration cache, a function is used as it is.
         idle_limit: seconds without a send after which the connection is replaced.
+        on_return: called when the broker is available again, with the seconds for which it was not, and why.
     """
 
     #: Whether the confirms of several messages are waited for together.
@@ -64,8 +65,14 @@ class Broker:
     caches_declarations = True
 
     def __init__(
-        self, app: Celery, timeout: float, make_producer: Callable[..., Any], idle_limit: float = IDLE_LIMIT_SECONDS
+        self,
+        app: Celery,
+        timeout: float,
+        make_producer: Callable[..., Any],
+        idle_limit: float = IDLE_LIMIT_SECONDS,
+        on_return: Callable[[float, str], None] | None = None,
     ) -> None:
+        self._on_return = on_return
         self._app = app
         self._timeout = timeout
         if self.caches_declarations and isinstance(make_producer, type):
@@ -81,8 +88,6 @@ class Broker:
         self._unavailable_since: float | None = None
         #: Whether it accepts runs when it can be reached.
         self.acceptance = Acceptance()
-        #: Called when it is available again, with the seconds for which it was not, and why.
-        self.on_return: Callable[[float, str], None] = _ignore
         #: Why the broker is unavailable.
         self.error = ""
         #: When to try again, on the monotonic clock.
@@ -186,7 +191,8 @@ class Broker:
             logger.info("broker available again after %.1f s", seconds)
             self._backoff.succeeded()
             self._unavailable_since = None
-            self.on_return(seconds, self.error)
+            if self._on_return is not None:
+                self._on_return(seconds, self.error)
 
     def _connect(self) -> None:
         """Connect, to the next of several brokers if need be, and check that it accepts messages."""
@@ -234,10 +240,6 @@ class Broker:
         if connection is not None:
             with contextlib.suppress(Exception):
                 connection.collect()
-
-
-def _ignore(seconds: float, error: str) -> None:
-    """Do nothing."""
 
 
 def _plain(channel: Any) -> Any:

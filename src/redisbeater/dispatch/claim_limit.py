@@ -29,13 +29,19 @@ class ClaimLimit:
         #: Whether the oldest entries alone are taken: a burst is no backlog yet.
         self.oldest_only = self.value < self._most
 
-    def record(self, claimed: int, *, ran_short: bool) -> None:
-        """Set the limit of the next claim: half after a claim that ran short of time, twice after a full one."""
+    def record(self, claimed: int, *, removed: int = 0, ran_short: bool) -> None:
+        """Set the limit of the next claim: half after a claim that ran short of time, twice after a full one.
+
+        Arguments:
+            claimed: number of its entries.
+            removed: number of members that it found instead of entries.
+            ran_short: whether its entries took too long for its lease.
+        """
         if ran_short:
             self.value = max(min(self.value, claimed) // 2, 1)
             self.oldest_only = False
             logger.debug("a claim of %d entries did not fit into its lease, claiming %d next", claimed, self.value)
-        elif claimed >= self.value:
+        elif claimed + removed >= self.value:
             self.value = min(self.value * 2, self._most)
             self.oldest_only = False
         elif self.value >= FIRST_CLAIM:

@@ -13,7 +13,7 @@ from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
-from redisbeater.model.passed_values import args_advice, as_schedule, as_task, task_advice, unknown_field
+from redisbeater.model.passed_values import args_advice, as_schedule, as_task, for_entry, task_advice, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable, clocked, rrule
@@ -23,7 +23,7 @@ from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import read_zone, zone_name
 
-__all__ = ("Decoder", "Definition", "checked_args", "checked_kwargs", "for_entry")
+__all__ = ("Decoder", "Definition", "checked_args", "checked_kwargs")
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
 _SET_BY_BEAT = ("args", "kwargs", "producer")
@@ -50,15 +50,6 @@ _TYPES = (
     ("options", dict, "a dict"),
     ("enabled", bool, "true or false"),
 )
-
-
-def for_entry(given: Any, name: Any) -> Any:
-    """Return a schedule as the entry of that name has it: a cron expression with ``H`` is bound to the name.
-
-    Raises:
-        InvalidEntry: with the numbers that the name decides, no date matches.
-    """
-    return given.for_entry(name) if type(given) is cron_expression and isinstance(name, str) else given
 
 
 class Decoder(Protocol):

@@ -12,6 +12,7 @@ from celery.schedules import schedule
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry, UnknownField
 from redisbeater.model.options import OPTIONS
+from redisbeater.schedules.cron_expression.expression import cron_expression
 
 __all__ = ("args_advice", "as_schedule", "as_task", "task_advice", "unknown_field")
 
@@ -47,6 +48,36 @@ def as_task(given: Any) -> Any:
         problem = "expected a task or its name, got a signature; pass its parts: task=s.task, args=s.args, "
         raise InvalidEntry("$.task", problem + "kwargs=s.kwargs, options=s.options")
     return getattr(given, "name", given)
+
+
+def for_entry(given: Any, name: Any) -> Any:
+    """Return a schedule as the entry of that name has it: a cron expression with ``H`` is bound to the name.
+
+    Raises:
+        InvalidEntry: with the numbers that the name decides, no date matches.
+    """
+    return given.for_entry(name) if type(given) is cron_expression and isinstance(name, str) else given
+
+
+def task_or_given(given: Any) -> Any:
+    """Return the name of a task object; saving the entry refuses what is neither a task nor its name."""
+    try:
+        return as_task(given)
+    except InvalidEntry:
+        return given
+
+
+def dict_or_given(given: Any) -> Any:
+    """Return a mapping as a dict, and an empty one for None; saving the entry refuses anything else."""
+    return {} if given is None else dict(given) if isinstance(given, Mapping) else given
+
+
+def schedule_or_given(given: Any, name: Any, *, relative: bool) -> Any:
+    """Return the schedule of an entry of that name; saving the entry refuses what cannot be one."""
+    try:
+        return for_entry(as_schedule(given, relative=relative), name)
+    except InvalidEntry:
+        return given
 
 
 def unknown_field(name: str, known: Iterable[str]) -> InvalidEntry:
