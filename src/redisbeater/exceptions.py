@@ -14,6 +14,7 @@
     ├── LockNotOwnedError                            another beat took the lock
     ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
     ├── ZoneChanging                                 fire times are planned again; beat catches it itself
+    ├── SchedulePaused                               no entry may run now; beat catches it itself
     └── StoreError                                   Redis answered with an error
         └── StoreUnavailable   (also ConnectionError)    Redis cannot be reached
 """
@@ -35,6 +36,7 @@ __all__ = (
     "InvalidEntry",
     "LockNotOwnedError",
     "RedisBeaterError",
+    "SchedulePaused",
     "SendFailed",
     "StoreError",
     "StoreUnavailable",
@@ -121,6 +123,18 @@ class FormatTooNew(RedisBeaterError):
 
 class ZoneChanging(RedisBeaterError):
     """The zone of the schedule has changed, and fire times are still those of the zone before: none may run."""
+
+
+class SchedulePaused(RedisBeaterError):
+    """The schedule is paused: no entry may be claimed.
+
+    Attributes:
+        seconds_left: until the pause ends by itself; None: it is open.
+    """
+
+    def __init__(self, seconds_left: float | None) -> None:
+        super().__init__("the schedule is paused")
+        self.seconds_left = seconds_left
 
 
 class StoreError(RedisBeaterError):

@@ -14,23 +14,27 @@ from typing import Any
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.schedules import crontab
-from celery.signals import beat_embedded_init, beat_init, celeryd_after_setup
+from celery.signals import beat_embedded_init, beat_init
 
+from redisbeater.beat.banner import banner
 from redisbeater.beat.clock import ServerClock
 from redisbeater.beat.closing import close_within
 from redisbeater.beat.edits import Edits
 from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.fault import Fault
+from redisbeater.beat.heartbeat import Heartbeat
 from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
-from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings, report_state_file
+from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
+from redisbeater.beat.pausing import Pausing
 from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune_process
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.run_line import announce, complete_lines
+from redisbeater.beat.schedule_log import ScheduleLog
 from redisbeater.beat.statics import CLEANUP, reconcile
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
@@ -43,6 +47,7 @@ from redisbeater.exceptions import (
     FormatTooNew,
     ImproperlyConfigured,
     LockNotOwnedError,
+    SchedulePaused,
     StoreError,
     StoreUnavailable,
     ZoneChanging,
@@ -90,7 +95,8 @@ class RedisScheduler(Scheduler):
         self._redis = self._context.redis
         config = self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
-        self._leadership = Leadership(lock, begin=self._begin_to_lead, command_line=self._redis.command_line)
+        self._log, self._pausing = ScheduleLog(self._redis), Pausing()
+        self._leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, record=self._log.add)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
@@ -98,13 +104,14 @@ class RedisScheduler(Scheduler):
         self._zone_change = ZoneChange(self._context)
         self._edits = Edits(self._context)
         self._schedule_id = ""
-        self._outage = Outage(config.retry_period, longest_delay=self._max_wait)
+        self._outage = Outage(config.retry_period, longest_delay=self._max_wait, on_return=self._log.redis_returned)
         self._fault = Fault()
-        self._broker = Broker(app, config.publish_timeout, self.Producer)
+        self._broker = Broker(app, config.publish_timeout, self.Producer, on_return=self._log.broker_returned)
         self._sender = Sender(self)
         self._dispatcher = Dispatcher(
             app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
         )
+        self._heartbeat = Heartbeat(self._redis, lock, self._dispatcher.counts, self._broker, lambda: self.is_embedded)
         self._claim_limit = ClaimLimit(config.batch_size)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
@@ -167,6 +174,7 @@ class RedisScheduler(Scheduler):
         try:
             if not self._leadership.renew() and not self._leadership.acquire(self._lock_lost()):
                 return self._stand_by()
+            self._heartbeat.lead(has_lock=bool(self._leadership.token))
             if not self._zone_change.is_done:
                 self._zone_change.step()
                 return 0.0
@@ -211,6 +219,7 @@ class RedisScheduler(Scheduler):
         self._repair.begin()
 
     def _stand_by(self) -> float:
+        self._heartbeat.stand_by()
         delay = min(self._max_wait, self._leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
             return delay
@@ -251,6 +260,10 @@ class RedisScheduler(Scheduler):
             self._leadership.restart()
             self._look_at = 0.0
             return
+        except SchedulePaused as exc:
+            self._heartbeat.pause(True)
+            self._look_at = time.monotonic() + self._pausing.began(exc, self.max_interval)
+            return
         self._dispatch.publish()
         removed, ran_short = len(claim.removed), self._dispatch.ran_short
         self._claim_limit.record(len(claim.entries), removed=removed, ran_short=ran_short)
@@ -259,7 +272,10 @@ class RedisScheduler(Scheduler):
 
     def _claim(self) -> Claim:
         limit = self._claim_limit
-        claim = self._redis.claim(token=self._leadership.token, limit=limit.value, oldest_only=limit.oldest_only)
+        token, line = self._leadership.token, self._heartbeat.next_line()
+        claim = self._redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
+        self._pausing.ended()
+        self._heartbeat.claimed(claim.now, claim.entries)
         self._clock.observe(claim.now, asked_at=claim.asked_at)
         report_removed(claim, self._redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
@@ -341,7 +357,7 @@ class RedisScheduler(Scheduler):
         self._is_closing = True
         try:
             if not self._outage.is_on:
-                close_within(CLOSE_SECONDS, self._finish_dispatch, self._leadership.resign)
+                close_within(CLOSE_SECONDS, self._finish_dispatch, self._leadership.resign, self._heartbeat.end)
             self._notifier.close()
             self._broker.close()
             super().close()
@@ -355,14 +371,7 @@ class RedisScheduler(Scheduler):
     @property
     def info(self) -> str:
         """The lines about this scheduler in beat's banner."""
-        config, lock = self._context.config, self._redis.keys.lock
-        held = "none, every beat is active" if config.lock_key is None else f"`{lock}` ({config.lock_timeout:g}s)"
-        lines = {
-            "redis": config.url.address,
-            "schedule": f"`{self._redis.keys.schedule}`",
-            "lock": held,
-        }
-        return "\n".join(f"    . {name} -> {value}" for name, value in lines.items())
+        return banner(self._context)
 
 
 @beat_init.connect(weak=False)
@@ -386,8 +395,3 @@ def _serve_worker(sender: Service, **_: Any) -> None:
     if isinstance(sender.scheduler, RedisScheduler):
         sender.scheduler.is_embedded = True
         sender.scheduler.worker = ParentProcess()
-
-
-@celeryd_after_setup.connect(weak=False)
-def _check_worker(instance: Any, **_: Any) -> None:
-    report_state_file(instance)

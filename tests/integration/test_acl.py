@@ -7,6 +7,7 @@ import shlex
 import threading
 import traceback
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,9 +83,16 @@ class Workout:
         assert store.count() == len(list(store.names()))
         assert set(store.broken()) == {"broken"}
         assert (store.failing(), store.late().entries) == ({}, 0)
+        store.log()
+        store.log("report")
+        assert store.pause(until=timedelta(hours=1)).note == ""
+        for _ in range(2):  # the second line of the log is folded into the first one
+            assert not store.pause().note
+        assert store.status().pause is not None
+        assert store.resume().pause is not None
 
     def _command_line(self) -> None:
-        verbs = ["list", "broken"]
+        verbs = ["list", "broken", "status"]
         verbs += [f"{verb} report" for verb in ("show", "upcoming", "disable", "enable", "delete")]
         for verb in verbs:
             result = CliRunner().invoke(redisbeater, verb.split(), obj=SimpleNamespace(app=self.app))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError
 from redisbeater.log_lines import get_logger
+from redisbeater.model.beat_line import name_of
 from redisbeater.store import Lock
 
 __all__ = ("Leadership",)
@@ -22,9 +23,18 @@ class Leadership:
         lock: the lock; None: no lock is used.
         begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
         command_line: how ``redis-cli`` reaches this Redis, for hints.
+        record: adds a line to the log of the schedule: a word and details.
     """
 
-    def __init__(self, lock: Lock | None, begin: Callable[[], None], *, command_line: str = "redis-cli") -> None:
+    def __init__(
+        self,
+        lock: Lock | None,
+        begin: Callable[[], None],
+        command_line: str = "redis-cli",
+        *,
+        record: Callable[..., None] | None = None,
+    ) -> None:
+        self._record = record or (lambda what, **details: None)
         self._lock = lock
         self._begin = begin
         self._command_line = command_line
@@ -72,6 +82,7 @@ class Leadership:
                 logger.warning(
                     "took the lock from %s, which does not renew it; Redis's clock went back", self._lock.taken_from
                 )
+            self._record("leading")
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
         elif led and not self._lock.foreign_type:
             self._report_loss(self._lock.holder, lock_lost)
@@ -115,6 +126,7 @@ class Leadership:
             )
             return
         logger.info("standing by; the leader is %s", lock.holder)
+        self._record("standing_by", leader=name_of(lock.holder))
         self._report_endless(lock)
 
     def _report_endless(self, lock: Lock) -> None:
@@ -135,6 +147,7 @@ class Leadership:
 
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         """Log that another beat took the lock; raise instead if this one is to exit."""
+        self._record("lock_lost", leader=name_of(holder))
         if lock_lost == "exit":
             raise LockNotOwnedError(
                 f"lost the lock to {shown(holder)}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from redisbeater.backoff import Backoff
 from redisbeater.exceptions import StoreError, StoreUnavailable
@@ -22,9 +23,14 @@ class Outage:
     Arguments:
         retry_period: seconds after which beat gives up; -1: never.
         longest_delay: seconds between two tries at most.
+        on_return: called when Redis answers again, with the seconds for which it did not, and why.
     """
 
-    def __init__(self, retry_period: float, longest_delay: float) -> None:
+    def __init__(
+        self, retry_period: float, longest_delay: float, on_return: Callable[[float, str], None] | None = None
+    ) -> None:
+        self._on_return = on_return
+        self._reason = ""
         self._retry_period = retry_period
         self._backoff = Backoff(first=FIRST_RETRY_SECONDS, limit=longest_delay)
         self._since: float | None = None
@@ -42,7 +48,7 @@ class Outage:
         """
         now = time.monotonic()
         if self._since is None:
-            self._since = now
+            self._since, self._reason = now, str(error)
             if isinstance(error, StoreUnavailable):
                 logger.error("Redis unavailable, retrying: %s", error)
             else:
@@ -54,6 +60,9 @@ class Outage:
     def ended(self) -> None:
         """Record that Redis answers, and log the end of the outage if there was one."""
         if self._since is not None:
-            logger.info("Redis available again after %.1f s", time.monotonic() - self._since)
+            seconds = time.monotonic() - self._since
+            logger.info("Redis available again after %.1f s", seconds)
             self._backoff.succeeded()
             self._since = None
+            if self._on_return is not None:
+                self._on_return(seconds, self._reason)

@@ -26,6 +26,9 @@ class OwnKeys:
             keys.broken: "broken entries are logged but not listed",
             keys.zone: "entries without a zone of their own follow the timezone of each program's application",
             keys.failing: "failing entries are not listed, and not counted as late",
+            keys.log: "what happens to the schedule is not recorded",
+            keys.beats: "status and health do not see the beats",
+            keys.pause: "the schedule is not paused",
             keys.statics: "static entries that the code no longer declares stay",
         }
 

@@ -56,6 +56,7 @@ class Broker:
         make_producer: kombu's ``Producer``, or what the scheduler was given instead: a subclass of it, or a function
             that returns one. A class is subclassed for the declaration cache, a function is used as it is.
         idle_limit: seconds without a send after which the connection is replaced.
+        on_return: called when the broker is available again, with the seconds for which it was not, and why.
     """
 
     #: Whether the confirms of several messages are waited for together.
@@ -64,8 +65,14 @@ class Broker:
     caches_declarations = True
 
     def __init__(
-        self, app: Celery, timeout: float, make_producer: Callable[..., Any], idle_limit: float = IDLE_LIMIT_SECONDS
+        self,
+        app: Celery,
+        timeout: float,
+        make_producer: Callable[..., Any],
+        idle_limit: float = IDLE_LIMIT_SECONDS,
+        on_return: Callable[[float, str], None] | None = None,
     ) -> None:
+        self._on_return = on_return
         self._app = app
         self._timeout = timeout
         if self.caches_declarations and isinstance(make_producer, type):
@@ -90,6 +97,17 @@ class Broker:
     def is_unavailable(self) -> bool:
         """Whether the last try to reach the broker failed."""
         return self._unavailable_since is not None
+
+    @property
+    def away_seconds(self) -> float:
+        """For how long it has been unavailable; 0 while it is available."""
+        return 0.0 if self._unavailable_since is None else time.monotonic() - self._unavailable_since
+
+    @property
+    def transport(self) -> str:
+        """What kind of broker it is, as its URL begins: ``redis``, ``amqp``, ..."""
+        urls = self._app.conf.broker_write_url or "amqp"
+        return str(urls if isinstance(urls, str) else urls[0]).partition(":")[0]
 
     @property
     def producer(self) -> Any:
@@ -174,9 +192,12 @@ class Broker:
 
     def _mark_available(self) -> None:
         if self._unavailable_since is not None:
-            logger.info("broker available again after %.1f s", time.monotonic() - self._unavailable_since)
+            seconds = self.away_seconds
+            logger.info("broker available again after %.1f s", seconds)
             self._backoff.succeeded()
             self._unavailable_since = None
+            if self._on_return is not None:
+                self._on_return(seconds, self.error)
 
     def _connect(self) -> None:
         """Connect, to the next of several brokers if need be, and check that it accepts messages."""

@@ -1,6 +1,18 @@
 """The command line, ``celery -A proj redisbeater ...``. Each of these modules adds its commands to the group."""
 
-from redisbeater.cli import changing, commands, files, importing, linting, simulating, triggering, upcoming, why
+from redisbeater.cli import (
+    changing,
+    commands,
+    files,
+    importing,
+    linting,
+    pausing,
+    simulating,
+    status,
+    triggering,
+    upcoming,
+    why,
+)
 from redisbeater.cli.group import redisbeater
 
 __all__ = (
@@ -9,8 +21,10 @@ __all__ = (
     "files",
     "importing",
     "linting",
+    "pausing",
     "redisbeater",
     "simulating",
+    "status",
     "triggering",
     "upcoming",
     "why",

@@ -63,7 +63,10 @@ def list_(
 
 def _listing(context: Context, found: Sequence[Row], view: View) -> list[str]:
     total = context.redis.contents.count()
-    return [head(found, view, total, is_led=_is_led(context)), *table(found, view)]
+    return [
+        head(found, view, total, is_led=_is_led(context), is_paused=context.redis.pause.read() is not None),
+        *table(found, view),
+    ]
 
 
 def _nothing(context: Context) -> str:

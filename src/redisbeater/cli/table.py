@@ -51,7 +51,7 @@ class View:
         return self.local(self.now, zone)
 
 
-def head(found: Sequence[Row], view: View, total: int, *, is_led: bool) -> str:
+def head(found: Sequence[Row], view: View, total: int, *, is_led: bool, is_paused: bool = False) -> str:
     """Return the line above the table: the time and its zone, and how many entries there are.
 
     Arguments:
@@ -59,6 +59,7 @@ def head(found: Sequence[Row], view: View, total: int, *, is_led: bool) -> str:
         view: how times are shown.
         total: number of entries of the schedule.
         is_led: whether a beat leads; if none does, no entry runs.
+        is_paused: whether the whole schedule is paused.
     """
     local = view.now.astimezone(view.zone)
     clock = f"now {date_words(local).rpartition(' ')[0]} {local:%H:%M:%S} {zone_text(view.zone)}"
@@ -67,6 +68,7 @@ def head(found: Sequence[Row], view: View, total: int, *, is_led: bool) -> str:
     late = sum(1 for row in found if _lateness(row, view) >= timedelta(seconds=1))
     counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
     notes = [*counts, *([f"{late:,} late"] if late else []), *([] if is_led else ["no beat leads"])]
+    notes += ["the schedule is paused"] if is_paused else []
     return f"{clock}   {', '.join([number, *notes])}"
 
 

@@ -23,6 +23,7 @@ from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.model.skip import Reason, Skip
+from redisbeater.sending.counts import Counts
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment
 
@@ -59,6 +60,8 @@ class Dispatcher:
         renew_lock: Callable[[], bool],
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
     ) -> None:
+        #: What became of runs.
+        self.counts = Counts()
         self._resources = Resources(
             app=app,
             entry_class=entry_class,
@@ -68,6 +71,7 @@ class Dispatcher:
             renew_lock=renew_lock,
             failures=Failures(),
             slow_tasks=SlowTasks(),
+            counts=self.counts,
         )
 
     def dispatch(self, claim: Claim) -> ClaimDispatch:
@@ -202,7 +206,10 @@ class ClaimDispatch:
             for name in result.fenced:
                 logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
             changed = [job for job in done if job.claimed.name in result.changed]
-            _log_skips(job for job in done if job.claimed.name not in result.changed)
+            recorded = [job for job in done if job.claimed.name not in result.changed]
+            self._resources.counts.sent += sum(len(job.plan.runs) for job in recorded)
+            self._resources.counts.skipped += sum(skip.count for job in recorded for skip in job.plan.skipped)
+            _log_skips(recorded)
             rebased = (job.rebased_on(*result.changed[job.claimed.name]) for job in changed)
             self._batch.done = {job.claimed.key: job for job in rebased}
 

@@ -41,6 +41,7 @@ class Refusals:
         self._broker = resources.broker
         self._failures = resources.failures
         self._renew_lock = resources.renew_lock
+        self._counts = resources.counts
 
     def quarantine_broken(self) -> None:
         """Take entries that cannot be read or planned out of the schedule, list them as broken, and log them."""
@@ -92,6 +93,7 @@ class Refusals:
 
     def _release_failing(self, entry: ClaimedEntry, error: Exception) -> None:
         """Release one entry that was refused, although the broker can be reached."""
+        self._counts.refused += 1
         acceptance, is_refused = self._broker.acceptance, self._broker.has_refused(error)
         if is_refused:
             acceptance.refused(entry.name, error)

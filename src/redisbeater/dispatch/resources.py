@@ -12,6 +12,7 @@ from redisbeater.context import Context
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.sending.counts import Counts
 
 __all__ = ("Resources",)
 
@@ -32,3 +33,4 @@ class Resources:
     #: The entries that could not be sent, while the broker could be reached.
     failures: Failures
     slow_tasks: SlowTasks
+    counts: Counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from celery import Celery
 from celery.app import app_or_default
@@ -22,6 +22,7 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.files.apply import apply_changes
@@ -30,9 +31,13 @@ from redisbeater.management.files.collect import collect
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Terms, plan_changes
 from redisbeater.management.forecast import simulate_schedule
+from redisbeater.management.health import Health, check_health
+from redisbeater.management.health import Terms as HealthTerms
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.management.pausing import Resumption
 from redisbeater.management.simulation import Simulation
+from redisbeater.management.status import Status, read_status
 from redisbeater.management.trigger import Triggers
 from redisbeater.management.why.answer import Answer
 from redisbeater.management.why.explain import explain
@@ -40,6 +45,7 @@ from redisbeater.management.why.facts import redacted_line
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.pause import Pause
 from redisbeater.store import Late
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
@@ -219,6 +225,51 @@ class ScheduleStore:
             EntryNotFound: nothing is known of that name.
         """
         return explain(self._context, check_name(name), at)
+
+    def pause(self, note: str = "", by: str = "", until: datetime | timedelta | None = None) -> Pause:
+        """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.
+
+        Waits until what beats are sending is sent, half of ``redisbeater_lease_timeout`` at most; ``still_claimed`` of
+        the result says how many entries are left.
+        """
+        return pausing.pause(self._context, Author.of(by, note), until)
+
+    def resume(self, note: str = "", by: str = "") -> Resumption:
+        """End the pause. What came up meanwhile runs by its ``misfire_grace_time`` and ``coalesce``."""
+        return pausing.resume(self._context, Author.of(by, note))
+
+    @property
+    def is_paused(self) -> Pause | None:
+        """The pause of the schedule; None: it is not paused."""
+        return pausing.read_pause(self._context)
+
+    def status(self) -> Status:
+        """Return who leads, who stands by, what is due, and how the leader fares."""
+        return read_status(self._context)
+
+    def health(
+        self,
+        max_late: float | timedelta = 60.0,
+        require: Literal["leader", "any"] = "leader",
+        *,
+        self_token: str = "",
+        strict: bool = False,
+        timeout: float = 3.0,
+    ) -> Health:
+        """Return whether the schedule is healthy: a beat leads, or one runs, and nothing is later than ``max_late``.
+
+        Never raises for a Redis that does not answer: that is unhealthy. While the schedule is paused, nothing is late.
+
+        Arguments:
+            max_late: seconds, or a timedelta.
+            require: ``"leader"`` or ``"any"``: that a beat leads, or that one runs.
+            self_token: token, or host and process id, of one beat that alone must run.
+            strict: whether broken and failing entries are unhealthy.
+            timeout: seconds that Redis may take.
+        """
+        late = timedelta(seconds=_seconds(max_late))
+        terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict)
+        return check_health(self._context, terms, timeout)
 
     def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""

@@ -4,7 +4,7 @@ from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.contents import Unscheduled, pages
 from redisbeater.store.failing import Late
-from redisbeater.store.lock import Lock
+from redisbeater.store.lock import Lock, new_token
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.schedule import SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Snapshot
@@ -20,5 +20,6 @@ __all__ = (
     "RedisSchedule",
     "Snapshot",
     "Unscheduled",
+    "new_token",
     "pages",
 )

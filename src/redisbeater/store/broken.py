@@ -24,6 +24,10 @@ class BrokenEntries:
         self._connection = connection
         self._keys = keys
 
+    def count(self) -> int:
+        """Return how many entries and declarations are broken."""
+        return int(unless_wrong_type(self._connection, lambda client: client.hlen(self._keys.broken)) or 0)
+
     def reports(self) -> dict[str, dict[str, str]]:
         """Return name -> ``reason``, ``since`` (ISO 8601, UTC) and, for a declaration, ``application``."""
         texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from redisbeater.entry_name import is_unreserved
 from redisbeater.instant import from_unix
@@ -54,6 +54,19 @@ class FailingEntries:
         )
         return members or []
 
+    def count(self) -> int:
+        """Return how many entries are failing."""
+        return int(unless_wrong_type(self._connection, lambda client: client.zcard(self._keys.failing)) or 0)
+
+    def oldest(self) -> str:
+        """Return the name of the entry that waits longest for its run; empty: none is scheduled."""
+        waiting = [
+            (score, member)
+            for key in (self._keys.schedule, self._keys.failing)
+            for member, score in unless_wrong_type(self._connection, _first_of(key)) or ()
+        ]
+        return self._keys.name(min(waiting)[1]) if waiting else ""
+
     def late(self, seconds: float) -> Late:
         """Count the entries, failing or not, that were due more than ``seconds`` ago and have not run."""
         keys = [self._keys.schedule, self._keys.failing]
@@ -84,6 +97,10 @@ class FailingEntries:
             self._connection.run("mend_failing", [self._keys.schedule, self._keys.failing, *ours])
         if others := set(members).difference(ours):
             self._connection.call(lambda client: client.zrem(self._keys.failing, *others))
+
+
+def _first_of(key: str) -> Callable[[Any], Any]:
+    return lambda client: client.zrangebyscore(key, 0, "+inf", start=0, num=1, withscores=True)
 
 
 def _between(earlier: datetime, later: datetime) -> timedelta:

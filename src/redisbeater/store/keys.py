@@ -28,8 +28,10 @@ key                type         members                                         
 ``P:applications`` hash         application -> JSON: the digests of the static entries that its code     none
                                 declares now, and declared before
 ``P:deleted:<n>``  hash         what is kept of a static entry that was deleted, to go on with it     yes
-``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, or ``:lock``
-                                when the lock is free
+``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last              none
+``P:pause``        string       JSON: ``note``, ``by``, ``since``, while the schedule is paused       with ``until``
+``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, ``:lock``
+                                when the lock is free, or ``:pause`` when a pause begins or ends
 =================  ===========  ====================================================================  ======
 
 ``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: the part in braces decides the
@@ -40,13 +42,16 @@ from __future__ import annotations
 
 from redisbeater.entry_name import check_unreserved, is_name
 
-__all__ = ("DECLARATION", "LOCK_RELEASED", "SEVERAL", "Keys")
+__all__ = ("DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "SEVERAL", "Keys")
 
 #: The prefix of a broken declaration in the list of broken entries; no entry name begins with a colon.
 DECLARATION = ":static:"
 
 #: The message on the changes channel that the lock is free; no entry name begins with a colon.
 LOCK_RELEASED = ":lock"
+
+#: The message on the changes channel that the schedule is paused, or not any more.
+PAUSE_CHANGED = ":pause"
 
 #: The message on the changes channel that several entries were changed.
 SEVERAL = ":several"
@@ -70,6 +75,8 @@ class Keys:
         self.deleted = f"{prefix}:deleted:"
         self.changes = f"{prefix}:changes"
         self.log = f"{prefix}:log"
+        self.beats = f"{prefix}:beats"
+        self.pause = f"{prefix}:pause"
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
     def entry(self, name: str) -> str:
@@ -103,6 +110,8 @@ class Keys:
             self.failing: "zset",
             self.zone: "string",
             self.log: "list",
+            self.beats: "hash",
+            self.pause: "string",
         }
 
     def log_of(self, name: str) -> str:

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from redisbeater.exceptions import FormatTooNew
@@ -56,6 +57,8 @@ class Lock:
     """
 
     def __init__(self, connection: Connection, keys: Keys, timeout: float) -> None:
+        #: Returns the line of this beat when it is due, for the next request; else an empty text.
+        self.next_line: Callable[[], str] = str
         self._connection = connection
         self._keys = keys
         self._timeout = timeout
@@ -105,7 +108,7 @@ class Lock:
         abandoned = self._hold if self._is_abandoned else None
         terms = [abandoned.holder, f"{abandoned.ends_at:.3f}"] if abandoned else ["", "0"]
         outcome, newer, ends_at = self._ask(
-            "acquire", [self._keys.lock, self._keys.format], [str(data_format.FORMAT), *terms]
+            "acquire", [self._keys.lock, self._keys.format, self._keys.beats], [str(data_format.FORMAT), *terms]
         )
         self._watch(float(ends_at) if outcome == "HELD" else None)
         self.taken_from = abandoned.holder if abandoned and outcome == "ACQUIRED" else ""
@@ -134,7 +137,7 @@ class Lock:
 
     def renew(self) -> bool:
         """Renew the lock for another timeout. Return False when it is not ours any more."""
-        outcome, *_ = self._ask("renew", [self._keys.lock], [])
+        outcome, *_ = self._ask("renew", [self._keys.lock, self._keys.beats], [])
         return outcome == "RENEWED"
 
     def invalidate(self) -> None:
@@ -150,7 +153,7 @@ class Lock:
         """Run a script of the lock, and return its outcome and what follows holder and milliseconds in its reply."""
         asked_at = time.monotonic()
         outcome, self.holder, milliseconds, *rest = self._connection.run(
-            script, keys, [self.token, str(int(self._timeout * 1000)), *more]
+            script, keys, [self.token, str(int(self._timeout * 1000)), *more, self.next_line()]
         )
         self.foreign_type, self.holder = (self.holder, "") if outcome == "FOREIGN" else ("", self.holder)
         # A lock that another program created without a time-out has a negative one: it is never free by itself.

@@ -23,9 +23,10 @@ from typing import Any
 import redis
 
 from redisbeater.config.settings import Config
-from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, StoreError, ZoneChanging
+from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, SchedulePaused, StoreError, ZoneChanging
 from redisbeater.instant import from_unix
 from redisbeater.store import data_format
+from redisbeater.store.beats import Beats
 from redisbeater.store.broken import BrokenEntries, reports_as_json
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
@@ -38,6 +39,7 @@ from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.log import Log
 from redisbeater.store.notifier import Notifier
+from redisbeater.store.pause import PauseKey
 from redisbeater.store.snapshot import Snapshot
 
 __all__ = ("SAVE_PAGE", "RedisSchedule")
@@ -76,6 +78,8 @@ class RedisSchedule:
         self.keys = Keys(config.key_prefix, config.lock_name)
         #: How ``redis-cli`` reaches this Redis, for hints.
         self.command_line = config.url.command_line
+        #: Where this Redis is, without a password.
+        self.address = config.url.address
         self._config = config
         self._connection = Connection(config)
         self._identity = Identity(self.keys.id)
@@ -83,22 +87,26 @@ class RedisSchedule:
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
         self.log = Log(self._connection, self.keys, config.log_limit)
+        self.beats = Beats(self._connection, self.keys)
+        self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.failing = FailingEntries(self._connection, self.keys)
 
     # What beat does with due entries
 
-    def claim(self, *, token: str, limit: int, oldest_only: bool = False) -> Claim:
+    def claim(self, *, token: str, limit: int, oldest_only: bool = False, line: str = "") -> Claim:
         """Take up to ``limit`` due entries for a lease, as :class:`Claim` orders them; no two beats get the same entry.
 
         Arguments:
             token: what the lock must hold; empty: there is no lock.
             limit: number of entries.
             oldest_only: where more are due, none of the newest is among them.
+            line: what this beat writes about itself; empty: nothing.
 
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
             FormatTooNew: the data was written by a newer beat; nothing was taken.
             ZoneChanging: fire times are still those of the zone before; nothing was taken.
+            SchedulePaused: the schedule is paused; nothing was taken.
         """
         self._undo_lost_claims()
         claim_id = uuid.uuid4().hex
@@ -110,7 +118,7 @@ class RedisSchedule:
             outcome, text = self._connection.run(
                 "claim",
                 self._keys_of_claim(claim_id),
-                [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds],
+                [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds, line],
                 undo=self._undo_of(claim_id),
             )
         except StoreError:
@@ -122,6 +130,8 @@ class RedisSchedule:
             raise FormatTooNew(data_format.refusal(self.keys.format, text))
         if outcome == "REPLANNING":
             raise ZoneChanging("the time zone of the schedule has changed, and its fire times are planned again")
+        if outcome == "PAUSED":
+            raise SchedulePaused(None if int(text) < 0 else int(text) / 1000)
         reply = json.loads(text)
         next_look = reply.get("next_look")
         return Claim(
@@ -138,7 +148,10 @@ class RedisSchedule:
 
     def _keys_of_claim(self, claim_id: str) -> list[str]:
         keys = self.keys
-        return [keys.schedule, keys.lock, keys.id, keys.receipt(claim_id), keys.format, keys.zone, keys.zone_before]
+        zones = [keys.zone, keys.zone_before]
+        return [
+            keys.schedule, keys.lock, keys.id, keys.receipt(claim_id), keys.format, *zones, keys.beats, keys.pause
+        ]  # fmt: skip
 
     def _undo_lost_claims(self) -> None:
         """Release the entries of claims whose replies were lost."""
@@ -342,10 +355,6 @@ class RedisSchedule:
         """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
         return self._connection.call(_eviction_policy)
 
-    def identity(self) -> str:
-        """Return the identity of the schedule; empty: there is none, or what the key holds is no text."""
-        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
-
     def restore_identity(self, identity: str) -> None:
         """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
         self._connection.call(lambda client: client.set(self.keys.id, identity))
@@ -353,6 +362,10 @@ class RedisSchedule:
     def leader(self) -> str:
         """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
+
+    def identity(self) -> str:
+        """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
 
     def lock(self) -> Lock:
         """Return a lock for one beat."""

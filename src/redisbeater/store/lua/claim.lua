@@ -20,6 +20,8 @@
 -- KEYS[5] format     string: version of what beat writes
 -- KEYS[6] zone       string: the zone of entries that have none of their own
 -- KEYS[7] before     string: the zone before it, without a time to live while their fire times are planned again
+-- KEYS[8] beats      hash: token -> JSON of each beat
+-- KEYS[9] pause      string: why the schedule is paused; only while it is
 -- ARGV[1] token      text: what the lock must hold; empty: there is no lock
 -- ARGV[2] claim_id   text: marks the entries that this claim takes
 -- ARGV[3] lease      seconds
@@ -30,22 +32,25 @@
 -- ARGV[8] version    number: what this beat writes
 -- ARGV[9] most       bytes of the texts of one entry
 -- ARGV[10] enough    bytes of the texts of all entries: then no other entry is read
+-- ARGV[11] beat      text: the line of this beat; '': none is due
 -- Returns {'CLAIMED', JSON of {now, schedule_id and zone: '' where the key holds another type, next_look: the next score, missing:
 --      members that stand for no entry, entries: for each {key, fire_time, is_due_now: '1'}, and {definition, meta,
 --      recorded_run, skipped} or oversized: the bytes of these}}; what is not stored is left out. Or {'FENCED', ''}: another
 --      beat holds the lock, or nobody, {'OUTDATED', what the key of the format holds}: the data is newer than this beat, or
---      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before; nothing was taken
-local schedule, lock, id, receipt, format, zone, before = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+--      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before, or {'PAUSED', milliseconds
+--      until the pause ends (text; '-1': it is open)}; nothing was taken
+local schedule, lock, id, receipt, format, zone, before, beats, pause = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local new_id, version, most, enough = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local new_id, version, most, enough, beat = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
 local newer = newer_format(format, version)
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
 if newer or redis.call('PTTL', before) == -1 then return {newer and 'OUTDATED' or 'REPLANNING', newer or ''} end
+write_beat(beats, beat)
+if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause))} end
 
+local now, lease_end, bytes, found, missing, claimed, taken = server_time(), server_time(lease), 0, {}, {}, {}, {}
 redis.call('SET', id, new_id, 'NX')
-local now, bytes, found, missing, claimed, taken = server_time(), 0, {}, {}, {}, {}
-local lease_end = string.format('%.6f', now + lease)
 
 local function entry_at(name)
   local entry = is_name(name) and read_bounded(prefix .. name, most, 'fire_time', 'look_at', 'is_due_now') or {}
@@ -61,10 +66,9 @@ end
 local function take(member, score, entry)
   if entry.key ~= member then redis.call('ZREM', schedule, member) end
   if taken[entry.key] then return end
-  if not is_later_look(score, entry) then
-    if entry.is_due_now then redis.call('HDEL', entry.key, 'is_due_now') end
-    entry.fire_time, entry.is_due_now = score, nil
-  end
+  local is_later = is_later_look(score, entry)
+  if not is_later and entry.is_due_now then redis.call('HDEL', entry.key, 'is_due_now') end
+  if not is_later then entry.fire_time, entry.is_due_now = score, nil end
   if tonumber(entry.fire_time) == 0 then entry.fire_time, entry.is_due_now = now, '1' end
   redis.call('HSET', entry.key, 'fire_time', entry.fire_time, 'look_at', lease_end, 'claim', claim_id)
   if entry.is_due_now then redis.call('HSET', entry.key, 'is_due_now', '1') end

@@ -1,8 +1,9 @@
 -- Functions that several scripts share. The loader puts them in front of every script.
 
--- Return the server's time: UNIX seconds with six decimals, as text.
-local function server_time()
+-- Return the server's time, or what it will be in so many seconds: UNIX seconds with six decimals, as text.
+local function server_time(later)
   local time = redis.call('TIME')
+  if later then return string.format('%.6f', time[1] + time[2] / 1000000 + later) end
   return string.format('%d.%06d', time[1], time[2])
 end
 
@@ -116,6 +117,20 @@ local function add_to_log(key, most, text, count, first, last)
   else
     redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
     redis.call('LTRIM', key, 0, most - 1)
+  end
+end
+
+-- Store the line of a beat, and remove lines that were not written for a minute. The text is the beat's token, the seconds since
+-- when it has its role, and JSON, which gets both times in front; an empty text is nothing to write.
+local function write_beat(beats, text)
+  local token, seconds, json = string.match(text, '^(%S+) (%S+) {(.*)$')
+  local now = server_time()
+  local line = token and string.format('{"last_pass":%s,"since":%.6f,%s', now, now - seconds, json)
+  if not line or not try('HSET', beats, token, line) then return end
+  local lines = redis.call('HSCAN', beats, 0, 'COUNT', 100)[2]
+  for i = 1, #lines, 2 do
+    local written = string.match(lines[i + 1], '^{"last_pass": *([%d.]+)')
+    if math.abs(now - (tonumber(written) or 0)) > 60 then redis.call('HDEL', beats, lines[i]) end
   end
 end
 

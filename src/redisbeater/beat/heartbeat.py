@@ -1,0 +1,122 @@
+"""The heartbeat: what a beat writes about itself every few seconds, with requests that it makes anyway."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+import celery
+
+from redisbeater.broker.broker import Broker
+from redisbeater.sending.counts import Counts
+from redisbeater.store import ClaimedEntry, Lock, RedisSchedule, new_token
+
+__all__ = ("Heartbeat",)
+
+#: Seconds between two lines.
+PERIOD_SECONDS = 5.0
+
+
+class Heartbeat:
+    """The line of one beat in ``P:beats``.
+
+    Arguments:
+        redis: the schedule.
+        lock: the lock, whose requests carry the line, too; None: there is none.
+        counts: what became of runs.
+        broker: the broker of this beat.
+        is_embedded: returns whether beat is part of a worker.
+    """
+
+    def __init__(
+        self,
+        redis: RedisSchedule,
+        lock: Lock | None,
+        counts: Counts,
+        broker: Broker,
+        is_embedded: Callable[[], bool],
+    ) -> None:
+        #: What the lock holds while this beat leads; a token of its own where there is no lock.
+        self.token = lock.token if lock else new_token()
+        if lock:
+            lock.next_line = self.next_line
+        self._redis = redis
+        self._is_embedded = is_embedded
+        #: Whether a line was written, perhaps.
+        self.has_begun = False
+        self._counts = counts
+        self._broker = broker
+        self._role = self._led_as = "standby"
+        self._since = time.monotonic()
+        self._due_at = 0.0
+        self._fixed = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": version("redisbeater"),
+            "celery": celery.__version__,
+            "python": platform.python_version(),
+            "redis": redis.address,
+        }
+
+    def lead(self, *, has_lock: bool) -> None:
+        """Record that this beat leads. If it did not, counts begin at zero, and the next request has a line."""
+        if self._role == "standby":
+            self._counts.restart()
+            self._begin("leader" if has_lock else "active")
+
+    def stand_by(self) -> None:
+        """Stop leading."""
+        if self._role != "standby":
+            self._begin("standby")
+
+    def claimed(self, now: datetime, entries: Collection[ClaimedEntry]) -> None:
+        """Record a claim: the schedule is not paused, and how late its oldest entry was."""
+        self.pause(False)
+        if entries:
+            oldest = min(entry.fire_time for entry in entries)
+            self._counts.late_ms = max(round((now - oldest).total_seconds() * 1000), 0)
+
+    def pause(self, is_paused: bool) -> None:
+        """Record whether the schedule is paused; the time since it leads stays."""
+        if is_paused and self._role != "paused":
+            self._led_as, self._role, self._due_at = self._role, "paused", 0.0
+        elif not is_paused and self._role == "paused":
+            self._role, self._due_at = self._led_as, 0.0
+
+    def end(self) -> None:
+        """Delete the line, if one was written."""
+        if self.has_begun:
+            self._redis.beats.remove(self.token)
+
+    def _begin(self, role: str) -> None:
+        self._role, self._since, self._due_at = role, time.monotonic(), 0.0
+
+    def next_line(self) -> str:
+        """Return the line for the next request if it is due, as the scripts take it; else an empty text."""
+        now = time.monotonic()
+        if now < self._due_at:
+            return ""
+        self._due_at = now + PERIOD_SECONDS
+        self.has_begun = True
+        return f"{self.token} {now - self._since:.6f} {json.dumps(self._facts(), separators=(',', ':'))}"
+
+    def _facts(self) -> dict[str, Any]:
+        counts = self._counts
+        return {
+            "role": self._role,
+            **self._fixed,
+            "embedded": self._is_embedded(),
+            "sent": counts.sent,
+            "refused": counts.refused,
+            "skipped": counts.skipped,
+            "late_ms": counts.late_ms,
+            "broker": self._broker.transport,
+            "broker_away": round(self._broker.away_seconds, 3),
+        }

@@ -1,0 +1,34 @@
+"""The pause of the schedule as a beat meets it."""
+
+from __future__ import annotations
+
+from redisbeater.exceptions import SchedulePaused
+from redisbeater.log_lines import get_logger
+
+__all__ = ("Pausing",)
+
+logger = get_logger(__name__)
+
+#: A pause with an end is over this long after it, at the latest: Redis counts in milliseconds.
+MARGIN_SECONDS = 0.005
+
+
+class Pausing:
+    """Whether the schedule was paused at the last claim; its begin and its end are logged."""
+
+    def __init__(self) -> None:
+        #: Whether it was.
+        self.is_on = False
+
+    def began(self, pause: SchedulePaused, longest: float) -> float:
+        """Record that a claim found a pause. Return the seconds until the next claim, ``longest`` at most."""
+        if not self.is_on:
+            logger.warning("the schedule is paused, sending nothing; celery redisbeater resume ends that")
+        self.is_on = True
+        return longest if pause.seconds_left is None else min(pause.seconds_left + MARGIN_SECONDS, longest)
+
+    def ended(self) -> None:
+        """Record that a claim found no pause."""
+        if self.is_on:
+            logger.info("the schedule is not paused any more")
+        self.is_on = False

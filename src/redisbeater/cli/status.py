@@ -1,0 +1,164 @@
+"""The commands that say how the schedule fares: status and health."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Literal
+
+import click
+from celery import Celery
+
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.pausing import pause_words
+from redisbeater.cli.table import View
+from redisbeater.context import Context
+from redisbeater.display import printable_json, shown
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.status import Status
+from redisbeater.model.beat_line import BeatLine
+from redisbeater.time_words import duration_words, read_duration
+
+__all__ = ("health", "status")
+
+#: Redrawing more often would only keep Redis busy.
+SHORTEST_WATCH = timedelta(seconds=0.2)
+
+
+def _duration(option: str, text: str) -> timedelta:
+    try:
+        return read_duration(text)
+    except ValueError as exc:
+        raise BadInput(f"{option} {exc}") from exc
+
+
+@redisbeater.command()
+@as_json
+@click.option("--watch", help="Draw it again after this duration, such as 2s, until Ctrl-C.")
+@times
+@command
+def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_utc: bool) -> None:
+    """Show who leads, who stands by, what is late, and whether the schedule is paused.
+
+    \b
+    Examples:
+      celery -A proj redisbeater status --watch 2s
+      celery -A proj redisbeater status --json | jq .leader
+    """
+    delay = None if watch is None else max(_duration("--watch", watch), SHORTEST_WATCH)
+    context, store = Context.of(app), ScheduleStore(app)
+    try:
+        while True:
+            found = store.status()
+            text = printable_json(found.as_dict(), indent=2) if as_json else ""
+            lines = [text] if as_json else status_lines(found, view_of(context, now, is_utc))
+            if delay is not None:
+                click.clear()
+            print_lines(lines)
+            if delay is None:
+                return
+            time.sleep(delay.total_seconds())
+    except KeyboardInterrupt:
+        return
+
+
+def status_lines(found: Status, view: View) -> list[str]:
+    """Return a status as lines for people."""
+    return [f"{name:<10} {shown(text, None)}" for name, text in _lines(found, view)]
+
+
+def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
+    entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
+    identity = f", id {found.id}" if found.id else ""
+    yield "schedule", f"{found.prefix} at {found.address}, {entries}{identity}"
+    if not found.is_led:
+        yield "leader", "none: no entry runs"
+    elif not found.leaders:
+        yield "leader", f"{found.leader_name}{_lock(found)}, which has not written what it does yet"
+    for beat in found.leaders:
+        yield "leader", _leader(beat, found, view)
+    for beat in found.standbys:
+        yield "standby", f"{beat.name} (seen {_seconds(view, beat)} ago)"
+    yield "due now", "     ".join(filter(None, (_due(found), _counts(found.leaders))))
+    states = f"broken {found.broken:,}, failing {found.failing:,}"
+    if found.leaders:
+        yield "broker", f"{_broker(found.leaders[0], view)}     {states}"
+    else:
+        yield "entries", states
+    yield "paused", pause_words(found.pause, view).removeprefix("paused ") if found.pause else "no"
+
+
+def _lock(found: Status) -> str:
+    return "" if found.lock_timeout is None else f", lock {found.lock_timeout.total_seconds():g} s"
+
+
+def _leader(beat: BeatLine, found: Status, view: View) -> str:
+    since = duration_words(max(view.now - beat.since, timedelta(0)), units=2)
+    versions = f"celery {beat.celery}, redisbeater {beat.redisbeater}"
+    return f"{beat.name} for {since}{_lock(found)}, last pass {_seconds(view, beat)} ago, {versions}"
+
+
+def _seconds(view: View, beat: BeatLine) -> str:
+    age = max(view.now - beat.last_pass, timedelta(0))
+    return duration_words(age) if age >= timedelta(seconds=10) else f"{age.total_seconds():.1f} s"
+
+
+def _due(found: Status) -> str:
+    late = f", oldest late {duration_words(found.oldest)} ({shown(found.oldest_name, 60)})" if found.due else ""
+    return f"{found.due:,}{late}"
+
+
+def _counts(leaders: Sequence[BeatLine]) -> str:
+    if not leaders:
+        return ""
+    sent, refused, skipped = (sum(getattr(beat, name) for beat in leaders) for name in ("sent", "refused", "skipped"))
+    return f"since it leads: {sent:,} sent, {refused:,} refused, {skipped:,} skipped"
+
+
+def _broker(beat: BeatLine, view: View) -> str:
+    if not beat.broker_away:
+        return f"{beat.broker}, reachable"
+    return f"{beat.broker}, unavailable for {duration_words(beat.broker_away + (view.now - beat.last_pass))}"
+
+
+@redisbeater.command()
+@click.option("--max-late", default="60s", show_default=True, help="How late the oldest entry may be.")
+@click.option(
+    "--require",
+    type=click.Choice(["leader", "any"]),
+    default="leader",
+    show_default=True,
+    help="That a beat leads, or that any beat runs.",
+)
+@click.option("--self", "self_token", default="", help="Ask for one beat alone, by its token or host:pid.")
+@click.option("--timeout", default="3s", show_default=True, help="How long Redis may take.")
+@click.option("--strict", is_flag=True, help="Broken and failing entries are unhealthy, too.")
+@as_json
+@command
+def health(
+    app: Celery,
+    max_late: str,
+    require: Literal["leader", "any"],
+    self_token: str,
+    timeout: str,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Say in one line whether the schedule is healthy. Exit code 0: it is; 1: it is not.
+
+    \b
+    Examples:
+      celery -A proj redisbeater health --max-late 5m
+      celery -A proj redisbeater health --require any --strict --json
+    """
+    found = ScheduleStore(app).health(
+        _duration("--max-late", max_late),
+        require,
+        self_token=self_token,
+        strict=strict,
+        timeout=_duration("--timeout", timeout).total_seconds(),
+    )
+    click.echo(printable_json(found.as_dict(), indent=2) if as_json else found.sentence)
+    if not found.is_healthy:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,160 @@
+"""The health of a schedule: whether a beat leads and nothing is late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Literal
+
+from redisbeater.context import Context
+from redisbeater.display import shown
+from redisbeater.exceptions import StoreError
+from redisbeater.management.status import Status, read_status
+from redisbeater.model.beat_line import BeatLine
+from redisbeater.store import Late
+from redisbeater.time_words import duration_words
+
+__all__ = ("Health", "Terms", "check_health")
+
+#: A beat that has written no line for so long makes no passes any more.
+LONGEST_PASS = timedelta(seconds=30)
+
+#: A broker may be away for so long.
+LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
+
+#: The lock may be free for so long besides its time-out.
+HANDOVER = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What is expected of a healthy schedule.
+
+    Attributes:
+        max_late: how late the oldest entry may be.
+        require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
+        self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
+        strict: whether broken and failing entries are unhealthy.
+    """
+
+    max_late: timedelta = timedelta(seconds=60)
+    require: Literal["leader", "any"] = "leader"
+    self_token: str = ""
+    strict: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Whether a schedule is healthy, and why not.
+
+    Attributes:
+        problems: what is wrong; empty: it is healthy.
+        facts: what a healthy one tells about itself.
+        status: what was read; None: Redis did not answer.
+    """
+
+    problems: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+    status: Status | None = field(default=None, repr=False)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one line."""
+        return f"unhealthy: {'; '.join(self.problems)}" if self.problems else f"ok: {', '.join(self.facts)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it."""
+        status = self.status.as_dict() if self.status else None
+        return {"healthy": self.is_healthy, "problems": list(self.problems), "status": status}
+
+
+def check_health(context: Context, terms: Terms, timeout: float) -> Health:
+    """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
+    answers: SimpleQueue[tuple[Status, Late] | StoreError] = SimpleQueue()
+    Thread(target=_read, args=(context, terms, answers), name="health", daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout)
+    except Empty:
+        return Health(problems=(f"no answer from Redis within {timeout:g} s",))
+    if isinstance(answer, StoreError):
+        return Health(problems=(f"Redis: {shown(str(answer))}",))
+    status, late = answer
+    return Health(problems=tuple(_problems(status, late, terms)), facts=tuple(_facts(status)), status=status)
+
+
+def _read(context: Context, terms: Terms, answers: SimpleQueue[tuple[Status, Late] | StoreError]) -> None:
+    try:
+        answers.put((read_status(context), context.redis.failing.late(terms.max_late.total_seconds())))
+    except StoreError as exc:
+        answers.put(exc)
+
+
+def _problems(status: Status, late: Late, terms: Terms) -> Iterator[str]:
+    yield from _problems_of_beats(status, terms)
+    if late.entries and status.pause is None:
+        entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"
+        limit = duration_words(terms.max_late)
+        yield f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
+    for beat in status.leaders:
+        away = beat.broker_away + (status.now - beat.last_pass) if beat.broker_away else timedelta(0)
+        if away > LONGEST_BROKER_OUTAGE:
+            yield f"{beat.name} has no broker for {duration_words(away)}"
+    if terms.strict and status.broken:
+        yield f"{status.broken:,} broken"
+    if terms.strict and status.failing:
+        yield f"{status.failing:,} failing"
+
+
+def _problems_of_beats(status: Status, terms: Terms) -> Iterator[str]:
+    if terms.self_token:
+        own = [beat for beat in status.beats if terms.self_token in (beat.token, beat.name)]
+        if not own:
+            yield f"no beat {shown(terms.self_token)} has been seen within a minute"
+        yield from _hanging(status, own)
+    elif terms.require == "any":
+        if not any(_age(status, beat) <= LONGEST_PASS for beat in status.beats):
+            yield "no beat runs"
+    else:
+        if problem := _missing_leader(status):
+            yield problem
+        yield from _hanging(status, status.leaders)
+
+
+def _missing_leader(status: Status) -> str:
+    if status.is_led:
+        return ""
+    ages = [_age(status, beat) for beat in status.beats if beat.leads]
+    if ages and min(ages) < (status.lock_timeout or timedelta(0)) + HANDOVER:
+        return ""  # another beat takes over
+    return f"no leader for {duration_words(min(ages))}" if ages else "no leader"
+
+
+def _hanging(status: Status, beats: list[BeatLine]) -> Iterator[str]:
+    for beat in beats:
+        if (age := _age(status, beat)) > LONGEST_PASS:
+            yield f"{beat.name} made no pass for {duration_words(age)}"
+
+
+def _age(status: Status, beat: BeatLine) -> timedelta:
+    return max(status.now - beat.last_pass, timedelta(0))
+
+
+def _facts(status: Status) -> Iterator[str]:
+    if status.is_led:
+        yield f"leader {status.leader_name}"
+    for beat in status.leaders[:1]:
+        yield f"last pass {_age(status, beat).total_seconds():.1f} s ago"
+    if status.pause is not None:
+        yield f"paused{f' by {status.pause.by}' if status.pause.by else ''}"
+    elif status.due:
+        yield f"{status.due:,} due, oldest late {duration_words(status.oldest)}"
+    else:
+        yield "nothing late"

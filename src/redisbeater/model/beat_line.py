@@ -1,0 +1,100 @@
+"""The line of a beat: what it does, and when it was seen last."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from redisbeater.display import shown
+from redisbeater.instant import from_unix
+
+__all__ = ("BeatLine", "name_of")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeatLine:
+    """What one beat has written about itself, at most 5 seconds ago while it runs.
+
+    Attributes:
+        token: what the lock holds while it leads.
+        role: ``leader``, ``standby``, ``active`` where there is no lock, or ``paused``: it leads a paused schedule.
+        since: when it got that role; a pause does not change it.
+        last_pass: when it wrote the line, by the clock of the Redis server.
+        host, pid: where it runs.
+        redisbeater, celery, python: versions.
+        sent, refused, skipped: runs that it has sent, entries that could not be sent and fire times that were skipped,
+            since it leads.
+        late_ms: how late the oldest entry of its last claim was.
+        broker, redis: what it is connected to.
+        broker_away: how long the broker has been unavailable when the line was written; zero: it is available.
+        is_embedded: whether it is part of a worker.
+    """
+
+    token: str
+    role: str
+    since: datetime
+    last_pass: datetime
+    host: str = ""
+    pid: int = 0
+    redisbeater: str = ""
+    celery: str = ""
+    python: str = ""
+    sent: int = 0
+    refused: int = 0
+    skipped: int = 0
+    late_ms: int = 0
+    broker: str = ""
+    broker_away: timedelta = timedelta(0)
+    redis: str = ""
+    is_embedded: bool = False
+
+    @classmethod
+    def from_text(cls, token: str, text: str) -> BeatLine | None:
+        """Read a stored line; None: another program wrote it, or it is not complete."""
+        try:
+            stored: dict[str, Any] = json.loads(text)
+            return cls(
+                token=token,
+                role=shown(stored["role"]),
+                since=from_unix(stored["since"]),
+                last_pass=from_unix(stored["last_pass"]),
+                broker_away=timedelta(seconds=stored["broker_away"]),
+                redisbeater=shown(stored["version"]),
+                is_embedded=bool(stored["embedded"]),
+                pid=int(stored["pid"]),
+                sent=int(stored["sent"]),
+                refused=int(stored["refused"]),
+                skipped=int(stored["skipped"]),
+                late_ms=int(stored["late_ms"]),
+                host=shown(stored["host"]),
+                celery=shown(stored["celery"]),
+                python=shown(stored["python"]),
+                broker=shown(stored["broker"]),
+                redis=shown(stored["redis"]),
+            )
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            return None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it: names, times as ISO 8601, durations in seconds."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values.update(since=self.since.isoformat(), last_pass=self.last_pass.isoformat())
+        return {**values, "broker_away": self.broker_away.total_seconds()}
+
+    @property
+    def name(self) -> str:
+        """Host and process, as people know it."""
+        return name_of(self.token)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it may send runs, or may do so once the schedule is not paused."""
+        return self.role in ("leader", "active", "paused")
+
+
+def name_of(token: str) -> str:
+    """Return host and process id of a token; the whole text where another program wrote it."""
+    head, colon, _ = token.rpartition(":")
+    return shown(head if colon and ":" in head else token)
