@@ -265,8 +265,7 @@ class RedisScheduler(Scheduler):
             self._look_at = time.monotonic() + self._pausing.began(exc, self.max_interval)
             return
         self._dispatch.publish()
-        removed, ran_short = len(claim.removed), self._dispatch.ran_short
-        self._claim_limit.record(len(claim.entries), removed=removed, ran_short=ran_short)
+        self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
         self._look_at = self._next_look(claim)
 

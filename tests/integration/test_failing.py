@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -17,6 +18,7 @@ from test_repair import repair_all
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.cli.details import details
 from redisbeater.cli.listing import row_of, rows
 from redisbeater.cli.table import View, table
 from redisbeater.context import Context
@@ -104,7 +106,9 @@ def test_the_command_line_shows_it(app: Celery, argc: RedisScheduleEntry) -> Non
     assert listed["tries"] == 1
     assert listed["late"] >= 120
     assert {"last_error", "tries", "failing_since", "retry_at", "late"} <= set(shown)
-    assert "failing" in table([row], View(now=now(), zone=UTC))[1]
+    view = View(now=now(), zone=UTC)
+    assert "failing" in table([row], view)[1]
+    assert any(re.match(r"  tries {8}1, the first \d+ s ago, the next ", line) for line in details(row, view))
 
 
 def test_it_is_late_since_the_fire_time_that_it_owes(

@@ -11,6 +11,7 @@ from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.policy_fields import given_policies
+from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.time_words import date_words, relative_words
 
 __all__ = ("details",)
@@ -29,12 +30,14 @@ def details(row: Row, view: View) -> list[str]:
 def _lines(row: Row, view: View) -> Iterator[tuple[str, str]]:
     yield "description", row.description
     yield "schedule", row.schedule
+    yield "cron", _cron(row)
     yield "next", _moment(row.next, row, view)
     yield "last run", _moment(row.last_run_at, row, view)
     yield "counts", ", ".join(filter(None, (f"{row.runs:,} {'run' if row.runs == 1 else 'runs'}", row.skipped)))
     yield "policies", "; ".join(_policies(row))
     yield "options", printable_json(row.fields.options) if row.fields and row.fields.options else ""
     yield "error", row.last_error
+    yield "tries", _tries(row, view)
     yield "declaration", row.declaration and f"not stored: {row.declaration}"
     yield "definition", "" if row.fields else row.definition
 
@@ -44,6 +47,23 @@ def _arguments(row: Row) -> str:
         return ""
     keywords = (f"{name}={value!r}" for name, value in row.fields.kwargs.items())
     return shown(", ".join([*map(repr, row.fields.args), *keywords]), MOST_ARGUMENTS)
+
+
+def _cron(row: Row) -> str:
+    """Return the text of a cron expression, and what it is with the numbers that the name of the entry decides."""
+    schedule = row.fields.schedule if row.fields else None
+    if not isinstance(schedule, cron_expression):
+        return ""
+    return schedule.text if schedule.resolved_text == schedule.text else f"{schedule.text}: {schedule.resolved_text}"
+
+
+def _tries(row: Row, view: View) -> str:
+    """Return how often beat has tried to send what a failing entry owes, since when, and when it tries again."""
+    if not row.tries:
+        return ""
+    since = f"the first {relative_words(row.failing_since, view.now, units=2)}" if row.failing_since else ""
+    following = f"the next {relative_words(row.retry_at, view.now, units=2)}" if row.retry_at else ""
+    return ", ".join(filter(None, (f"{row.tries:,}", since, following)))
 
 
 def _moment(moment: datetime | None, row: Row, view: View) -> str:
