@@ -23,7 +23,7 @@ from redisbeater.model.policies import OnFinish
 from redisbeater.schedules.zone import zone_name
 from redisbeater.store import Snapshot
 
-__all__ = ("WriteResult", "preview", "write", "write_page")
+__all__ = ("WriteResult", "preview", "preview_edit", "write", "write_edit", "write_page")
 
 #: Give up after this many conflicts in a row: another program keeps writing the entry.
 ATTEMPTS = 20
@@ -59,13 +59,17 @@ def write(context: Context, change: EntryChange) -> StoredEntry:
         EditConflict: other programs kept changing the entry; nothing was written.
         StoreUnavailable, StoreError: Redis failed; the change may have been written, writing it again is harmless.
     """
+    return write_edit(context, change).to_stored_entry()
+
+
+def write_edit(context: Context, change: EntryChange) -> Edit:
+    """Write one change, and return what it did to the entry; raise what :func:`write` raises."""
     result = write_page(context, [change])
     for failure in result.failures.values():
         raise failure
     edit = result.written[change.name]
-    stored = edit.to_stored_entry()
-    log_edit(edit, stored.due_at(context.defaults))
-    return stored
+    log_edit(edit, edit.to_stored_entry().due_at(context.defaults))
+    return edit
 
 
 def preview(context: Context, change: EntryChange) -> StoredEntry:
@@ -74,7 +78,12 @@ def preview(context: Context, change: EntryChange) -> StoredEntry:
     Raises:
         EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
     """
-    return _applied(change, context.redis.load(change.name), context).to_stored_entry()
+    return preview_edit(context, change).to_stored_entry()
+
+
+def preview_edit(context: Context, change: EntryChange) -> Edit:
+    """Return what :func:`write_edit` would do to the entry; write nothing, and raise what :func:`preview` raises."""
+    return _applied(change, context.redis.load(change.name), context)
 
 
 def write_page(context: Context, changes: Iterable[EntryChange], *, only_differing: bool = False) -> WriteResult:
