@@ -138,7 +138,7 @@ def _lines(
         note = f"   {run.note}" if run.note else ""
         yield "" if number else "next runs", f"{_moment(run, view)}   {relative_words(run.fire_time, view.now)}{note}"
     if change is not None and all(run.fire_time != change.fire_time for run in runs):
-        yield "clock change", f"{_moment(change, view)}   {change.note}"
+        yield "clocks", f"{_moment(change, view)}   {change.note}"
 
 
 def _moment(run: UpcomingRun, view: View) -> str:
@@ -147,9 +147,9 @@ def _moment(run: UpcomingRun, view: View) -> str:
 
 
 def _warn_of_task(store: ScheduleStore, app: Celery, task: str) -> None:
-    if not store.is_registered(task):
-        name = shown(repr(task))
-        click.echo(f"Warning: this app has no task {name}{nearest_task(app, task)}; a worker needs it", err=True)
+    if store.is_registered(task) is False:
+        problem = f"this app has no task {shown(repr(task))}, and workers refuse to run a task that they do not have"
+        click.echo(f"Warning: {problem}{nearest_task(app, task)}", err=True)
 
 
 @redisbeater.command()
@@ -206,7 +206,7 @@ def _report_lines(report: EditReport, view: View, *, dry_run: bool) -> Iterator[
         yield f"{name}: nothing changes" if dry_run else f"{name}: as it was"
         return
     yield f"{name}: {'would be changed' if dry_run else 'changed'}"
-    size = max(12, *map(len, report.changed))
+    size = max(len("next run"), *map(len, report.changed)) + 1
     for field, (before, after) in report.changed.items():
         yield f"  {shown(field):<{size}} {_value(before)} -> {_value(after)}"
     yield f"  {'next run':<{size}} {_next_runs(report, view)}"

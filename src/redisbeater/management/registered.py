@@ -9,12 +9,17 @@ from redisbeater.display import did_you_mean
 __all__ = ("is_registered", "nearest_task")
 
 
-def is_registered(app: Celery, task: str) -> bool:
-    """Tell whether an app has a task of that name; import its modules, as a worker does, if it is not known yet."""
-    if task in app.tasks:
-        return True
-    app.loader.import_default_modules()
-    return task in app.tasks
+def is_registered(app: Celery, task: str) -> bool | None:
+    """Tell whether an app has a task of that name; import its modules, as a worker does, if it is not known yet.
+
+    None: nobody knows, as a module cannot be imported here.
+    """
+    try:
+        if task not in app.tasks:
+            app.loader.import_default_modules()
+        return task in app.tasks
+    except Exception:  # the application's code; a worker that has all it needs may import it
+        return None
 
 
 def nearest_task(app: Celery, task: str) -> str:

@@ -160,8 +160,8 @@ class ScheduleStore:
         """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour."""
         return next_clock_change(entry)
 
-    def is_registered(self, task: str) -> bool:
-        """Tell whether the app has a task of that name; imports the modules of the app as a worker does."""
+    def is_registered(self, task: str) -> bool | None:
+        """Tell whether the app has a task of that name; imports its modules as a worker does. None: it cannot."""
         return is_registered(self._app, task)
 
     def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
