@@ -120,14 +120,14 @@ def test_every_option_becomes_its_field(run: Callable[..., Result], store: Sched
         (("--cron", "61 * * * *"), "$.schedule.minute: '61' is out of range"),
         (("--at", "soon"), "$.schedule.at: 'soon': expected a time such as"),
         (("--solar", "sunset"), "$.schedule.solar: expected an event, latitude and longitude such as"),
-        (("--solar", "sunst,1,2"), "$.schedule: solar: "),
+        (("--solar", "sunzet,1,2"), "$.schedule: solar: "),
         (("--rrule", "FREQ=NEVER"), "$.schedule.rrule: "),
         ((*CRON, "--timezone", "Europe/Wien"), "$.timezone: unknown time zone 'Europe/Wien'"),
         ((*CRON, "--args", "{"), "$.args: not JSON: "),
         ((*CRON, "--args", "@/nowhere"), "--args /nowhere: No such file or directory"),
-        ((*CRON, "--options", '{"qeue": "x"}'), "$.options.qeue: "),
+        ((*CRON, "--options", '{"quue": "x"}'), "$.options.quue: "),
         ((*CRON, "--max-runs", "many"), "$.max_runs: expected a whole number, got 'many'"),
-        ((*CRON, "--on-finish", "kep"), "$.on_finish: expected one of 'keep', 'disable', 'delete', got 'kep'"),
+        ((*CRON, "--on-finish", "retain"), "$.on_finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
         ((*CRON, "--end-at", "2020-01-01"), "$.end_at: "),
         ((*CRON, "--json-file", "a.json"), "--json-file has the whole definition; "),
     ],
@@ -176,11 +176,11 @@ def test_a_run_that_the_clocks_move_is_announced(run: Callable[..., Result]) -> 
 
 
 def test_a_task_that_the_app_does_not_have_is_a_warning(run: Callable[..., Result], store: ScheduleStore) -> None:
-    result = run("create", "a", "shop.reprot", "--every", "10s")
+    result = run("create", "a", "shop.rreport", "--every", "10s")
 
     assert (result.exit_code, store.count()) == (0, 1)
     assert result.stderr == (
-        "Warning: this app has no task 'shop.reprot', and workers refuse to run a task that they do not have; "
+        "Warning: this app has no task 'shop.rreport', and workers refuse to run a task that they do not have; "
         "did you mean 'shop.report'?\n"
     )
 
@@ -247,7 +247,7 @@ def test_a_field_is_unset(run: Callable[..., Result], store: ScheduleStore) -> N
     ("arguments", "error"),
     [
         ((), "nothing to change; "),
-        (("--unset", "qeue"), "$.qeue: is not a field that can be unset; did you mean 'queue'?"),
+        (("--unset", "quue"), "$.quue: is not a field that can be unset; did you mean 'queue'?"),
         (("--unset", "schedule"), "$.schedule: cannot be unset; "),
         (("--unset", "queue", "--queue", "q"), "$.queue: is set and unset at once"),
         (("--priority", "high"), "$.options.priority: expected a whole number, got 'high'"),
@@ -280,11 +280,11 @@ def test_local_times_are_those_of_the_entry(run: Callable[..., Result], store: S
 def test_a_misspelt_name_gets_the_nearest_one(run: Callable[..., Result], store: ScheduleStore) -> None:
     store.create("report", "shop.report", 60)
 
-    result = run("update", "repot", "--every", "5")
+    result = run("update", "rport", "--every", "5")
 
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: no entry named 'repot' in the schedule; did you mean 'report'?\n",
+        "Error: no entry named 'rport' in the schedule; did you mean 'report'?\n",
     )
 
 
@@ -316,7 +316,10 @@ def test_a_definition_goes_round(run: Callable[..., Result], store: ScheduleStor
         ("[]", "$: expected an object, got list"),
         ('{"name": "a"}', "$.task: is missing"),
         ('{"task": "shop.report"}', "$.name: is missing"),
-        ('{"name": "a", "task": "t", "shedule": 5}', "$.shedule: is not a field of an entry; did you mean 'schedule'?"),
+        (
+            '{"name": "a", "task": "t", "schedulee": 5}',
+            "$.schedul: is not a field of an entry; did you mean 'schedule'?",
+        ),
         ('{"name": "a", "task": "t", "schedule": {"__type__": "interval", "every": 0}}', "$.schedule.every: "),
         ("[" * 200 + "]" * 200, "$: nested too deeply"),
     ],
