@@ -31,6 +31,8 @@ _SPELLINGS = {
 }
 
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)\s*")
+#: As Python shows a timedelta.
+_TIMEDELTA = re.compile(r"(?:([0-9]+) days?, )?([0-9]+):([0-9]{2}):([0-9]{2}(?:\.[0-9]+)?)")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 _ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[t ][0-9:.]+\s*(?:z|[+-][0-9]{2}:?[0-9]{2})?)?")
@@ -42,7 +44,7 @@ _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 
 
 def read_duration(text: str) -> timedelta:
-    """Return the duration that a text means; a number alone means seconds.
+    """Return the duration that a text means; a number alone means seconds. A timedelta as Python shows it is one.
 
     Raises:
         ValueError: it is none; the message names what is accepted.
@@ -50,6 +52,9 @@ def read_duration(text: str) -> timedelta:
     words = text.strip().lower()
     if _NUMBER.fullmatch(words):
         return _seconds(float(words), text)
+    if found := _TIMEDELTA.fullmatch(words):
+        days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+        return _seconds(((days * 24 + hours) * 60 + minutes) * 60 + seconds, text)
     parts = _PART.findall(words)
     if not parts or _PART.sub("", words):
         raise ValueError(_refusal(text, DURATIONS))

@@ -12,6 +12,7 @@ from redisbeater.cli import (
     triggering,
     upcoming,
     why,
+    writing,
 )
 from redisbeater.cli.group import redisbeater
 
@@ -28,4 +29,5 @@ __all__ = (
     "triggering",
     "upcoming",
     "why",
+    "writing",
 )

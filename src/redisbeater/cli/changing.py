@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
+from redisbeater.cli.completion import NAMES
 from redisbeater.cli.group import BadInput, command, error_text, redisbeater, view_of
 from redisbeater.cli.listing import rows
+from redisbeater.cli.terminal import with_progress
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.editing.author import Author
-from redisbeater.editing.deletion import COMES_BACK, delete_entry
-from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
+from redisbeater.editing.deletion import COMES_BACK
+from redisbeater.exceptions import RedisBeaterError, StoreError
 from redisbeater.management.listing import Filter
+from redisbeater.management.many import Outcome
+from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.time_words import clock_words, relative_words
 
@@ -27,6 +29,9 @@ __all__ = ("adopt", "confirm", "delete", "disable", "enable", "for_each", "selec
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
+
+#: Of more entries than this not each one gets a line.
+MOST_LINES = 1000
 
 
 def selection(function: Callable[..., None]) -> Callable[..., None]:
@@ -37,13 +42,21 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(
-        app: Celery, *, names: Sequence[str], prefix: str, task: str, is_all: bool, yes: bool, **options: Any
+        app: Celery,
+        *,
+        names: Sequence[str],
+        prefix: str,
+        task: str,
+        queue: str,
+        is_all: bool,
+        yes: bool,
+        **options: Any,
     ) -> None:
-        has_filter = bool(prefix or task or is_all)
+        has_filter = bool(prefix or task or queue or is_all)
         if bool(names) == has_filter:
-            raise BadInput("expected names, or one of --prefix, --task and --all")
+            raise BadInput("expected names, or one of --prefix, --task, --queue and --all")
         if has_filter:
-            wanted = Filter(prefix=prefix, task=task or None)
+            wanted = Filter(prefix=prefix, task=task or None, queue=queue or None)
             names = [row.name for row in rows(Context.of(app), wanted) if row.fields or row.definition]
             confirm(function.__name__, names, yes)
         function(app, names, **options)
@@ -51,9 +64,10 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--all", "is_all", is_flag=True, help="All entries."),
+        click.option("--queue", default="", help="All entries whose options name this queue."),
         click.option("--task", default="", help="All entries of this task."),
         click.option("--prefix", default="", help="All entries whose name begins with this text."),
-        click.argument("names", nargs=-1, metavar="NAME..."),
+        NAMES,
     ):
         run = option(run)
     return run
@@ -82,7 +96,7 @@ def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *,
         shows_name: whether the name is printed in front of that.
 
     Raises:
-        StoreError: Redis failed; the entries after that one were not changed.
+        StoreError: Redis failed; the entries behind that one were not changed.
     """
     failed = False
     for name in names:
@@ -97,10 +111,36 @@ def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *,
         raise click.exceptions.Exit(BadInput.exit_code)
 
 
+def _print_outcomes(
+    app: Celery, done: str, outcomes: Iterable[Outcome], number: int, describe: Callable[[Outcome], str]
+) -> None:
+    """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
+
+    Raises:
+        StoreError: Redis failed; the entries of the pages after that were not changed.
+    """
+    is_brief, changed, failed = number > MOST_LINES, 0, 0
+    for outcome in with_progress(outcomes, done, number) if is_brief else outcomes:
+        if isinstance(outcome.error, StoreError):
+            raise outcome.error
+        if outcome.error is not None:
+            failed += 1
+            click.echo(f"Error: {error_text(app, outcome.error)}", err=True)
+            continue
+        changed += 1
+        if not is_brief:
+            click.echo(f"{shown(outcome.name)}: {describe(outcome)}")
+    if is_brief:
+        click.echo(f"{changed:,} entries {done}{f', {failed:,} failed' if failed else ''}")
+    if failed:
+        raise click.exceptions.Exit(BadInput.exit_code)
+
+
 @redisbeater.command()
 @command
+@click.option("--note", default="", help="Why, for the logs of the entries.")
 @selection
-def enable(app: Celery, names: Sequence[str]) -> None:
+def enable(app: Celery, names: Sequence[str], note: str) -> None:
     """Enable entries. They run again from their next fire time on.
 
     \b
@@ -110,39 +150,37 @@ def enable(app: Celery, names: Sequence[str]) -> None:
     """
     view = view_of(Context.of(app), None, is_utc=False)
 
-    def change(name: str) -> str:
-        entry = RedisScheduleEntry(name, app=app).enable()
-        if entry.due_at is None:
+    def describe(outcome: Outcome) -> str:
+        entry = outcome.entry
+        if entry is None or entry.due_at is None:
             return "enabled, never runs: the entry has finished"
         local = entry.due_at.astimezone(read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone)
         return f"enabled, next run {clock_words(local, view.now)} {local:%Z}, {relative_words(local, view.now)}"
 
-    for_each(app, names, change)
+    _print_outcomes(app, "enabled", ScheduleStore(app).enable_many(names, note=note), len(names), describe)
 
 
 @redisbeater.command()
 @command
+@click.option("--note", default="", help="Why, for the logs of the entries.")
 @selection
-def disable(app: Celery, names: Sequence[str]) -> None:
+def disable(app: Celery, names: Sequence[str], note: str) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
     \b
     Examples:
-      celery -A proj redisbeater disable report clean-up
+      celery -A proj redisbeater disable report clean-up --note "until the printer works"
       celery -A proj redisbeater disable --task proj.tasks.report --yes
     """
-
-    def change(name: str) -> str:
-        RedisScheduleEntry(name, app=app).disable()
-        return "disabled"
-
-    for_each(app, names, change)
+    outcomes = ScheduleStore(app).disable_many(names, note=note)
+    _print_outcomes(app, "disabled", outcomes, len(names), lambda _: "disabled")
 
 
 @redisbeater.command()
 @command
+@click.option("--note", default="", help="Why, for the logs of the entries.")
 @selection
-def delete(app: Celery, names: Sequence[str]) -> None:
+def delete(app: Celery, names: Sequence[str], note: str) -> None:
     """Delete entries. A static entry comes back when a beat begins to lead; disable it instead.
 
     \b
@@ -150,14 +188,10 @@ def delete(app: Celery, names: Sequence[str]) -> None:
       celery -A proj redisbeater delete report clean-up
       celery -A proj redisbeater delete --prefix customer-7-
     """
-
-    def change(name: str) -> str:
-        outcome = delete_entry(Context.of(app), name, Author.of())
-        if outcome is None:
-            raise EntryNotFound(name)
-        return f"deleted; {COMES_BACK}" if outcome.is_static else "deleted"
-
-    for_each(app, names, change)
+    outcomes = ScheduleStore(app).delete_many(names, note=note)
+    _print_outcomes(
+        app, "deleted", outcomes, len(names), lambda each: f"deleted; {COMES_BACK}" if each.is_static else "deleted"
+    )
 
 
 @redisbeater.command()

@@ -7,13 +7,17 @@ from collections.abc import Mapping, Sequence
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import NAME
 from redisbeater.cli.details import details
-from redisbeater.cli.group import as_json, command, print_lines, redisbeater, times, view_of
-from redisbeater.cli.listing import Row, row_of, rows
-from redisbeater.cli.table import View, head, table
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.listing import SORTS, STATES, Row, row_of, rows
+from redisbeater.cli.table import STATE, View, head, table
+from redisbeater.cli.terminal import WATCH, coloured, watched
 from redisbeater.context import Context
-from redisbeater.display import printable_json, shown
+from redisbeater.display import did_you_mean, printable_json, quoted, shown
 from redisbeater.management.listing import Filter
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.time_words import relative_words
 
 __all__ = ("broken", "list_", "show")
 
@@ -22,10 +26,14 @@ __all__ = ("broken", "list_", "show")
 @click.option("--prefix", default="", help="Show only entries whose name begins with this text.")
 @click.option("--task", help="Show only entries of this task.")
 @click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
+@click.option("--queue", help="Show only entries whose options name this queue.")
+@click.option("--state", default="", help=f"Show only these states, with commas: {', '.join(STATES)}.")
+@click.option("--sort", type=click.Choice(SORTS), default="next", show_default=True, help="Order of the entries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
 @click.option("--names", "names_only", is_flag=True, help="Print names only, one per line.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+@WATCH
 @times
 @command
 def list_(
@@ -34,10 +42,14 @@ def list_(
     prefix: str,
     task: str | None,
     enabled: bool | None,
+    queue: str | None,
+    state: str,
+    sort: str,
     limit: int | None,
     is_long: bool,
     names_only: bool,
     as_json: bool,
+    watch: float | None,
     now: str | None,
     is_utc: bool,
 ) -> None:
@@ -46,27 +58,38 @@ def list_(
     \b
     Examples:
       celery -A proj redisbeater list --prefix report --limit 20
-      celery -A proj redisbeater list --task proj.tasks.report --disabled
+      celery -A proj redisbeater list --task proj.tasks.report --state broken,failing,late --watch 2s
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
-    context = Context.of(app)
-    found = rows(context, Filter(prefix=prefix, task=task, enabled=enabled), limit)
-    if not found:
-        click.echo(_nothing(context), err=as_json or names_only)
-    elif as_json:
-        print_lines(printable_json(row.as_dict()) for row in found)
-    elif names_only:
-        print_lines(shown(row.name, None) for row in found)
-    else:
-        print_lines(_listing(context, found, view_of(context, now, is_utc, is_long=is_long)))
+    context, states = Context.of(app), _states(state)
+    wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue)
+
+    def draw() -> None:
+        found = rows(context, wanted, limit, states=states, sort=sort)
+        if not found:
+            click.echo(_nothing(context), err=as_json or names_only)
+        elif as_json:
+            print_lines(printable_json(row.as_dict()) for row in found)
+        elif names_only:
+            print_lines(shown(row.name, None) for row in found)
+        else:
+            print_lines(_listing(context, found, view_of(context, now, is_utc, is_long=is_long)))
+
+    watched(watch, draw)
+
+
+def _states(text: str) -> set[str]:
+    states = {state.strip() for state in text.split(",")} - {""}
+    for state in sorted(states.difference(STATES)):
+        raise BadInput(f"--state: expected {', '.join(STATES)}, got {quoted(state)}{did_you_mean(state, STATES)}")
+    return states
 
 
 def _listing(context: Context, found: Sequence[Row], view: View) -> list[str]:
     total = context.redis.contents.count()
-    return [
-        head(found, view, total, is_led=_is_led(context), is_paused=context.redis.pause.read() is not None),
-        *table(found, view),
-    ]
+    lines = coloured(table(found, view), [row.state for row in found], STATE)
+    is_paused = context.redis.pause.read() is not None
+    return [head(found, view, total, is_led=_is_led(context), is_paused=is_paused), *lines]
 
 
 def _nothing(context: Context) -> str:
@@ -84,8 +107,8 @@ def _is_led(context: Context) -> bool:
 
 
 @redisbeater.command()
-@click.argument("name")
-@click.option("--definition", "is_definition", is_flag=True, help="Print the definition alone, as it is stored.")
+@NAME
+@click.option("--definition", "is_definition", is_flag=True, help="Print the definition alone, for create --json-file.")
 @click.option("--redact", "is_redacted", is_flag=True, help="Blank the secrets in that, too; all else is without them.")
 @as_json
 @times
@@ -118,13 +141,25 @@ def show(
 
 
 @redisbeater.command()
+@click.option("--retry", metavar="NAME", help="Let this entry run again: the reason is gone.")
+@click.option("--note", default="", help="Why, for the log of the entry.")
 @as_json
+@times
 @command
-def broken(app: Celery, as_json: bool) -> None:
-    """List quarantined entries, which cannot be read or planned, with the reasons.
+def broken(app: Celery, retry: str | None, note: str, as_json: bool, now: str | None, is_utc: bool) -> None:
+    """List quarantined entries, which cannot be read or planned, with the reasons; or try one again.
 
-    Example: celery -A proj redisbeater broken --json
+    \b
+    Examples:
+      celery -A proj redisbeater broken --json
+      celery -A proj redisbeater broken --retry report --note "the class is registered now"
     """
+    if retry is not None:
+        entry = ScheduleStore(app).retry(retry, note=note)
+        view = view_of(Context.of(app), now, is_utc)
+        due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
+        click.echo(f"{shown(retry)}: {entry.state}{due}")
+        return
     reports = Context.of(app).redis.broken.reports()
     if as_json:
         click.echo(printable_json(reports, indent=2))

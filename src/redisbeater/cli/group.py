@@ -14,6 +14,7 @@ from celery import Celery
 from celery.bin.base import handle_preload_options
 
 from redisbeater.cli.table import View
+from redisbeater.cli.terminal import no_color
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
@@ -55,10 +56,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             kind = click.ClickException if isinstance(exc, StoreError) else BadInput
             raise kind(error_text(ctx.obj.app, exc)) from exc
 
-    return run
+    return no_color(run)
 
 
-def error_text(app: Celery, error: RedisBeaterError) -> str:
+def error_text(app: Celery, error: Exception) -> str:
     """Return the text of an error; for a name that does not exist also the nearest one that does."""
     text = shown(error, MOST_ERROR)
     if isinstance(error, EntryNotFound):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any
 
 from redisbeater.beat.applications import application_of
+from redisbeater.cli.terminal import with_progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json
 from redisbeater.editing.stored_entry import StoredEntry
@@ -21,9 +23,9 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.origin import file_owner
 from redisbeater.schedules import describe
 from redisbeater.schedules.description.describe import describe_in_brief
-from redisbeater.store import Snapshot, pages
+from redisbeater.store import Snapshot
 
-__all__ = ("Row", "row_of", "rows")
+__all__ = ("LATE", "SORTS", "STATES", "Row", "row_of", "rows")
 
 #: What JSON has of each entry in a listing, and what it has of one entry besides.
 LISTED = (
@@ -31,6 +33,10 @@ LISTED = (
     "last_error", "tries", "failing_since", "retry_at", "late",
 )  # fmt: skip
 DETAILS = ("skipped", "description", "origin", "declaration")
+
+
+#: An entry that is due for less than this is not late: beat is about to send it.
+LATE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +92,55 @@ class Row:
             return self.definition
 
 
-def rows(context: Context, wanted: Filter, limit: int | None = None) -> list[Row]:
-    """Return a row for each wanted entry, ordered by next run, with those that will not run at the end.
+def rows(
+    context: Context, wanted: Filter, limit: int | None = None, *, states: Collection[str] = (), sort: str = "next"
+) -> list[Row]:
+    """Return a row for each wanted entry.
 
     Arguments:
         context: the app whose schedule it is.
         wanted: selects entries.
-        limit: number of rows; those that run next, as far as the schedule knows. Only what they take is read.
+        limit: number of rows, the first ones of the order. Only what they take is read, except in the order of the last
+            runs.
+        states: only entries in one of these; ``late`` is one. Empty: all.
+        sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
+            first; the latest first.
     """
-    reader = _Reader(context, wanted)
+    reader = _Reader(context, wanted, states)
     found: list[Row] = []
-    others: list[Row] = []
-    for row in reader.read(context.redis.contents.names_by_score()):
-        (others if row.next is None else found).append(row)
-        if len(found) == limit:
+    number = 0
+    for row in reader.read(_names(context, sort, limit), limit):
+        found.append(row)
+        number += sort == "name" or row.next is not None
+        if number == limit and sort != "last":
             break
-    found.sort(key=lambda row: (row.next or FAR_FUTURE, row.name))
-    others += reader.unstored()
-    return [*found, *sorted(others, key=lambda row: row.name)][:limit]
+    found += reader.unstored()
+    return sorted(found, key=_KEYS[sort])[:limit]
+
+
+def _names(context: Context, sort: str, limit: int | None) -> Iterable[str]:
+    """Return names so that the first rows of an order are read first; without a limit, show the progress."""
+    contents = context.redis.contents
+    names = sorted(contents.names()) if sort == "name" else chain.from_iterable(contents.names_by_score())
+    return with_progress(names, "reading entries", contents.count()) if limit is None else names
+
+
+def _by_next(row: Row) -> Any:
+    return row.next or FAR_FUTURE, row.next is None, row.name
+
+
+_KEYS: Mapping[str, Callable[[Row], Any]] = {
+    "next": _by_next,
+    "name": lambda row: row.name,
+    "last": lambda row: (row.last_run_at is None, FAR_FUTURE - (row.last_run_at or FAR_FUTURE), row.name),
+    "late": lambda row: (-row.late, *_by_next(row)),
+}
+
+#: The orders of a listing.
+SORTS = tuple(_KEYS)
+
+#: The states that a listing can be limited to.
+STATES = ("enabled", "disabled", "finished", "broken", "failing", "late")
 
 
 def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
@@ -118,7 +155,7 @@ def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
         EntryNotFound: there is none of that name.
     """
     reader = _Reader(context, EVERY)
-    (row,) = reader.read([[name]])
+    (row,) = reader.read([name], 1)
     if row.state != "missing":
         return row if has_secrets else _without_secrets(row, context.config.redact)
     for unstored in reader.unstored(seen=()):
@@ -143,18 +180,33 @@ def _without_secrets(row: Row, patterns: Sequence[str]) -> Row:
 class _Reader:
     """Reads entries as rows, a page at a time."""
 
-    def __init__(self, context: Context, wanted: Filter) -> None:
+    def __init__(self, context: Context, wanted: Filter, states: Collection[str] = ()) -> None:
         self._context = context
         self._wanted = wanted
+        self._states = states
         self._seen: set[str] = set()
 
-    def read(self, pages_of_names: Iterable[Sequence[str]]) -> Iterator[Row]:
-        """Yield a row for each wanted entry, once, in the order of the names."""
-        for names in pages_of_names:
-            new = [name for name in names if name not in self._seen and self._wanted.lets_name_through(name)]
-            self._seen.update(new)
-            for piece in pages(new, PIECE):
-                yield from filter(None, map(self._row, self._context.redis.load_many(piece)))
+    def read(self, names: Iterable[str], limit: int | None) -> Iterator[Row]:
+        """Yield a row for each wanted entry, once, in the order of the names; ``limit`` is how many will be asked for.
+
+        Where all of the first entries are wanted, no more than those are read.
+        """
+        new = filter(self._is_new, names)
+        size = PIECE if limit is None else min(limit, PIECE)
+        while piece := list(islice(new, size)):
+            found = filter(None, map(self._row, self._context.redis.load_many(piece)))
+            yield from filter(self._has_wanted_state, found)
+            size = min(2 * size, PIECE)
+
+    def _is_new(self, name: str) -> bool:
+        if name in self._seen or not self._wanted.lets_name_through(name):
+            return False
+        self._seen.add(name)
+        return True
+
+    def _has_wanted_state(self, row: Row) -> bool:
+        is_late = row.late >= LATE
+        return not self._states or row.state in self._states or (is_late and "late" in self._states)
 
     def unstored(self, seen: Iterable[str] | None = None) -> Iterator[Row]:
         """Yield a row for each declaration that could not be stored, unless an entry of that name was read."""
@@ -162,9 +214,11 @@ class _Reader:
         for name, report in self._declarations.items() if self._wanted.is_by_name else ():
             if name not in known and self._wanted.lets_name_through(name):
                 origin = f"static, {report.get('application', '')}"
-                yield Row(
+                row = Row(
                     name=name, state="broken", origin=origin, last_error=report["reason"], zone=self._context.zone
                 )
+                if self._has_wanted_state(row):
+                    yield row
 
     @cached_property
     def _reports(self) -> Mapping[str, Mapping[str, str]]:

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from redisbeater.cli.listing import Row
+from redisbeater.cli.listing import LATE, Row
 from redisbeater.display import shown
 from redisbeater.schedules.words import zone_text
 from redisbeater.time_words import age_words, clock_words, date_words, duration_words
 
-__all__ = ("View", "aligned", "head", "table")
+__all__ = ("STATE", "View", "aligned", "head", "table")
 
-_COLUMNS = ("NAME", "STATE", "NEXT", "IN", "LAST", "RUNS", "SCHEDULE", "TASK")
+#: The name of the column of states.
+STATE = "STATE"
+
+_COLUMNS = ("NAME", STATE, "NEXT", "IN", "LAST", "RUNS", "SCHEDULE", "TASK")
 
 #: Characters in a column of a table at most: one long name must not pad every row. JSON has all of it.
 MOST_CELL = 80
@@ -65,7 +68,7 @@ def head(found: Sequence[Row], view: View, total: int, *, is_led: bool, is_pause
     clock = f"now {date_words(local).rpartition(' ')[0]} {local:%H:%M:%S} {zone_text(view.zone)}"
     states = Counter(row.state for row in found)
     number = f"{len(found):,} of {total:,} entries" if len(found) < total else _entries(max(total, len(found)))
-    late = sum(1 for row in found if _lateness(row, view) >= timedelta(seconds=1))
+    late = sum(1 for row in found if _lateness(row, view) >= LATE)
     counts = [f"{states[state]:,} {state}" for state in _COUNTED if states[state]]
     notes = [*counts, *([f"{late:,} late"] if late else []), *([] if is_led else ["no beat leads"])]
     notes += ["the schedule is paused"] if is_paused else []
@@ -105,7 +108,7 @@ def _next(row: Row, view: View) -> Iterable[str]:
     zone = "" if view.is_utc or row.zone == view.zone else f" {local:%Z}"
     late = _lateness(row, view)
     distance = duration_words(row.next - view.now if row.next > view.now else late)
-    is_late = late >= timedelta(seconds=1)
+    is_late = late >= LATE
     return f"{clock_words(local, view.now_in(row.zone))}{zone}", f"{distance} late" if is_late else distance
 
 

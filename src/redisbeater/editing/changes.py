@@ -110,11 +110,13 @@ class FieldChange:
     entry of an application.
 
     Attributes:
+        options: options of the task to change one by one; None removes one. The others stay as they are.
         option_rules: what checks changed options.
     """
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     author: Author | None = None
     option_rules: OptionRules | None = None
     origin: str = ""
@@ -127,8 +129,9 @@ class FieldChange:
             InvalidEntry: the stored entry is broken, a field cannot be stored, or the entry would never fire.
         """
         before = stored_definition(snapshot, codec)
-        after, meta = before.changed(self.option_rules, **self.fields), stored_meta(snapshot)
-        if "options" in self.fields:
+        fields, meta = self._changed_fields(before), stored_meta(snapshot)
+        after = before.changed(self.option_rules, **fields)
+        if "options" in fields:
             check_expiry(after.options, snapshot.now)
         return Edit(
             snapshot=snapshot,
@@ -139,6 +142,13 @@ class FieldChange:
             author=self.author,
             origin=self.origin,
         )
+
+    def _changed_fields(self, before: Definition) -> Mapping[str, Any]:
+        options = self.fields.get("options", before.options)
+        if not self.options or not isinstance(options, Mapping):
+            return self.fields
+        merged = {**options, **self.options}
+        return {**self.fields, "options": {name: value for name, value in merged.items() if value is not None}}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from redisbeater.model.policies import OnFinish
 from redisbeater.schedules.zone import zone_name
 from redisbeater.store import Snapshot
 
-__all__ = ("WriteResult", "applied", "preview", "write", "write_page")
+__all__ = ("WriteResult", "applied", "preview", "preview_edit", "write", "write_edit", "write_page")
 
 _COMES_BACK = "a static entry would come back when beat starts"
 
@@ -62,13 +62,17 @@ def write(context: Context, change: EntryChange) -> StoredEntry:
         EditConflict: other programs kept changing the entry; nothing was written.
         StoreUnavailable, StoreError: Redis failed; the change may have been written, writing it again is harmless.
     """
+    return write_edit(context, change).to_stored_entry()
+
+
+def write_edit(context: Context, change: EntryChange) -> Edit:
+    """Write one change, and return what it did to the entry; raise what :func:`write` raises."""
     result = write_page(context, [change])
     for failure in result.failures.values():
         raise failure
     edit = result.written[change.name]
-    stored = edit.to_stored_entry()
-    log_edit(edit, stored.due_at(context.defaults))
-    return stored
+    log_edit(edit, edit.to_stored_entry().due_at(context.defaults))
+    return edit
 
 
 def preview(context: Context, change: EntryChange) -> StoredEntry:
@@ -77,7 +81,12 @@ def preview(context: Context, change: EntryChange) -> StoredEntry:
     Raises:
         EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
     """
-    return applied(change, context.redis.load(change.name), context).to_stored_entry()
+    return preview_edit(context, change).to_stored_entry()
+
+
+def preview_edit(context: Context, change: EntryChange) -> Edit:
+    """Return what :func:`write_edit` would do to the entry; write nothing, and raise what :func:`preview` raises."""
+    return applied(change, context.redis.load(change.name), context)
 
 
 def applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.log_lines import get_logger
 
-__all__ = ("COMES_BACK", "Deletion", "delete_entry")
+__all__ = ("COMES_BACK", "Deletion", "delete_entries", "delete_entry")
 
 logger = get_logger(__name__)
 
@@ -31,11 +32,15 @@ def delete_entry(context: Context, name: str, author: Author) -> Deletion | None
     Raises:
         InvalidEntry: no entry can have that name.
     """
-    outcome = context.redis.delete(name, log=author.line("deleted"))
-    if not outcome:
-        return None
-    if outcome == "STATIC":
-        logger.info("entry %r deleted; " + COMES_BACK, name)
-    else:
-        logger.info("entry %r deleted", name)
-    return Deletion(is_static=outcome == "STATIC")
+    return delete_entries(context, [name], author).get(name)
+
+
+def delete_entries(context: Context, names: Sequence[str], author: Author) -> dict[str, Deletion]:
+    """Delete entries as :func:`delete_entry` does. Return those that there were."""
+    outcomes = context.redis.delete_many(dict.fromkeys(names, ""), log=author.line("deleted"))
+    for name, outcome in outcomes.items():
+        if outcome == "STATIC":
+            logger.info("entry %r deleted; " + COMES_BACK, name)
+        else:
+            logger.info("entry %r deleted", name)
+    return {name: Deletion(is_static=outcome == "STATIC") for name, outcome in outcomes.items()}

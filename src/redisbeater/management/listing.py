@@ -36,6 +36,15 @@ MEMORY_SECONDS = 60.0
 _NOTHING: tuple[Sequence[str], float] = ((), float("-inf"))
 
 
+#: What the fields of a filter may be.
+_KINDS = (
+    ("prefix", str, "a text"),
+    ("task", str, "a text"),
+    ("enabled", bool, "a bool"),
+    ("queue", str, "a text"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class EntryPage:
     """A page of entries, which one iterates over.
@@ -64,9 +73,10 @@ class Filter:
     prefix: str | None = None
     task: str | None = None
     enabled: bool | None = None
+    queue: str | None = None
 
     def __post_init__(self) -> None:
-        for name, kind, word in (("prefix", str, "a text"), ("task", str, "a text"), ("enabled", bool, "a bool")):
+        for name, kind, word in _KINDS:
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 raise ValueError(f"{name}: expected {word}, or None for all, got {quoted(value)}")
@@ -82,12 +92,13 @@ class Filter:
 
     def lets_through(self, entry: RedisScheduleEntry | Definition) -> bool:
         """Return whether an entry is selected by its fields; its name is checked by the other methods."""
-        return self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
+        is_in_queue = self.queue is None or entry.options.get("queue") == self.queue
+        return is_in_queue and self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
 
     @property
     def is_by_name(self) -> bool:
         """Whether the name alone decides."""
-        return self.task is None and self.enabled is None
+        return self.task is None and self.enabled is None and self.queue is None
 
 
 #: Lets everything through.

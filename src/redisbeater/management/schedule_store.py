@@ -12,10 +12,10 @@ from celery.app import app_or_default
 
 from redisbeater.config.settings import app_text
 from redisbeater.context import Context, task_options
+from redisbeater.context import task_options as rules_of
 from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
-from redisbeater.editing.compare_and_set import write
 from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.stored_entry import failing_of, load
 from redisbeater.editing.upcoming import UpcomingRun
@@ -25,6 +25,10 @@ from redisbeater.exceptions import EntryNotFound
 from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
 from redisbeater.management.bulk import Bulk
+from redisbeater.management.clock_changes import next_clock_change
+from redisbeater.management.definition_file import read_definition
+from redisbeater.management.edit_report import EditReport, draft, edit_entry
+from redisbeater.management.entry_words import EntryWords
 from redisbeater.management.files.apply import apply_changes
 from redisbeater.management.files.changes import Applied, Changes
 from redisbeater.management.files.collect import collect
@@ -35,7 +39,10 @@ from redisbeater.management.health import Health, check_health
 from redisbeater.management.health import Terms as HealthTerms
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.management.many import Outcome, delete_many, enable_many
 from redisbeater.management.pausing import Resumption
+from redisbeater.management.quarantined import retry
+from redisbeater.management.registered import is_registered
 from redisbeater.management.simulation import Simulation
 from redisbeater.management.status import Status, read_status
 from redisbeater.management.trigger import Triggers
@@ -87,11 +94,14 @@ class ScheduleStore:
         task: TaskLike,
         schedule: ScheduleLike | float | timedelta,
         *,
+        dry_run: bool = False,
         note: str = "",
         by: str = "",
         **fields: Unpack[EntryFields],
     ) -> RedisScheduleEntry:
         """Create an entry; all arguments but these are those of :class:`~redisbeater.RedisScheduleEntry`.
+
+        With ``dry_run`` it is checked and planned, and not written.
 
         Every change takes a ``note``, why it is made, and ``by``, who makes it: by default user and host of this
         process. They stand in the entry's :meth:`log`.
@@ -99,7 +109,8 @@ class ScheduleStore:
         Raises:
             EntryExists: there is one of that name.
         """
-        return RedisScheduleEntry(name, task, schedule, app=self._app, **fields).create(note=note, by=by)
+        entry = RedisScheduleEntry(name, task, schedule, app=self._app, **fields)
+        return draft(entry) if dry_run else entry.create(note=note, by=by)
 
     def update(
         self, name: str, /, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
@@ -110,13 +121,68 @@ class ScheduleStore:
             EntryNotFound: there is none of that name.
             EditConflict: others kept changing it.
         """
+        return self.edit(name, note=note, by=by, **changes).entry
+
+    def edit(
+        self,
+        name: str,
+        /,
+        *,
+        task_options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
+    ) -> EditReport:
+        """Change an entry as :meth:`update` does, and report the changed fields and the next run before and after.
+
+        ``task_options`` are options of the task to change one by one, None removes one; ``options`` replaces them all.
+        With ``dry_run`` nothing is written.
+
+        Raises:
+            EntryNotFound, EditConflict: as for :meth:`update`.
+        """
         change = FieldChange(
             name=check_name(name),
             fields={**changes},
-            option_rules=task_options(self._app),
+            options=task_options or {},
+            option_rules=rules_of(self._app),
             author=Author.of(by, note),
         )
-        return RedisScheduleEntry.of(write(self._context, change), self._app)
+        return edit_entry(self._app, change, dry_run=dry_run)
+
+    def words(self, words: Mapping[str, Any], name: str = "") -> EntryWords:
+        """Read the fields of an entry from words such as ``{"every": "1h30m"}``, those of the command line.
+
+        Arguments:
+            words: texts by the names of the options of ``create``.
+            name: the entry to change, whose zone local times are in; empty for a new one.
+        """
+        return EntryWords(self._context, words, name)
+
+    def definition(self, name: str) -> dict[str, Any]:
+        """Return all that makes an entry what it is, as JSON values: :meth:`read_definition` reads them.
+
+        Raises:
+            EntryNotFound, InvalidEntry: as for :meth:`get`.
+        """
+        return load(self._context, check_name(name)).definition.to_data(self._context.codec)
+
+    def read_definition(self, text: str, name: str = "") -> RedisScheduleEntry:
+        """Return the entry of a definition, without writing it; ``name`` takes the place of the name in the text.
+
+        Raises:
+            InvalidEntry: it cannot be read, or has a field that no entry has.
+        """
+        return read_definition(self._app, text, name)
+
+    def next_clock_change(self, entry: RedisScheduleEntry) -> UpcomingRun | None:
+        """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour."""
+        return next_clock_change(entry)
+
+    def is_registered(self, task: str) -> bool | None:
+        """Tell whether the app has a task of that name; imports its modules as a worker does. None: it cannot."""
+        return is_registered(self._app, task)
 
     def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
         """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`."""
@@ -196,6 +262,27 @@ class ScheduleStore:
         return self._triggers.trigger(
             check_name(name), args=args, kwargs=kwargs, scheduled_for=scheduled_for, author=author
         )
+
+    def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+        """Enable entries, a page at a time; yield what became of each, also of one that cannot be changed."""
+        return enable_many(self._app, names, is_enabled=True, author=Author.of(by, note))
+
+    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+        """Disable entries, as :meth:`enable_many` enables them."""
+        return enable_many(self._app, names, is_enabled=False, author=Author.of(by, note))
+
+    def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+        """Delete entries, a page at a time; yield what became of each, also of one that does not exist."""
+        return delete_many(self._app, names, author=Author.of(by, note))
+
+    def retry(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Let a broken entry run again whose reason is gone, such as a schedule class that was missing.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: it is not broken, or still cannot be read.
+        """
+        return retry(self._app, check_name(name), Author.of(by, note))
 
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
         """Return what happened to an entry, or to the schedule without a name: the newest line first.
@@ -301,6 +388,7 @@ class ScheduleStore:
         enabled: bool | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        queue: str | None = None,
     ) -> EntryPage:
         """Return a page of the entries, in the order of their names.
 
@@ -312,6 +400,7 @@ class ScheduleStore:
             prefix: only names that begin with this text.
             task: only entries of this task.
             enabled: only those that are, or are not.
+            queue: only entries whose options name this queue.
             limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
             cursor: the one of the page before, None for the first; the filters must be the same.
 
@@ -327,7 +416,8 @@ class ScheduleStore:
         app = self._app
         if self._listing is None or self._listing.app is not app:
             self._listing = Listing(app)
-        return self._listing.page(Filter(prefix=prefix, task=task, enabled=enabled), limit=limit, cursor=cursor)
+        wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue)
+        return self._listing.page(wanted, limit=limit, cursor=cursor)
 
     def export(self, prefix: str | None = None, owner: str | None = None, state: bool = False) -> Export:
         """Return entries as a file has them, all by default; :meth:`Export.to_text` makes its text.

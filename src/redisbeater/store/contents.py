@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from redisbeater.entry_name import is_unreserved
@@ -41,6 +42,14 @@ class Contents:
         members = self._connection.call(lambda client: list(client.zscan_iter(self._keys.schedule, count=PAGE)))
         return self._names(member for member, _ in members)
 
+    def names_from(self, prefix: str, most: int) -> list[str]:
+        """Return names that begin with a text, in no order; no more than ``most``, and not all if there are more."""
+        pattern = _escaped(self._keys.prefix + prefix) + "*"
+        found = self._connection.call(
+            lambda client: list(islice(client.zscan_iter(self._keys.schedule, match=pattern, count=PAGE), most))
+        )
+        return self._names(member for member, _ in found)
+
     def names_by_score(self) -> Iterator[list[str]]:
         """Yield the names of all entries in pages, the next to run first, dormant ones at the end.
 
@@ -76,7 +85,7 @@ class Contents:
         Returns:
             The cursor of the next page, ``"0"`` after the last one, and the entries.
         """
-        pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in self._keys.prefix) + "*"
+        pattern = _escaped(self._keys.prefix) + "*"
         args = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE)]
         cursor, rows = self._connection.run("find_unscheduled", [self._keys.schedule, self._keys.broken], args)
         return cursor, [Unscheduled(self._keys.name(key), size, bool(is_listed)) for key, size, is_listed in rows]
@@ -109,6 +118,11 @@ class Contents:
     def _origins(self, names: Sequence[str]) -> Iterator[str | None]:
         origins = json.loads(self._connection.run("origins", [self._keys.entry(name) for name in names]))
         return (None if origin is False else origin for origin in origins)
+
+
+def _escaped(text: str) -> str:
+    """Return a pattern of Redis that matches only this text."""
+    return "".join(f"\\{char}" if char in "*?[]\\" else char for char in text)
 
 
 def pages(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -1,0 +1,109 @@
+"""What only a terminal gets: colour, progress of what takes long, and a screen that is drawn again and again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from redisbeater.time_words import read_duration
+
+__all__ = ("WATCH", "coloured", "no_color", "watched", "with_progress")
+
+T = TypeVar("T")
+
+#: Work that takes longer shows its progress.
+MOST_SILENT_SECONDS = 1.0
+
+#: The shortest time between two looks at the schedule.
+LEAST_SECONDS = 0.1
+
+_COLOURS = {"enabled": "green", "failing": "red", "broken": "red", "finished": "blue", "disabled": "yellow"}
+
+
+def _seconds(ctx: click.Context, _: click.Parameter, text: str | None) -> float | None:
+    """Return the seconds of a duration such as ``2s``."""
+    if text is None:
+        return None
+    try:
+        seconds = read_duration(text).total_seconds()
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from exc
+    if seconds < LEAST_SECONDS:
+        raise click.BadParameter(f"{text!r}: expected at least {LEAST_SECONDS} s")
+    return seconds
+
+
+WATCH = click.option(
+    "--watch", callback=_seconds, metavar="DURATION", help="Draw again and again, such as every 2s, until Ctrl-C."
+)
+
+
+def watched(seconds: float | None, draw: Callable[[], None]) -> None:
+    """Draw once; with a number of seconds draw again that long after each time, until Ctrl-C."""
+    try:
+        while True:
+            if seconds is not None:
+                click.clear()
+            draw()
+            if seconds is None:
+                return
+            time.sleep(seconds)
+    except KeyboardInterrupt:
+        if seconds is None:
+            raise
+
+
+def no_color(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--no-color`` to a command; ``NO_COLOR``, and the same option of ``celery``, do what it does."""
+
+    def decide(ctx: click.Context, _: click.Parameter, is_off: bool) -> None:
+        if is_off or os.environ.get("NO_COLOR") or getattr(ctx.obj, "no_color", False):
+            ctx.color = False
+
+    option = click.option("--no-color", is_flag=True, expose_value=False, callback=decide, help="Show no colours.")
+    return option(function)
+
+
+def coloured(lines: Sequence[str], states: Sequence[str], column: str) -> list[str]:
+    """Colour the states in a column of a table: the lines are its header and the rows of those states.
+
+    What is not shown on a terminal loses its colours again.
+    """
+    place = lines[0].find(column)
+    if place < 0:
+        return list(lines)
+    return [lines[0], *(_coloured(line, place, state) for line, state in zip(lines[1:], states))]
+
+
+def _coloured(line: str, place: int, state: str) -> str:
+    end = place + len(state)
+    if line[place:end] != state or state not in _COLOURS:
+        return line
+    return f"{line[:place]}{click.style(state, fg=_COLOURS[state])}{line[end:]}"
+
+
+def with_progress(items: Iterable[T], label: str, length: int) -> Iterator[T]:
+    """Yield items; when that takes more than a second, show on a terminal how many of ``length`` were yielded."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    bar = click.progressbar(length=length, label=label, file=sys.stderr, show_pos=True)
+    began, waiting, is_shown = time.monotonic(), 0, False
+    try:
+        for item in items:
+            yield item
+            waiting += 1
+            if is_shown:
+                bar.update(1)
+            elif time.monotonic() - began > MOST_SILENT_SECONDS:
+                is_shown = True
+                bar.__enter__()
+                bar.update(waiting)
+    finally:
+        if is_shown:
+            bar.__exit__(None, None, None)

@@ -1,0 +1,242 @@
+"""The commands that write the definition of an entry: create and update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from celery import Celery
+
+from redisbeater.cli.completion import NAME
+from redisbeater.cli.definition_options import definition_options, read_at, words_of
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.table import View
+from redisbeater.context import Context
+from redisbeater.display import printable_json, shown
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import EntryExists
+from redisbeater.management.edit_report import EditReport
+from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of
+from redisbeater.management.registered import nearest_task
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.entry_fields import EntryFields
+from redisbeater.schedules import describe
+from redisbeater.schedules.zone import read_zone
+from redisbeater.time_words import clock_words, date_words, relative_words
+
+__all__ = ("create", "update")
+
+#: How many runs of a new entry are shown.
+SHOWN_RUNS = 3
+
+#: Characters of a value before or after a change that are shown.
+MOST_VALUE = 80
+
+_FIELDS_OF_ENTRY = (*EntryFields.__optional_keys__,)
+
+
+@redisbeater.command()
+@click.argument("name", required=False)
+@click.argument("task", required=False)
+@definition_options
+@click.option("--json-file", metavar="FILE", help="Take the definition from a file, as show --definition prints it.")
+@click.option("--if-missing", is_flag=True, help="Do nothing if an entry of that name exists.")
+@as_json
+@times
+@command
+def create(
+    app: Celery,
+    *,
+    name: str | None,
+    task: str | None,
+    json_file: str | None,
+    if_missing: bool,
+    disabled: bool,
+    dry_run: bool,
+    note: str,
+    as_json: bool,
+    now: str | None,
+    is_utc: bool,
+    **options: Any,
+) -> None:
+    """Create an entry. Show its schedule in words and its next runs.
+
+    \b
+    Examples:
+      celery -A proj redisbeater create report proj.tasks.report --cron "0 9 * * mon-fri" --timezone Europe/Vienna
+      celery -A proj redisbeater create clean-up proj.tasks.clean --every 1h30m --args '[7]' --note "disk is small"
+      celery -A proj redisbeater create --json-file report.json --dry-run
+    """
+    store = ScheduleStore(app)
+    if json_file is not None:
+        wanted = _from_file(store, name, task, json_file, {**options, "disabled": disabled})
+    else:
+        wanted = _from_options(store, app, name, task, words_of(options, disabled=disabled))
+    fields: Any = {field: getattr(wanted, field) for field in _FIELDS_OF_ENTRY if field != "relative"}
+    try:
+        entry = store.create(wanted.name, wanted.task, wanted.schedule, dry_run=dry_run, note=note, **fields)
+    except EntryExists:
+        if not if_missing:
+            raise
+        click.echo(f"{shown(wanted.name)}: exists, left as it is")
+        return
+    view = view_of(Context.of(app), now, is_utc)
+    _show_created(store, entry, view, as_json=as_json, dry_run=dry_run)
+    _warn_of_task(store, app, entry.task)
+
+
+def _from_file(
+    store: ScheduleStore, name: str | None, task: str | None, path: str, options: dict[str, Any]
+) -> RedisScheduleEntry:
+    """Return the entry of a file, which holds all of the definition, perhaps but its name."""
+    if task is not None or any(value not in (None, False) for value in options.values()):
+        raise BadInput("--json-file has the whole definition; pass no other part of it but the name")
+    return store.read_definition(read_at(path, "--json-file"), name or "")
+
+
+def _from_options(
+    store: ScheduleStore, app: Celery, name: str | None, task: str | None, words: dict[str, Any]
+) -> RedisScheduleEntry:
+    if not name or not task:
+        raise BadInput("expected NAME and TASK, or --json-file FILE")
+    given = store.words(words)
+    fields = given.fields()
+    if "schedule" not in fields:
+        raise BadInput(f"$.schedule: is missing; expected one of {', '.join(f'--{word}' for word in SCHEDULE_WORDS)}")
+    if task_options := given.task_options():
+        if not isinstance(fields.get("options", {}), dict):
+            raise BadInput("$.options: expected an object")
+        fields["options"] = {**fields.get("options", {}), **task_options}
+    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=app, **fields)
+
+
+def _show_created(store: ScheduleStore, entry: RedisScheduleEntry, view: View, *, as_json: bool, dry_run: bool) -> None:
+    runs, change = entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
+    zone = entry.definition().zone(view.zone)
+    words = describe(entry.schedule, zone)
+    if as_json:
+        data = {
+            "name": entry.name, "dry_run": dry_run, "schedule": words, "next": [run.as_dict() for run in runs],
+            "clock_change": change and change.as_dict(),
+        }  # fmt: skip
+        click.echo(printable_json(data, indent=2))
+        return
+    print_lines([f"{shown(entry.name)}: {'would be created' if dry_run else 'created'}"])
+    print_lines(f"  {name:<12} {shown(value, None)}" for name, value in _lines(words, runs, change, view, entry))
+
+
+def _lines(
+    words: str, runs: Sequence[UpcomingRun], change: UpcomingRun | None, view: View, entry: RedisScheduleEntry
+) -> Iterator[tuple[str, str]]:
+    yield "schedule", words
+    if not runs:
+        yield "next runs", "none: the entry is disabled" if not entry.enabled else "none"
+    for number, run in enumerate(runs):
+        note = f"   {run.note}" if run.note else ""
+        yield "" if number else "next runs", f"{_moment(run, view)}   {relative_words(run.fire_time, view.now)}{note}"
+    if change is not None and all(run.fire_time != change.fire_time for run in runs):
+        yield "clocks", f"{_moment(change, view)}   {change.note}"
+
+
+def _moment(run: UpcomingRun, view: View) -> str:
+    local = run.fire_time if view.is_utc else run.local
+    return f"{date_words(local)} {local:%H:%M:%S %Z}"
+
+
+def _warn_of_task(store: ScheduleStore, app: Celery, task: str) -> None:
+    if store.is_registered(task) is False:
+        problem = f"this app has no task {shown(repr(task))}, and workers refuse to run a task that they do not have"
+        click.echo(f"Warning: {problem}{nearest_task(app, task)}", err=True)
+
+
+@redisbeater.command()
+@NAME
+@click.option("--task", help="The task to run.")
+@definition_options
+@click.option("--unset", multiple=True, metavar="FIELD", help="Set a field back to what it is without the option.")
+@as_json
+@times
+@command
+def update(
+    app: Celery,
+    *,
+    name: str,
+    unset: Sequence[str],
+    disabled: bool,
+    dry_run: bool,
+    note: str,
+    as_json: bool,
+    now: str | None,
+    is_utc: bool,
+    **options: Any,
+) -> None:
+    """Change an entry: only what is named. Show the changed fields, and the next run before and after.
+
+    \b
+    Examples:
+      celery -A proj redisbeater update report --cron "30 8 * * mon-fri" --note "before the stand-up"
+      celery -A proj redisbeater update report --kwargs '{"pages": 5}' --queue slow --dry-run
+      celery -A proj redisbeater update report --unset end-at --unset queue
+    """
+    store = ScheduleStore(app)
+    given = store.words(words_of(options, disabled=disabled), name)
+    fields, task_options = given.fields(), given.task_options()
+    for word in unset:
+        field, value = default_of(word)
+        if field in fields or field in task_options:
+            raise BadInput(f"$.{field}: is set and unset at once")
+        (task_options if value is None and field in ("queue", "priority") else fields)[field] = value
+    if not fields and not task_options:
+        raise BadInput("nothing to change; see --help for what can be changed")
+    report = store.edit(name, task_options=task_options, dry_run=dry_run, note=note, **fields)
+    if as_json:
+        click.echo(printable_json({**report.as_dict(), "dry_run": dry_run}, indent=2))
+    else:
+        print_lines(_report_lines(report, view_of(Context.of(app), now, is_utc), dry_run=dry_run))
+    if "task" in report.changed:
+        _warn_of_task(store, app, report.entry.task)
+
+
+def _report_lines(report: EditReport, view: View, *, dry_run: bool) -> Iterator[str]:
+    name = shown(report.entry.name)
+    if not report.changed:
+        yield f"{name}: nothing changes" if dry_run else f"{name}: as it was"
+        return
+    yield f"{name}: {'would be changed' if dry_run else 'changed'}"
+    size = max(len("next run"), *map(len, report.changed)) + 1
+    for field, (before, after) in report.changed.items():
+        yield f"  {shown(field):<{size}} {_value(before)} -> {_value(after)}"
+    yield f"  {'next run':<{size}} {_next_runs(report, view)}"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, dict) and value.get("__type__") == "datetime":
+        return _datetime(value)
+    return shown(value if isinstance(value, str) else printable_json(value), MOST_VALUE)
+
+
+def _datetime(parts: dict[str, Any]) -> str:
+    numbers = [parts.get(part, 0) for part in ("year", "month", "day", "hour", "minute", "second")]
+    year, month, day, hour, minute, second = numbers
+    return shown(f"{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} {parts.get('timezone', '')}".rstrip())
+
+
+def _next_runs(report: EditReport, view: View) -> str:
+    entry = report.entry
+    zone = read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone
+    before, after = (_next_run(moment, view.now_in(zone)) for moment in (report.next_before, report.next_after))
+    if report.next_before == report.next_after:
+        return f"{after}, as before"
+    return f"{before} -> {after}"
+
+
+def _next_run(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return "none"
+    local = moment.astimezone(now.tzinfo)
+    return f"{clock_words(local, now)} {local:%Z}"

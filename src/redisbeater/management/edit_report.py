@@ -1,0 +1,113 @@
+"""``EditReport``: what an edit changes, or would change; and drafts of entries that are not written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from celery import Celery
+
+from redisbeater.context import Context
+from redisbeater.editing.changes import EntryChange, Upsert
+from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
+from redisbeater.editing.edit import Edit
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import RedisBeaterError
+from redisbeater.model import json_text
+from redisbeater.schedules.description.describe import describe_in_brief
+
+__all__ = ("EditReport", "draft", "edit_entry")
+
+#: Fields whose changes are shown key by key.
+_OBJECTS = ("kwargs", "options")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditReport:
+    """What an edit changed, or would change.
+
+    Attributes:
+        entry: the entry after the edit.
+        changed: each changed field -> its values before and after as JSON has them, None: it was or is not set; of a
+            schedule its words. An argument or option by name has an item of its own, such as ``kwargs.pages``.
+        next_before, next_after: when the entry was, and is, next due, aware UTC; None: it is not.
+    """
+
+    entry: RedisScheduleEntry
+    changed: Mapping[str, tuple[Any, Any]]
+    next_before: datetime | None
+    next_after: datetime | None
+
+    @classmethod
+    def of(cls, edit: Edit, app: Celery) -> EditReport:
+        """Return the report on an edit of an entry."""
+        context = Context.of(app).in_zone(edit.snapshot.zone)
+        after = edit.to_stored_entry()
+        before = None
+        with suppress(RedisBeaterError):  # a new entry, or one that could not be read
+            before = StoredEntry.from_snapshot(edit.snapshot, context.codec)
+        return cls(
+            entry=RedisScheduleEntry.of(after, app),
+            changed=dict(_changes(edit, before, after)),
+            next_before=None if before is None else before.due_at(context.defaults),
+            next_after=after.due_at(context.defaults),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of the report."""
+        return {
+            "name": self.entry.name,
+            "changed": {field: list(values) for field, values in self.changed.items()},
+            "next": [moment and moment.isoformat() for moment in (self.next_before, self.next_after)],
+        }
+
+
+def edit_entry(app: Celery, change: EntryChange, *, dry_run: bool) -> EditReport:
+    """Write a change, unless it is a dry run, and report what it does.
+
+    Raises:
+        EntryNotFound, EntryExists, InvalidEntry, EditConflict: it cannot be applied; nothing was written.
+    """
+    return EditReport.of((preview_edit if dry_run else write_edit)(Context.of(app), change), app)
+
+
+def draft(entry: RedisScheduleEntry) -> RedisScheduleEntry:
+    """Return a new entry as it would be stored; write nothing.
+
+    Raises:
+        EntryExists: there is one of that name.
+        InvalidEntry: it cannot be stored, or never fires.
+    """
+    context, definition = Context.of(entry.app), entry.definition()
+    text = definition.to_text(context.codec)
+    change = Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), only_new=True)
+    return RedisScheduleEntry.of(preview(context, change), entry.app)
+
+
+def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    if not edit.changed_fields:
+        return
+    old = json_text.from_text(edit.snapshot.definition, "$")
+    new = json_text.from_text(edit.text, "$")
+    for field in edit.changed_fields:
+        was, is_ = old.get(field), new.get(field)
+        if field == "schedule":
+            yield field, (before and _words(before), _words(after))
+        elif field in _OBJECTS and isinstance(was, dict) and isinstance(is_, dict):
+            yield from _changes_by_key(field, was, is_)
+        else:
+            yield field, (was, is_)
+
+
+def _changes_by_key(field: str, was: dict[str, Any], is_: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    for key in {**was, **is_}:
+        if was.get(key) != is_.get(key):
+            yield f"{field}.{key}", (was.get(key), is_.get(key))
+
+
+def _words(stored: StoredEntry) -> str:
+    return describe_in_brief(stored.definition.schedule, stored.definition.timezone)

@@ -1,0 +1,193 @@
+"""The fields of an entry from words as people write them: ``1h30m``, ``tomorrow 09:00``, ``0 9 * * mon-fri``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, tzinfo
+from functools import cached_property
+from typing import Any
+
+from redisbeater.context import Context
+from redisbeater.display import did_you_mean, quoted
+from redisbeater.editing.stored_entry import load
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.model import json_text
+from redisbeater.model.options import decoded_options
+from redisbeater.model.policies import INHERIT
+from redisbeater.schedules import clocked, cron, rrule
+from redisbeater.schedules.zone import read_zone
+from redisbeater.time_words import read_duration, read_time
+
+__all__ = ("SCHEDULE_WORDS", "EntryWords", "default_of")
+
+#: The words for a schedule; an entry has one of them.
+SCHEDULE_WORDS = ("every", "cron", "rrule", "at", "solar")
+
+#: The options of a task that have words of their own.
+OPTION_WORDS = ("queue", "priority")
+
+#: What each field is when it is not set, by the names of the fields and by those of the options of the command line.
+_DEFAULTS: dict[str, Any] = {
+    "args": [], "kwargs": {}, "options": {}, "timezone": None, "start_at": None, "end_at": None, "max_runs": None,
+    "on_finish": "keep", "misfire_grace_time": INHERIT, "coalesce": INHERIT, "jitter": INHERIT, "description": "",
+}  # fmt: skip
+
+_FIELD_OF_WORD = {"grace": "misfire_grace_time"}
+
+
+def default_of(word: str) -> tuple[str, Any]:
+    """Return the field, or the option such as ``queue``, that a word names, and its value when it is not set.
+
+    Raises:
+        InvalidEntry: it names none, or one that every entry needs.
+    """
+    name = word.strip().removeprefix("--").replace("-", "_").lower()
+    name = _FIELD_OF_WORD.get(name, name)
+    if name in OPTION_WORDS:
+        return name, None
+    if name in ("name", "task", "schedule", "enabled", *SCHEDULE_WORDS):
+        raise InvalidEntry(f"$.{name}", "cannot be unset; every entry has it")
+    if name not in _DEFAULTS:
+        known = [*_DEFAULTS, *_FIELD_OF_WORD, *OPTION_WORDS]
+        raise InvalidEntry(f"$.{name}", f"is not a field that can be unset{did_you_mean(name, known)}")
+    return name, _DEFAULTS[name]
+
+
+class EntryWords:
+    """Reads words as fields. Local times are those of the zone among the words, else of the entry, else of the app.
+
+    Arguments:
+        context: the app.
+        words: the texts by the names of the options of the command line; None stands for one that was not passed.
+        name: the entry that is changed; empty for a new one.
+    """
+
+    def __init__(self, context: Context, words: Mapping[str, Any], name: str = "") -> None:
+        self._context = context
+        self._words = {word: text for word, text in words.items() if text is not None}
+        self._name = name
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields that the words give.
+
+        Raises:
+            InvalidEntry: a word cannot be read; the message begins with its field, and says what is accepted.
+        """
+        fields = {
+            field: read(self, self._words[word], f"$.{field}")
+            for word, (field, read) in _READERS.items()
+            if word in self._words
+        }
+        given = [word for word in SCHEDULE_WORDS if word in self._words]
+        if len(given) > 1:
+            raise InvalidEntry("$.schedule", f"expected only one of {', '.join(f'--{word}' for word in given)}")
+        if given:
+            fields["schedule"] = self._schedule(given[0], self._words[given[0]])
+        return fields
+
+    def task_options(self) -> dict[str, Any]:
+        """Return the options of the task that have words of their own.
+
+        Raises:
+            InvalidEntry: the priority is no whole number.
+        """
+        options: dict[str, Any] = {}
+        if "queue" in self._words:
+            options["queue"] = self._words["queue"]
+        if "priority" in self._words:
+            options["priority"] = self._whole(self._words["priority"], "$.options.priority")
+        return options
+
+    def _schedule(self, kind: str, text: str) -> Any:
+        if kind == "every":
+            return self._every(text)
+        if kind == "cron":
+            return cron(text)
+        if kind == "at":
+            return clocked(self._time(text, "$.schedule.at"))
+        return self._rrule(text) if kind == "rrule" else self._solar(text)
+
+    def _every(self, text: str) -> timedelta:
+        length = self._duration(text, "$.schedule.every")
+        if not length:
+            raise InvalidEntry("$.schedule.every", f"expected a duration above 0, got {quoted(text)}")
+        return length
+
+    def _rrule(self, text: str) -> rrule:
+        start = None if "DTSTART" in text.upper() else self._present[0].astimezone(self._zone).replace(microsecond=0)
+        try:
+            return rrule(text, dtstart=start, timezone=self._zone)
+        except InvalidEntry as exc:
+            raise InvalidEntry("$.schedule.rrule", str(exc)) from exc
+
+    def _solar(self, text: str) -> Any:
+        event, *angles = (part.strip() for part in text.split(","))
+        try:
+            latitude, longitude = map(float, angles)
+        except ValueError:
+            example = "an event, latitude and longitude such as sunset,48.2,16.4"
+            raise InvalidEntry("$.schedule.solar", f"expected {example}, got {quoted(text)}") from None
+        return self._context.codec.decode({"__type__": "solar", "event": event, "lat": latitude, "lon": longitude})
+
+    def _time(self, text: str, path: str) -> datetime:
+        now, _ = self._present
+        return _read(lambda: read_time(text, now=now, zone=self._zone), path).astimezone(self._zone)
+
+    def _duration(self, text: str, path: str) -> timedelta:
+        return _read(lambda: read_duration(text), path)
+
+    def _grace(self, text: str, path: str) -> timedelta | None:
+        return None if text.strip().lower() == "none" else self._duration(text, path)
+
+    def _json(self, text: str, path: str) -> Any:
+        return json_text.from_text(text, path)
+
+    def _options(self, text: str, path: str) -> Any:
+        return decoded_options(json_text.from_text(text, path))
+
+    def _whole(self, text: str, path: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise InvalidEntry(path, f"expected a whole number, got {quoted(text)}") from None
+
+    def _as_it_is(self, value: Any, path: str) -> Any:
+        return value
+
+    @cached_property
+    def _present(self) -> tuple[datetime, str]:
+        """The time of the server, and the zone of entries without their own."""
+        return self._context.redis.clock()
+
+    @cached_property
+    def _zone(self) -> tzinfo:
+        if "timezone" in self._words:
+            return read_zone(self._words["timezone"], "$.timezone")
+        default = self._context.in_zone(self._present[1]).zone
+        return load(self._context, self._name).definition.zone(default) if self._name else default
+
+
+def _read(read: Callable[[], Any], path: str) -> Any:
+    try:
+        return read()
+    except ValueError as exc:
+        raise InvalidEntry(path, str(exc)) from exc
+
+
+#: The words, the field that each gives, and what reads it.
+_READERS: Mapping[str, tuple[str, Callable[[EntryWords, Any, str], Any]]] = {
+    "timezone": ("timezone", EntryWords._as_it_is),
+    "args": ("args", EntryWords._json),
+    "kwargs": ("kwargs", EntryWords._json),
+    "options": ("options", EntryWords._options),
+    "start_at": ("start_at", EntryWords._time),
+    "end_at": ("end_at", EntryWords._time),
+    "max_runs": ("max_runs", EntryWords._whole),
+    "on_finish": ("on_finish", EntryWords._as_it_is),
+    "grace": ("misfire_grace_time", EntryWords._grace),
+    "coalesce": ("coalesce", EntryWords._as_it_is),
+    "jitter": ("jitter", EntryWords._duration),
+    "description": ("description", EntryWords._as_it_is),
+    "enabled": ("enabled", EntryWords._as_it_is),
+    "task": ("task", EntryWords._as_it_is),
+}

@@ -1,0 +1,98 @@
+"""Completion of commands and of the names of entries, by click's own machinery."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+import redis
+from celery.bin.celery import celery
+from click.shell_completion import BashComplete
+from project import Project
+from servers import programs
+
+from redisbeater import ScheduleStore
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+
+@pytest.fixture
+def complete(project: Project, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Return what a shell offers for the last word of ``celery -A proj redisbeater ...``."""
+    monkeypatch.chdir(project.folder)
+    monkeypatch.syspath_prepend(str(project.folder))
+    monkeypatch.delitem(sys.modules, "proj", raising=False)
+
+    def complete(*words: str, app: str = "proj") -> list[str]:
+        machinery = BashComplete(celery, {}, "celery", "_CELERY_COMPLETE")
+        *before, last = words
+        return [item.value for item in machinery.get_completions(["-A", app, "redisbeater", *before], last)]
+
+    return complete
+
+
+def test_commands_and_their_options_are_completed(complete: Callable[..., list[str]]) -> None:
+    assert complete("cr") == ["create"]
+    assert "--cron" in complete("update", "report", "--c")
+    assert complete("list", "--sort", "la") == ["last", "late"]
+
+
+def test_names_of_entries_are_completed(complete: Callable[..., list[str]], project: Project) -> None:
+    store = ScheduleStore(project.app())
+    for name in ("report", "re*port", "retry", "other", "re\x1b[2J"):
+        if name.isprintable():
+            store.create(name, "proj.note", 60)
+    project.server.client(0).zadd(f"{project.settings['redisbeater_key_prefix']}:schedule", {"re\n": 1})
+
+    for command in ("show", "update", "upcoming", "enable", "disable", "delete"):
+        assert complete(command, "re") == ["re*port", "report", "retry"]
+    assert complete("disable", "other", "re*") == ["re*port"]
+    project.server.client(0).zrem(f"{project.settings['redisbeater_key_prefix']}:schedule", "re\n")
+
+
+def test_many_names_are_cut(complete: Callable[..., list[str]], client: redis.Redis, prefix: str) -> None:
+    client.zadd(f"{prefix}:schedule", {f"{prefix}{number:05}": 1 for number in range(5000)})
+
+    assert len(complete("show", "0")) == 200
+    client.delete(f"{prefix}:schedule")
+
+
+def test_completion_is_silent_on_any_error(
+    complete: Callable[..., list[str]], project: Project, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project.folder / "loud.py").write_text("print('noise')\nraise RuntimeError('boom')\n")
+    (project.folder / "lost.py").write_text(
+        "from celery import Celery\napp = Celery('lost')\n"
+        "app.conf.redisbeater_redis_url = 'redis://10.255.255.1:6379/0'\n"
+    )
+    began = time.monotonic()
+
+    assert complete("show", "re", app="loud") == []
+    assert complete("show", "re", app="nowhere") == []
+    assert complete("show", "re", app="lost") == []
+
+    assert time.monotonic() - began < 10
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_shell_gets_the_names(project: Project) -> None:
+    ScheduleStore(project.app()).create("report", "proj.note", 60)
+    environment = {
+        **os.environ,
+        "_CELERY_COMPLETE": "bash_complete",
+        "COMP_WORDS": "celery redisbeater show re",
+        "COMP_CWORD": "3",
+        "APP": "proj",
+        "PYTHONPATH": str(project.folder),
+    }
+
+    command = [sys.executable, "-c", "from celery.bin.celery import celery; celery(prog_name='celery')"]
+    finished = subprocess.run(
+        command, cwd=project.folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (finished.stdout, finished.stderr) == ("plain,report\n", "")

@@ -1,0 +1,335 @@
+"""``create``, ``update`` and ``show --definition`` of the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from celery import Celery
+from celery.schedules import crontab, solar
+from click.testing import CliRunner, Result
+from servers import programs
+
+from redisbeater import EntryExists, EntryNotFound, ScheduleStore, cron, rrule
+from redisbeater.cli import redisbeater
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+CRON = ("--cron", "0 9 * * mon-fri")
+
+
+def new_year(year: int) -> datetime:
+    return datetime(year, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def vienna(make_app: Callable[..., Celery]) -> Celery:
+    app = make_app("shop", timezone="Europe/Vienna", result_expires=None)
+
+    @app.task(name="shop.report", shared=False)
+    def report() -> None: ...
+
+    return app
+
+
+@pytest.fixture
+def store(vienna: Celery) -> ScheduleStore:
+    return ScheduleStore(vienna)
+
+
+@pytest.fixture
+def run(vienna: Celery) -> Callable[..., Result]:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=vienna))
+
+    return run
+
+
+# create
+
+
+def test_create_says_what_it_created(run: Callable[..., Result], store: ScheduleStore) -> None:
+    result = run("create", "report", "shop.report", "--at", "2030-01-03T09:00", "--note", "for the board")
+
+    assert result.stdout.splitlines()[:2] == [
+        "report: created",
+        "  schedule     once, on 3 January 2030 at 09:00, Europe/Vienna",
+    ]
+    assert result.stdout.splitlines()[2].startswith("  next runs    Thu 3 Jan 2030 09:00:00 CET   in ")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert store.log("report")[0].details["note"] == "for the board"
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "schedule"),
+    [
+        ("--every", "90", 90.0),
+        ("--every", "1h30m", 5400.0),
+        ("--every", "1:30:00", 5400.0),
+        ("--cron", "0 9 * * mon-fri", crontab("0", "9", day_of_week="mon-fri")),
+        ("--cron", "0 0 9 * * *", cron("0 0 9 * * *")),
+        ("--solar", "sunset, 48.2, 16.4", solar("sunset", 48.2, 16.4)),
+        (
+            "--rrule",
+            "DTSTART;TZID=Europe/Vienna:20300101T090000\nRRULE:FREQ=DAILY",
+            rrule("DTSTART;TZID=Europe/Vienna:20300101T090000\nRRULE:FREQ=DAILY"),
+        ),
+    ],
+)
+def test_a_schedule_is_created_from_words(
+    run: Callable[..., Result], store: ScheduleStore, option: str, text: str, schedule: object
+) -> None:
+    assert run("create", "a", "shop.report", option, text).exit_code == 0
+
+    stored = store.get("a").schedule
+    assert (stored.run_every.total_seconds() if isinstance(schedule, float) else stored) == schedule
+
+
+def test_every_option_becomes_its_field(run: Callable[..., Result], store: ScheduleStore, tmp_path: Path) -> None:
+    (tmp_path / "args.json").write_text("[1]")
+
+    result = run(
+        "create", "a", "shop.report", *CRON, "--timezone", "Asia/Tokyo", "--args", f"@{tmp_path / 'args.json'}",
+        "--kwargs", '{"pages": 3}', "--options", '{"expires": 60}', "--queue", "slow", "--priority", "5",
+        "--start-at", "2030-01-01T00:00", "--end-at", "2031-01-01T00:00Z", "--max-runs", "12", "--on-finish", "disable",
+        "--grace", "1h", "--coalesce", "all", "--jitter", "30s", "--description", "for people", "--disabled",
+    )  # fmt: skip
+
+    entry = store.get("a")
+    assert result.exit_code == 0
+    assert (entry.timezone, entry.args, entry.kwargs, entry.enabled) == ("Asia/Tokyo", [1], {"pages": 3}, False)
+    assert entry.options == {"expires": 60, "queue": "slow", "priority": 5}
+    assert str(entry.start_at) == "2030-01-01 00:00:00+09:00"
+    assert str(entry.end_at) == "2031-01-01 09:00:00+09:00"
+    assert (entry.max_runs, entry.on_finish, entry.misfire_grace_time) == (12, "disable", 3600.0)
+    assert (entry.coalesce, entry.jitter, entry.description) == ("all", 30.0, "for people")
+    assert "none: the entry is disabled" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "$.schedule: is missing; expected one of --every, --cron"),
+        (("--every", "x"), "$.schedule.every: 'x': expected a duration such as 90, 90s, 1h30m or 2d"),
+        (("--every", "0"), "$.schedule.every: expected a duration above 0, got '0'"),
+        (("--every", "5", "--at", "now"), "$.schedule: expected only one of --every, --at"),
+        (("--cron", "61 * * * *"), "$.schedule.minute: '61' is out of range"),
+        (("--at", "soon"), "$.schedule.at: 'soon': expected a time such as"),
+        (("--solar", "sunset"), "$.schedule.solar: expected an event, latitude and longitude such as"),
+        (("--solar", "sunzet,1,2"), "$.schedule: solar: "),
+        (("--rrule", "FREQ=NEVER"), "$.schedule.rrule: "),
+        ((*CRON, "--timezone", "Europe/Wien"), "$.timezone: unknown time zone 'Europe/Wien'"),
+        ((*CRON, "--args", "{"), "$.args: not JSON: "),
+        ((*CRON, "--args", "@/nowhere"), "--args /nowhere: No such file or directory"),
+        ((*CRON, "--options", '{"quue": "x"}'), "$.options.quue: "),
+        ((*CRON, "--max-runs", "many"), "$.max_runs: expected a whole number, got 'many'"),
+        ((*CRON, "--on-finish", "retain"), "$.on_finish: expected one of 'keep', 'disable', 'delete', got 'retain'"),
+        ((*CRON, "--end-at", "2020-01-01"), "$.end_at: "),
+        ((*CRON, "--json-file", "a.json"), "--json-file has the whole definition; "),
+    ],
+)
+def test_what_cannot_be_read_is_one_line_and_writes_nothing(
+    run: Callable[..., Result], store: ScheduleStore, arguments: tuple[str, ...], error: str
+) -> None:
+    result = run("create", "a", "shop.report", *arguments)
+
+    assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
+    assert result.stderr.startswith(f"Error: {error}")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_entry_is_created_once(run: Callable[..., Result], store: ScheduleStore) -> None:
+    run("create", "a", "shop.report", "--every", "10s")
+
+    again = run("create", "a", "shop.report", "--every", "20s")
+    kept = run("create", "a", "shop.report", "--every", "20s", "--if-missing")
+
+    assert (again.exit_code, again.stderr) == (2, "Error: an entry named 'a' exists in the schedule\n")
+    assert (kept.exit_code, kept.stdout) == (0, "a: exists, left as it is\n")
+    assert store.get("a").schedule.run_every.total_seconds() == 10
+
+
+def test_a_dry_run_creates_nothing(run: Callable[..., Result], store: ScheduleStore) -> None:
+    result = run("create", "a", "shop.report", *CRON, "--dry-run")
+    data = json.loads(run("create", "a", "shop.report", *CRON, "--dry-run", "--json").stdout)
+
+    assert result.stdout.splitlines()[0] == "a: would be created"
+    assert (data["name"], data["dry_run"], len(data["next"])) == ("a", True, 3)
+    assert store.count() == 0
+    run("create", "a", "shop.report", *CRON)
+    assert run("create", "a", "shop.report", *CRON, "--dry-run").exit_code == 2
+    with pytest.raises(EntryExists):
+        store.create("a", "shop.report", 60, dry_run=True)
+
+
+def test_a_run_that_the_clocks_move_is_announced(run: Callable[..., Result]) -> None:
+    daily = run("create", "a", "shop.report", "--cron", "30 2 * * *").stdout.splitlines()
+
+    [line] = [line for line in daily if line.startswith("  clocks ")]
+    assert "moved from 02:30, which does not exist on" in line or "02:30 comes twice on" in line
+    assert "  clocks " not in run("create", "b", "shop.report", "--cron", "0 12 * * *").stdout
+    assert "  clocks " not in run("create", "c", "shop.report", "--every", "1d").stdout
+
+
+def test_a_task_that_the_app_does_not_have_is_a_warning(run: Callable[..., Result], store: ScheduleStore) -> None:
+    result = run("create", "a", "shop.rreport", "--every", "10s")
+
+    assert (result.exit_code, store.count()) == (0, 1)
+    assert result.stderr == (
+        "Warning: this app has no task 'shop.rreport', and workers refuse to run a task that they do not have; "
+        "did you mean 'shop.report'?\n"
+    )
+
+
+# update
+
+
+def test_update_changes_only_what_is_named(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create(
+        "a", "shop.report", cron("0 9 1 1 *"), args=[1], kwargs={"pages": 3}, options={"queue": "slow", "expires": 60}
+    )
+
+    result = run("update", "a", "--cron", "0 10 1 1 *", "--kwargs", '{"pages": 5}', "--queue", "fast", "--note", "more")
+
+    lines = result.stdout.splitlines()
+    assert lines[:4] == [
+        "a: changed",
+        "  kwargs.pages   3 -> 5",
+        "  options.queue  slow -> fast",
+        "  schedule       at 09:00 on day 1 of the month in January -> at 10:00 on day 1 of the month in January",
+    ]
+    assert lines[4].split()[:2] == ["next", "run"]
+    entry = store.get("a")
+    assert (entry.args, entry.options) == ([1], {"queue": "fast", "expires": 60})
+    assert store.log("a")[0].details["note"] == "more"
+
+
+def test_update_shows_the_next_run_before_and_after(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("a", "shop.report", cron("0 9 1 1 *"))
+
+    moved = json.loads(run("update", "a", "--cron", "0 10 1 1 *", "--json").stdout)
+    kept = run("update", "a", "--description", "x").stdout.splitlines()
+
+    assert [moment[10:] for moment in moved["next"]] == ["T08:00:00+00:00", "T09:00:00+00:00"]
+    assert kept[-1].endswith("10:00:00 CET, as before")
+    assert run("update", "a", "--description", "x").stdout == "a: as it was\n"
+
+
+def test_a_dry_run_changes_nothing(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("a", "shop.report", 60)
+
+    result = run("update", "a", "--every", "90", "--disabled", "--dry-run")
+
+    assert result.stdout.splitlines()[0] == "a: would be changed"
+    assert result.stdout.splitlines()[-1].endswith(" -> none")
+    assert store.get("a").schedule.run_every.total_seconds() == 60
+    assert store.edit("a", dry_run=True, description="y").changed == {"description": (None, "y")}
+    with pytest.raises(EntryNotFound):
+        store.edit("b", dry_run=True, description="y")
+
+
+def test_a_field_is_unset(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create(
+        "a", "shop.report", 60, end_at=new_year(2040), misfire_grace_time=9, options={"queue": "q", "expires": 1}
+    )
+
+    assert run("update", "a", "--unset", "end-at", "--unset", "grace", "--unset", "queue").exit_code == 0
+
+    assert set(store.definition("a")) == {"name", "task", "args", "kwargs", "options", "schedule", "enabled"}
+    assert store.get("a").options == {"expires": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "nothing to change; "),
+        (("--unset", "quue"), "$.quue: is not a field that can be unset; did you mean 'queue'?"),
+        (("--unset", "schedule"), "$.schedule: cannot be unset; "),
+        (("--unset", "queue", "--queue", "q"), "$.queue: is set and unset at once"),
+        (("--priority", "high"), "$.options.priority: expected a whole number, got 'high'"),
+        (("--jitter", "-1"), "$.jitter: '-1': expected a duration such as"),
+    ],
+)
+def test_an_update_that_cannot_be_read_writes_nothing(
+    run: Callable[..., Result], store: ScheduleStore, arguments: tuple[str, ...], error: str
+) -> None:
+    store.create("a", "shop.report", 60)
+    before = store.definition("a")
+
+    result = run("update", "a", *arguments)
+
+    assert (result.exit_code, result.stdout, store.definition("a")) == (2, "", before)
+    assert result.stderr.startswith(f"Error: {error}")
+
+
+def test_local_times_are_those_of_the_entry(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("a", "shop.report", 60, timezone="Asia/Tokyo")
+
+    run("update", "a", "--end-at", "2040-01-01T09:00")
+    run("update", "a", "--start-at", "2039-01-01T09:00", "--timezone", "America/New_York")
+
+    entry = store.get("a")
+    assert str(entry.end_at) == "2040-01-01 09:00:00+09:00"
+    assert str(entry.start_at) == "2039-01-01 09:00:00-05:00"
+
+
+def test_a_misspelt_name_gets_the_nearest_one(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60)
+
+    result = run("update", "rport", "--every", "5")
+
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: no entry named 'rport' in the schedule; did you mean 'report'?\n",
+    )
+
+
+# Definitions in files
+
+
+def test_a_definition_goes_round(run: Callable[..., Result], store: ScheduleStore, tmp_path: Path) -> None:
+    store.create(
+        "a", "shop.report", rrule("DTSTART:20300101T090000Z\nRRULE:FREQ=DAILY"), args=["ü", None], kwargs={"x": [1.5]},
+        options={"queue": "q", "expires": new_year(2041)}, timezone="Asia/Tokyo", end_at=new_year(2040), jitter=3,
+        max_runs=4, on_finish="disable", description="d", enabled=False, misfire_grace_time=None, coalesce="all",
+    )  # fmt: skip
+    before, file = store.definition("a"), tmp_path / "a.json"
+    file.write_text(run("show", "a", "--definition").stdout)
+    store.delete("a")
+
+    created = run("create", "--json-file", str(file))
+    renamed = run("create", "b", "--json-file", str(file))
+
+    assert (created.exit_code, renamed.exit_code) == (0, 0)
+    assert store.definition("a") == before == json.loads(file.read_text())
+    assert store.definition("b") == {**before, "name": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{", "$: not JSON: "),
+        ("[]", "$: expected an object, got list"),
+        ('{"name": "a"}', "$.task: is missing"),
+        ('{"task": "shop.report"}', "$.name: is missing"),
+        (
+            '{"name": "a", "task": "t", "schedulee": 5}',
+            "$.schedul: is not a field of an entry; did you mean 'schedule'?",
+        ),
+        ('{"name": "a", "task": "t", "schedule": {"__type__": "interval", "every": 0}}', "$.schedule.every: "),
+        ("[" * 200 + "]" * 200, "$: nested too deeply"),
+    ],
+)
+def test_a_file_that_cannot_be_read_writes_nothing(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, text: str, error: str
+) -> None:
+    (tmp_path / "a.json").write_text(text)
+
+    result = run("create", "--json-file", str(tmp_path / "a.json"))
+
+    assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
+    assert result.stderr.startswith(f"Error: {error}")

@@ -1,0 +1,229 @@
+"""What ``list`` selects, sorts and reads, changes of thousands of entries, and what only a terminal gets."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+
+import pytest
+import redis
+from celery import Celery
+from click.testing import CliRunner, Result
+from servers import programs
+
+from redisbeater import InvalidEntry, RedisScheduler, ScheduleStore
+from redisbeater.cli import redisbeater
+from redisbeater.cli.terminal import with_progress
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+DEFINITION = '{"task":"proj.work","schedule":{"__type__":"interval","every":60}}'
+
+
+@pytest.fixture
+def store(app: Celery) -> ScheduleStore:
+    return ScheduleStore(app)
+
+
+@pytest.fixture
+def run(app: Celery) -> Callable[..., Result]:
+    def run(*arguments: str, **extra: object) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app), **extra)  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture
+def names(run: Callable[..., Result]) -> Callable[..., list[str]]:
+    return lambda *arguments: run("list", "--names", *arguments).stdout.split()
+
+
+def write_many(client: redis.Redis, prefix: str, number: int, defined: int) -> None:
+    """Store entries as another program would; the first ``defined`` of them have a definition."""
+    pipeline = client.pipeline(transaction=False)
+    for start in range(0, number, 1000):
+        part = range(start, min(start + 1000, number))
+        pipeline.zadd(f"{prefix}:schedule", {f"{prefix}{each:06}": 4e9 + each for each in part})
+    for each in range(defined):
+        pipeline.hset(f"{prefix}{each:06}", "definition", DEFINITION)
+    pipeline.execute()
+
+
+# Filters and orders
+
+
+def test_entries_are_selected_by_state_and_queue(
+    store: ScheduleStore, client: redis.Redis, prefix: str, names: Callable[..., list[str]], run: Callable[..., Result]
+) -> None:
+    store.create("soon", "proj.work", 60, options={"queue": "slow"})
+    store.create("off", "proj.work", 60, enabled=False)
+    store.create("late", "proj.work", 60).reschedule(datetime.now(timezone.utc) - timedelta(hours=1))
+    client.hset(f"{prefix}odd", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 1})
+
+    assert names("--state", "disabled") == ["off"]
+    assert names("--state", "late") == ["late"]
+    assert names("--state", "enabled") == ["late", "soon"]
+    assert names("--state", "broken, disabled") == ["odd", "off"]
+    assert names("--queue", "slow") == ["soon"]
+    assert [entry.name for entry in store.list(queue="slow")] == ["soon"]
+    refused = run("list", "--state", "brocken")
+    assert (refused.exit_code, refused.stderr.endswith("got 'brocken'; did you mean 'broken'?\n")) == (2, True)
+
+
+def test_entries_are_sorted(store: ScheduleStore, names: Callable[..., list[str]]) -> None:
+    now = datetime.now(timezone.utc)
+    store.create("b", "proj.work", 7200, last_run_at=now - timedelta(minutes=1))
+    store.create("c", "proj.work", 3600, last_run_at=now - timedelta(minutes=100))
+    store.create("a", "proj.work", 60, last_run_at=now - timedelta(minutes=5))
+    store.create("never", "proj.work", 9000)
+
+    assert names() == names("--sort", "next") == ["c", "a", "b", "never"]
+    assert names("--sort", "name") == ["a", "b", "c", "never"]
+    assert names("--sort", "last") == ["b", "a", "c", "never"]
+    assert names("--sort", "late") == ["c", "a", "b", "never"]
+    assert names("--sort", "name", "--limit", "2") == ["a", "b"]
+    assert names("--sort", "last", "--limit", "2") == ["b", "a"]
+    assert names("--sort", "late", "--limit", "1") == ["c"]
+
+
+@pytest.mark.parametrize("sort", ["next", "name"])
+def test_a_limit_of_20_reads_20_of_100_000(
+    client: redis.Redis, prefix: str, names: Callable[..., list[str]], sort: str
+) -> None:
+    write_many(client, prefix, 100_000, defined=250)
+    before = client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
+
+    began = time.monotonic()
+    found = names("--limit", "20", "--sort", sort)
+
+    took = time.monotonic() - began
+    read = client.info("commandstats")["cmdstat_hmget"]["calls"] - before
+    client.delete(f"{prefix}:schedule")
+    assert found == [f"{number:06}" for number in range(20)]
+    assert read == 20
+    assert took < 10  # two seconds, on a quiet machine
+
+
+# Changes of many entries
+
+
+def test_thousands_of_entries_are_changed_by_pages(
+    client: redis.Redis, prefix: str, run: Callable[..., Result], store: ScheduleStore
+) -> None:
+    write_many(client, prefix, 1200, defined=1200)
+    scripts = client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"]
+
+    disabled = run("disable", "--all", "--yes", "--note", "bad deploy")
+    calls = client.info("commandstats")["cmdstat_evalsha"]["calls"] - scripts
+    deleted = run("delete", "--prefix", "001", "--yes")
+
+    assert (disabled.exit_code, disabled.stdout) == (0, "1,200 entries disabled\n")
+    assert calls < 40
+    assert store.get("000007").enabled is False
+    assert store.log("000007")[0].details["note"] == "bad deploy"
+    assert deleted.stdout.splitlines()[-1] == "001199: deleted"
+    assert store.count() == 1000
+
+
+def test_one_that_cannot_be_changed_does_not_hold_up_the_others(
+    client: redis.Redis, prefix: str, store: ScheduleStore
+) -> None:
+    write_many(client, prefix, 3, defined=3)
+    client.hset(f"{prefix}000001", "definition", "{")
+
+    disabled = {
+        outcome.name: outcome.error for outcome in store.disable_many(["000000", "000001", ":x", "gone", "000002"])
+    }
+    deleted = {outcome.name: outcome.error for outcome in store.delete_many(["000000", ":x", "gone"])}
+
+    assert list(disabled) == ["000000", "000001", ":x", "gone", "000002"]
+    assert [name for name, error in disabled.items() if error is None] == ["000000", "000002"]
+    assert [name for name, error in deleted.items() if error is None] == ["000000"]
+    assert [outcome.error for outcome in store.enable_many(["000002"], note="again")] == [None]
+    assert store.get("000002").enabled
+
+
+# Broken entries
+
+
+def test_a_broken_entry_runs_again_when_its_reason_is_gone(
+    client: redis.Redis, prefix: str, run: Callable[..., Result], store: ScheduleStore, scheduler: RedisScheduler
+) -> None:
+    client.hset(f"{prefix}odd", "definition", '{"task":"proj.work","schedule":{"__type__":"odd"}}')
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 1e9})
+    scheduler.tick()
+    still = run("broken", "--retry", "odd")
+
+    client.hset(f"{prefix}odd", "definition", DEFINITION)
+    done = run("broken", "--retry", "odd", "--note", "deployed")
+
+    assert (still.exit_code, still.stderr[:26]) == (2, "Error: $.schedule.__type__")
+    assert (done.exit_code, done.stdout[:26]) == (0, "odd: enabled, next run in ")
+    assert store.broken() == {}
+    assert store.get("odd").due_at is not None
+    assert store.log("odd")[0].details["note"] == "deployed"
+    with pytest.raises(InvalidEntry, match=r"is not broken"):
+        store.retry("odd")
+    assert run("broken", "--retry", "od").stderr.endswith("did you mean 'odd'?\n")
+
+
+# Only for a terminal
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_work_of_more_than_a_second_shows_its_progress(server: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow() -> Iterator[int]:
+        for number in range(12):
+            time.sleep(0.1)
+            yield number
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert list(with_progress(slow(), "reading entries", 12)) == list(range(12))
+    slow_output = terminal.getvalue()
+    monkeypatch.setattr(sys, "stderr", quick := Terminal())
+    assert list(with_progress(iter(range(12)), "reading entries", 12)) == list(range(12))
+    monkeypatch.setattr(sys, "stderr", file := io.StringIO())
+    assert len(list(with_progress(slow(), "reading entries", 12))) == 12
+
+    assert "reading entries" in slow_output
+    assert "12/12" in slow_output
+    assert quick.getvalue() == file.getvalue() == ""
+
+
+def test_states_have_colours_on_a_terminal(
+    store: ScheduleStore, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    store.create("off", "proj.work", 60, enabled=False)
+
+    assert "\x1b[33mdisabled\x1b[0m" in run("list", color=True).stdout
+    assert "\x1b" not in run("list").stdout
+    assert "\x1b" not in run("list", "--no-color", color=True).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run("list", color=True).stdout
+    assert json.loads(run("list", "--json", color=True).stdout)["state"] == "disabled"
+
+
+def test_a_listing_is_drawn_again_until_ctrl_c(store: ScheduleStore, run: Callable[..., Result]) -> None:
+    store.create("a", "proj.work", 60)
+    threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+    result = run("list", "--watch", "0.2s")
+
+    assert result.exit_code == 0
+    assert result.stdout.count("now ") >= 2
+    assert run("list", "--watch", "soon").exit_code == 2
+    assert run("list", "--watch", "0").exit_code == 2
