@@ -205,7 +205,7 @@ def test_the_own_beat_schedule_becomes_dynamic(app: Celery, run: Callable[..., R
     app.conf.beat_schedule = {
         "daily": {"task": "proj.job", "schedule": crontab(0, 9), "args": (1,)},
         "often": {"task": "proj.job", "schedule": 10.0},
-        "odd": {"task": "proj.job", "schedul": 10.0},
+        "odd": {"task": "proj.job", "speed": 10.0},
     }
 
     dry, result = run("beat-schedule", "--dry-run"), run("beat-schedule", "--yes")
