@@ -225,3 +225,13 @@ def test_runs_reach_a_real_broker_on_one_connection(make_app: Callable[..., Cele
 
     assert server.client(1).info("clients")["connected_clients"] <= connections + 1
     assert [message.id for message in take(app)] == ids
+
+
+def test_runs_reach_rabbitmq(make_app: Callable[..., Celery], rabbitmq: Any) -> None:
+    app = make_app(broker_url=rabbitmq.url())
+    store = ScheduleStore(app)
+    store.create("report", "proj.report", 3600, options={"queue": "triggered"})
+
+    ids = [store.trigger("report"), store.trigger("report")]
+
+    assert [message.id for message in take(app, "triggered")] == ids

@@ -119,9 +119,11 @@ class _Caller(Scheduler):
         """Send a run and wait until the broker has accepted it. Return why it was not, or None."""
         self._broker.renew_idle()
         try:
-            with self._broker.publish_batch(one_by_one=True):
+            with self._broker.publish_batch(one_by_one=True) as batch:
                 error = self._sender.send(run)
-        except Exception as exc:  # the broker cannot be reached
+                if error is None:
+                    batch.flush()
+        except Exception as exc:  # the broker cannot be reached, or refuses what was buffered
             error = exc
         if error is not None:
             self._broker.close()
