@@ -102,7 +102,14 @@ class EntryExists(RedisBeaterError, ValueError):
 
 
 class EditConflict(RedisBeaterError):
-    """Other writers changed the entry during each attempt to change it; nothing was written."""
+    """Others changed the entry: during each attempt to change it, or since the version that was read.
+
+    Nothing was written. ``expected`` and ``found`` are the versions where one was asked for.
+    """
+
+    def __init__(self, problem: str, *, expected: str = "", found: str = "") -> None:
+        self.expected, self.found = expected, found
+        super().__init__(problem)
 
 
 class LockNotOwnedError(RedisBeaterError):

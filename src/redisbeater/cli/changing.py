@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
 
 import click
 from celery import Celery
@@ -12,6 +14,8 @@ from celery import Celery
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.cli.group import BadInput, command, error_text, redisbeater, view_of
 from redisbeater.cli.listing import rows
+from redisbeater.cli.options import authored, labelled
+from redisbeater.cli.table import View
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.author import Author
@@ -19,10 +23,12 @@ from redisbeater.editing.deletion import COMES_BACK, delete_entry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
 from redisbeater.management.listing import Filter
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
-from redisbeater.time_words import clock_words, relative_words
+from redisbeater.time_words import clock_words, read_time, relative_words
 
-__all__ = ("adopt", "delete", "disable", "enable")
+__all__ = ("adopt", "delete", "disable", "enable", "skip_next")
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
@@ -35,25 +41,35 @@ def _selection(function: Callable[..., None]) -> Callable[..., None]:
     """
 
     @functools.wraps(function)
-    def run(app: Celery, *, names: Sequence[str], prefix: str, task: str, is_all: bool, yes: bool) -> None:
-        has_filter = bool(prefix or task or is_all)
+    def run(
+        app: Celery,
+        *,
+        names: Sequence[str],
+        prefix: str,
+        task: str,
+        labels: Mapping[str, str],
+        is_all: bool,
+        yes: bool,
+        **options: Any,
+    ) -> None:
+        has_filter = bool(prefix or task or labels or is_all)
         if bool(names) == has_filter:
-            raise BadInput("expected names, or one of --prefix, --task and --all")
+            raise BadInput("expected names, or one of --prefix, --task, --label and --all")
         if has_filter:
-            wanted = Filter(prefix=prefix, task=task or None)
+            wanted = Filter(prefix=prefix, task=task or None, labels=labels)
             names = [row.name for row in rows(Context.of(app), wanted) if row.fields or row.definition]
             _confirm(function.__name__, names, yes)
-        function(app, names)
+        function(app, names, **options)
 
-    for option in (
+    options: Sequence[Callable[..., Any]] = (
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--all", "is_all", is_flag=True, help="All entries."),
+        labelled,
         click.option("--task", default="", help="All entries of this task."),
         click.option("--prefix", default="", help="All entries whose name begins with this text."),
         click.argument("names", nargs=-1, metavar="NAME..."),
-    ):
-        run = option(run)
-    return run
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), options, run)
 
 
 def _confirm(verb: str, names: Sequence[str], yes: bool) -> None:
@@ -91,7 +107,8 @@ def _for_each(app: Celery, names: Sequence[str], change: Callable[[str], str]) -
 @redisbeater.command()
 @command
 @_selection
-def enable(app: Celery, names: Sequence[str]) -> None:
+@authored
+def enable(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
     """Enable entries. They run again from their next fire time on.
 
     \b
@@ -102,11 +119,7 @@ def enable(app: Celery, names: Sequence[str]) -> None:
     view = view_of(Context.of(app), None, is_utc=False)
 
     def change(name: str) -> str:
-        entry = RedisScheduleEntry(name, app=app).enable()
-        if entry.due_at is None:
-            return "enabled, never runs: the entry has finished"
-        local = entry.due_at.astimezone(read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone)
-        return f"enabled, next run {clock_words(local, view.now)} {local:%Z}, {relative_words(local, view.now)}"
+        return f"enabled, {_next_run(RedisScheduleEntry(name, app=app).enable(note=note, by=by), view)}"
 
     _for_each(app, names, change)
 
@@ -114,26 +127,82 @@ def enable(app: Celery, names: Sequence[str]) -> None:
 @redisbeater.command()
 @command
 @_selection
-def disable(app: Celery, names: Sequence[str]) -> None:
+@click.option("--until", default="", metavar="TIME", help="Until this time, such as 2h or 'mon 09:00'.")
+@authored
+def disable(app: Celery, names: Sequence[str], *, until: str, note: str, by: str) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
+
+    With --until they run again by themselves from that time on; a local time is one of the entry's zone.
 
     \b
     Examples:
       celery -A proj redisbeater disable report clean-up
       celery -A proj redisbeater disable --task proj.tasks.report --yes
+      celery -A proj redisbeater disable report --until "tomorrow 09:00" --note "the printer is away"
     """
 
+    view = view_of(Context.of(app), None, is_utc=False)
+
     def change(name: str) -> str:
-        RedisScheduleEntry(name, app=app).disable()
-        return "disabled"
+        entry = RedisScheduleEntry(name, app=app)
+        moment = _until(app, name, until, view) if until else None
+        entry.disable(until=moment, note=note, by=by)
+        if moment is None:
+            return "disabled"
+        return f"disabled until {_local(entry, moment, view)}; {_next_run(entry, view)}"
 
     _for_each(app, names, change)
+
+
+@redisbeater.command("skip-next")
+@click.argument("name")
+@click.option("-n", "count", default=1, show_default=True, type=click.IntRange(1, MOST_SKIPPED), help="How many.")
+@click.option("--undo", is_flag=True, help="Leave out no fire time to come any more.")
+@authored
+@command
+def skip_next(app: Celery, name: str, count: int, undo: bool, note: str, by: str) -> None:
+    """Leave out the next fire times of an entry. A run that beat is just sending goes on.
+
+    \b
+    Examples:
+      celery -A proj redisbeater skip-next report -n 2 --note "no paper"
+      celery -A proj redisbeater skip-next report --undo
+    """
+    view = view_of(Context.of(app), None, is_utc=False)
+    entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
+    skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
+    click.echo(f"{shown(name)}: leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}")
+
+
+def _until(app: Celery, name: str, text: str, view: View) -> datetime:
+    """Return the time that a text means in the zone of an entry."""
+    zone = _zone(ScheduleStore(app).get(name), view)
+    try:
+        return read_time(text, now=view.now, zone=zone)
+    except ValueError as exc:
+        raise BadInput(f"--until {exc}") from exc
+
+
+def _zone(entry: RedisScheduleEntry, view: View) -> tzinfo:
+    return read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone
+
+
+def _local(entry: RedisScheduleEntry, moment: datetime, view: View) -> str:
+    local = moment.astimezone(_zone(entry, view))
+    return f"{clock_words(local, view.now)} {local:%Z}"
+
+
+def _next_run(entry: RedisScheduleEntry, view: View) -> str:
+    if entry.due_at is None:
+        return "never runs: the entry has finished"
+    return f"next run {_local(entry, entry.due_at, view)}, {relative_words(entry.due_at, view.now)}"
 
 
 @redisbeater.command()
 @command
 @_selection
-def delete(app: Celery, names: Sequence[str]) -> None:
+@authored
+def delete(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
     """Delete entries. A static entry comes back when a beat begins to lead; disable it instead.
 
     \b
@@ -143,7 +212,7 @@ def delete(app: Celery, names: Sequence[str]) -> None:
     """
 
     def change(name: str) -> str:
-        outcome = delete_entry(Context.of(app), name, Author.of())
+        outcome = delete_entry(Context.of(app), name, Author.of(by, note))
         if outcome is None:
             raise EntryNotFound(name)
         return f"deleted; {COMES_BACK}" if outcome.is_static else "deleted"

@@ -10,6 +10,7 @@ from celery import Celery
 from redisbeater.cli.details import details
 from redisbeater.cli.group import as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.listing import Row, row_of, rows
+from redisbeater.cli.options import labelled
 from redisbeater.cli.table import View, aligned, head, table
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
@@ -24,6 +25,7 @@ __all__ = ("broken", "list_", "show", "upcoming")
 @redisbeater.command("list")
 @click.option("--prefix", default="", help="Show only entries whose name begins with this text.")
 @click.option("--task", help="Show only entries of this task.")
+@labelled
 @click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
@@ -36,6 +38,7 @@ def list_(
     *,
     prefix: str,
     task: str | None,
+    labels: Mapping[str, str],
     enabled: bool | None,
     limit: int | None,
     is_long: bool,
@@ -53,7 +56,7 @@ def list_(
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
     context = Context.of(app)
-    found = rows(context, Filter(prefix=prefix, task=task, enabled=enabled), limit)
+    found = rows(context, Filter(prefix=prefix, task=task, enabled=enabled, labels=labels), limit)
     if not found:
         click.echo(_nothing(context), err=as_json or names_only)
     elif as_json:

@@ -14,7 +14,6 @@ from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.model.definition import Definition
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("EVERY", "EntryPage", "Filter", "Listing")
@@ -64,9 +63,11 @@ class Filter:
     prefix: str | None = None
     task: str | None = None
     enabled: bool | None = None
+    labels: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        for name, kind, word in (("prefix", str, "a text"), ("task", str, "a text"), ("enabled", bool, "a bool")):
+        kinds = {"prefix": (str, "a text"), "task": (str, "a text"), "enabled": (bool, "a bool")}
+        for name, (kind, word) in {**kinds, "labels": (Mapping, "texts by name")}.items():
             value = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 raise ValueError(f"{name}: expected {word}, or None for all, got {quoted(value)}")
@@ -80,14 +81,18 @@ class Filter:
         """Return whether an entry is selected by its name."""
         return name.startswith(self.prefix or "")
 
-    def lets_through(self, entry: RedisScheduleEntry | Definition) -> bool:
+    def lets_through(self, stored: StoredEntry) -> bool:
         """Return whether an entry is selected by its fields; its name is checked by the other methods."""
-        return self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
+        definition = stored.definition
+        if self.labels and not self.labels.items() <= definition.labels.items():
+            return False
+        is_enabled = definition.enabled and not stored.is_paused
+        return self.task in (None, definition.task) and self.enabled in (None, is_enabled)
 
     @property
     def is_by_name(self) -> bool:
         """Whether the name alone decides."""
-        return self.task is None and self.enabled is None
+        return self.task is None and self.enabled is None and not self.labels
 
 
 #: Lets everything through.
@@ -166,12 +171,13 @@ class _Found:
         if not snapshot.exists:  # deleted since its name was read
             return
         try:
-            entry = RedisScheduleEntry.of(StoredEntry.from_snapshot(snapshot, self._context.codec), self._app)
+            stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
+            entry = RedisScheduleEntry.of(stored, self._app) if self._wanted.lets_through(stored) else None
         except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
             if self._wanted.is_by_name:
                 self._broken[snapshot.name] = str(exc)
             return
-        if self._wanted.lets_through(entry):
+        if entry is not None:
             self._entries.append(entry)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -82,19 +82,30 @@ class ScheduleStore:
         return RedisScheduleEntry(name, task, schedule, app=self._app, **fields).create(note=note, by=by)
 
     def update(
-        self, name: str, /, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
+        self,
+        name: str,
+        /,
+        *,
+        if_version: str | None = None,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
     ) -> RedisScheduleEntry:
         """Change the named fields of an entry; the others stay as they are at that moment.
 
+        With ``if_version``, the :attr:`~redisbeater.RedisScheduleEntry.version` that was read, an entry that was
+        edited since is not changed; a run of it makes no difference.
+
         Raises:
             EntryNotFound: there is none of that name.
-            EditConflict: others kept changing it.
+            EditConflict: it has another version, or others kept changing it.
         """
         change = FieldChange(
             name=check_name(name),
             fields={**changes},
             option_rules=task_options(self._app),
             author=Author.of(by, note),
+            if_version=if_version,
         )
         return RedisScheduleEntry.of(write(self._context, change), self._app)
 
@@ -134,11 +145,19 @@ class ScheduleStore:
 
     def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let an entry run again; :meth:`redisbeater.RedisScheduleEntry.enable`."""
-        return self.update(name, note=note, by=by, enabled=True)
+        return RedisScheduleEntry(name, app=self._app).enable(note=note, by=by)
 
-    def disable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+    def disable(
+        self, name: str, *, until: datetime | timedelta | None = None, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
         """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
-        return self.update(name, note=note, by=by, enabled=False)
+        return RedisScheduleEntry(name, app=self._app).disable(until=until, note=note, by=by)
+
+    def skip_next(
+        self, name: str, n: int = 1, *, undo: bool = False, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
+        """Leave out the next fire times of an entry; :meth:`redisbeater.RedisScheduleEntry.skip_next`."""
+        return RedisScheduleEntry(name, app=self._app).skip_next(n, undo=undo, note=note, by=by)
 
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
         """Return what happened to an entry, or to the schedule without a name: the newest line first.
@@ -168,6 +187,7 @@ class ScheduleStore:
         enabled: bool | None = None,
         limit: int = 100,
         cursor: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> EntryPage:
         """Return a page of the entries, in the order of their names.
 
@@ -178,7 +198,8 @@ class ScheduleStore:
         Arguments:
             prefix: only names that begin with this text.
             task: only entries of this task.
-            enabled: only those that are, or are not.
+            enabled: only those that are, or are not; one that is disabled until a time to come is not.
+            labels: only entries that have all of these.
             limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
             cursor: the one of the page before, None for the first; the filters must be the same.
 
@@ -194,7 +215,8 @@ class ScheduleStore:
         app = self._app
         if self._listing is None or self._listing.app is not app:
             self._listing = Listing(app)
-        return self._listing.page(Filter(prefix=prefix, task=task, enabled=enabled), limit=limit, cursor=cursor)
+        wanted = Filter(prefix=prefix, task=task, enabled=enabled, labels=labels)
+        return self._listing.page(wanted, limit=limit, cursor=cursor)
 
     def names(self) -> Iterator[str]:
         """Return the names of all entries, in no order."""
