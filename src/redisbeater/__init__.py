@@ -10,6 +10,7 @@ from redisbeater.exceptions import (
     InvalidEntry,
     LockNotOwnedError,
     RedisBeaterError,
+    RunActive,
     StoreError,
     StoreUnavailable,
 )
@@ -31,6 +32,7 @@ __all__ = (
     "RedisBeaterError",
     "RedisScheduleEntry",
     "RedisScheduler",
+    "RunActive",
     "ScheduleStore",
     "StoreError",
     "StoreUnavailable",

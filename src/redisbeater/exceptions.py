@@ -10,6 +10,7 @@
     ├── EntryNotFound          (also KeyError)       no entry of that name
     ├── EntryExists            (also ValueError)     an entry of that name exists
     ├── EditConflict                                 other writers kept changing the entry
+    ├── RunActive                                    a run of the entry is being sent
     ├── LockNotOwnedError                            another beat took the lock
     ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
     ├── ZoneChanging                                 fire times are planned again; beat catches it itself
@@ -34,6 +35,7 @@ __all__ = (
     "InvalidEntry",
     "LockNotOwnedError",
     "RedisBeaterError",
+    "RunActive",
     "StoreError",
     "StoreUnavailable",
     "UnknownField",
@@ -110,6 +112,10 @@ class EditConflict(RedisBeaterError):
     def __init__(self, problem: str, *, expected: str = "", found: str = "") -> None:
         self.expected, self.found = expected, found
         super().__init__(problem)
+
+
+class RunActive(RedisBeaterError):
+    """A run of the entry is being sent, and the call is for entries without one; nothing was done."""
 
 
 class LockNotOwnedError(RedisBeaterError):

@@ -123,12 +123,12 @@ def test_beat_skips_fire_times_that_another_program_disabled(
     app: Celery, store: ScheduleStore, client: redis.Redis, scheduler: RedisScheduler
 ) -> None:
     entry = store.create("report", "proj.work", 3600)
-    until = now(client) + 5 * HOUR
+    until = now() + 5 * HOUR
     stored = json.loads(client.hget(entry.key, "definition"))
     stored["skip"] = []
     fields = store.update("report", disabled_until=until).definition().to_data(Context.of(app).codec)
     client.hset(entry.key, "definition", json.dumps({**stored, "disabled_until": fields["disabled_until"]}))
-    due_now(app, client, "report", now(client) - timedelta(seconds=1))
+    due_now(app, client, "report", now() - timedelta(seconds=1))
 
     sent = run_due(scheduler)
 
@@ -170,7 +170,7 @@ def test_a_fire_time_that_is_left_out_is_counted_when_it_comes(
     app: Celery, store: ScheduleStore, client: redis.Redis, scheduler: RedisScheduler
 ) -> None:
     store.create("report", "proj.work", 3600)
-    due = now(client) - timedelta(seconds=1)
+    due = now() - timedelta(seconds=1)
     due_now(app, client, "report", due)
     store.skip_next("report")
 
@@ -179,7 +179,7 @@ def test_a_fire_time_that_is_left_out_is_counted_when_it_comes(
     assert {reason: item.count for reason, item in after.skipped.items()} == {"skip": 1}
     assert after.due_at is not None
     assert abs(after.due_at - due - HOUR) < timedelta(milliseconds=1)
-    due_now(app, client, "report", now(client))
+    due_now(app, client, "report", now())
     assert names(run_due(scheduler)) == ["report"]
 
 
@@ -187,7 +187,7 @@ def test_the_fire_time_after_a_claimed_one_is_the_next(
     app: Celery, store: ScheduleStore, client: redis.Redis, scheduler: RedisScheduler
 ) -> None:
     store.create("report", "proj.work", 3600)
-    due = now(client) - timedelta(seconds=1)
+    due = now() - timedelta(seconds=1)
     due_now(app, client, "report", due)
     context = Context.of(app)
     claim = context.redis.claim(token="", limit=1)
@@ -231,7 +231,7 @@ def test_an_edit_of_an_older_version_is_refused_and_a_run_makes_none(
     app: Celery, store: ScheduleStore, client: redis.Redis, scheduler: RedisScheduler
 ) -> None:
     read = store.create("report", "proj.work", 3600)
-    due_now(app, client, "report", now(client))
+    due_now(app, client, "report", now())
     run_due(scheduler)
     edited = store.update("report", args=[1], if_version=read.version)
 

@@ -28,7 +28,7 @@ from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.time_words import clock_words, read_time, relative_words
 
-__all__ = ("adopt", "delete", "disable", "enable", "skip_next")
+__all__ = ("adopt", "delete", "disable", "enable", "for_each", "skip_next")
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
@@ -85,7 +85,7 @@ def _confirm(verb: str, names: Sequence[str], yes: bool) -> None:
     click.confirm(f"{what}?", abort=True)
 
 
-def _for_each(app: Celery, names: Sequence[str], change: Callable[[str], str]) -> None:
+def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str]) -> None:
     """Change each entry and print what was done; go on after one that cannot be changed, and end with exit code 2.
 
     Raises:
@@ -121,7 +121,7 @@ def enable(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
     def change(name: str) -> str:
         return f"enabled, {_next_run(RedisScheduleEntry(name, app=app).enable(note=note, by=by), view)}"
 
-    _for_each(app, names, change)
+    for_each(app, names, change)
 
 
 @redisbeater.command()
@@ -151,7 +151,7 @@ def disable(app: Celery, names: Sequence[str], *, until: str, note: str, by: str
             return "disabled"
         return f"disabled until {_local(entry, moment, view)}; {_next_run(entry, view)}"
 
-    _for_each(app, names, change)
+    for_each(app, names, change)
 
 
 @redisbeater.command("skip-next")
@@ -217,7 +217,7 @@ def delete(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
             raise EntryNotFound(name)
         return f"deleted; {COMES_BACK}" if outcome.is_static else "deleted"
 
-    _for_each(app, names, change)
+    for_each(app, names, change)
 
 
 @redisbeater.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 from celery import Celery
@@ -17,7 +17,7 @@ from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.listing import Filter
-from redisbeater.time_words import date_words, relative_words
+from redisbeater.time_words import age_words, date_words, relative_words
 
 __all__ = ("broken", "list_", "show", "upcoming")
 
@@ -27,6 +27,7 @@ __all__ = ("broken", "list_", "show", "upcoming")
 @click.option("--task", help="Show only entries of this task.")
 @labelled
 @click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
+@click.option("--state", type=click.Choice(["deleted"]), help="Show entries that were deleted and can be restored.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
 @click.option("--names", "names_only", is_flag=True, help="Print names only, one per line.")
@@ -40,6 +41,7 @@ def list_(
     task: str | None,
     labels: Mapping[str, str],
     enabled: bool | None,
+    state: str | None,
     limit: int | None,
     is_long: bool,
     names_only: bool,
@@ -56,6 +58,9 @@ def list_(
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
     context = Context.of(app)
+    if state == "deleted":
+        print_lines(_deleted_lines(context, prefix, limit, as_json=as_json, names_only=names_only))
+        return
     found = rows(context, Filter(prefix=prefix, task=task, enabled=enabled, labels=labels), limit)
     if not found:
         click.echo(_nothing(context), err=as_json or names_only)
@@ -65,6 +70,23 @@ def list_(
         print_lines(shown(row.name, None) for row in found)
     else:
         print_lines(_listing(context, found, view_of(context, now, is_utc, is_long=is_long)))
+
+
+def _deleted_lines(
+    context: Context, prefix: str, limit: int | None, *, as_json: bool, names_only: bool
+) -> Iterable[str]:
+    """Return the lines about entries that can be restored, the newest first."""
+    found = [item for item in context.redis.deleted.names().items() if item[0].startswith(prefix)][:limit]
+    if names_only:
+        return [shown(name, None) for name, _ in found]
+    if as_json:
+        return [
+            printable_json({"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")})
+            for name, at in found
+        ]
+    view = view_of(context, None, is_utc=False)
+    lines = [(name, f"{age_words(at.astimezone(view.zone), view.now_in(view.zone))}") for name, at in found]
+    return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 
 
 def _listing(context: Context, found: Sequence[Row], view: View) -> list[str]:

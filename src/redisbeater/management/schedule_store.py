@@ -24,6 +24,8 @@ from redisbeater.entry_name import check_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.management.renaming import copy_entry, rename_entry
+from redisbeater.management.restoring import restore_entry
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
@@ -143,6 +145,21 @@ class ScheduleStore:
         if delete_entry(self._context, check_name(name), Author.of(by, note)) is None:
             raise EntryNotFound(name)
 
+    def restore(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Put an entry back that was deleted within seven days and is one of the newest 100; its state is kept.
+
+        Fire times that passed meanwhile are not run. Entries that a :meth:`bulk` deleted are not kept.
+
+        Raises:
+            EntryNotFound: no deleted entry of that name is kept.
+            EntryExists: there is an entry of that name.
+        """
+        return RedisScheduleEntry.of(restore_entry(self._context, name, Author.of(by, note)), self._app)
+
+    def deleted(self) -> dict[str, datetime]:
+        """Return the deleted entries that can be restored, name -> when it was deleted, the newest first."""
+        return self._context.redis.deleted.names()
+
     def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let an entry run again; :meth:`redisbeater.RedisScheduleEntry.enable`."""
         return RedisScheduleEntry(name, app=self._app).enable(note=note, by=by)
@@ -158,6 +175,28 @@ class ScheduleStore:
     ) -> RedisScheduleEntry:
         """Leave out the next fire times of an entry; :meth:`redisbeater.RedisScheduleEntry.skip_next`."""
         return RedisScheduleEntry(name, app=self._app).skip_next(n, undo=undo, note=note, by=by)
+
+    def rename(self, name: str, new: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Rename an entry. It keeps its state; its task ids, its jitter and ``H`` in its schedule change.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+            RunActive: a beat is sending a run of it.
+        """
+        return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._app)
+
+    def copy(
+        self, name: str, new: str, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
+    ) -> RedisScheduleEntry:
+        """Create an entry like another one, with some fields changed. It starts again, without runs.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+        """
+        rules, author = task_options(self._app), Author.of(by, note)
+        return RedisScheduleEntry.of(copy_entry(self._context, name, new, {**changes}, rules, author), self._app)
 
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
         """Return what happened to an entry, or to the schedule without a name: the newest line first.
