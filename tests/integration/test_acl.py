@@ -80,6 +80,13 @@ class Workout:
         assert store.count() == len(list(store.names()))
         assert set(store.broken()) == {"broken"}
         assert (store.failing(), store.late().entries) == ({}, 0)
+        store.rename("report", "other")
+        store.rename("other", "report")
+        store.delete("report")
+        assert store.restore("report").total_run_count == 1
+        assert store.log("report")[0].what == "restored"
+        for _ in range(2):
+            Context.of(self.app).redis.log.add("leading")
 
     def _command_line(self) -> None:
         verbs = ["list", "broken"]
