@@ -83,7 +83,15 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     if not key.startswith(prefix):
         return False
     texts = dict.fromkeys(("lock", "id", "format", "zone", "zone:before", "pause"), "string")
-    ours = {"schedule": "zset", "failing": "zset", "statics": "set", "broken": "hash", "log": "list", **texts}
+    ours = {
+        "schedule": "zset",
+        "failing": "zset",
+        "deleted": "zset",
+        "statics": "set",
+        "broken": "hash",
+        "log": "list",
+        **texts,
+    }
     kinds = {f"{prefix}:claim:": "string", f"{prefix}:answer:": "string", f"{prefix}:log:": "list"}
     kind = next((kind for start, kind in kinds.items() if key.startswith(start)), "hash")
     expected = ours.get(key.removeprefix(f"{prefix}:"), kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
 from typing import Any, NoReturn
@@ -18,6 +18,7 @@ from redisbeater.editing.author import Author
 from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
 from redisbeater.editing.compare_and_set import preview, write
 from redisbeater.editing.deletion import delete_entry
+from redisbeater.editing.leaving_out import DisableUntil, SkipNext
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name
@@ -29,7 +30,7 @@ from redisbeater.model.failing import Failing
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.passed_values import dict_or_given, schedule_or_given, task_or_given, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
-from redisbeater.model.policy_fields import POLICY_FIELDS
+from redisbeater.model.policy_fields import MOST_SKIPPED, POLICY_FIELDS
 from redisbeater.model.skip import Skipped
 from redisbeater.schedules.local_time import in_zone
 
@@ -67,6 +68,9 @@ class RedisScheduleEntry(ScheduleEntry):
         coalesce: which of several fire times that have passed are run: ``"latest"``, ``"earliest"``, ``"all"``.
         jitter: seconds or timedelta; each run is delayed by a part of it that its name and fire time decide.
         description: for people.
+        labels: short texts by name, by which entries are selected: ``{"team": "billing"}``.
+        disabled_until: no fire time before it runs; naive: in the entry's zone. :meth:`disable` sets it.
+        skip: fire times that are left out, at most 100; :meth:`redisbeater.ScheduleStore.skip_next` sets them.
         app: default: the current app.
 
     Example::
@@ -94,6 +98,9 @@ class RedisScheduleEntry(ScheduleEntry):
     coalesce: CoalesceWord | Coalesce | Inherit
     jitter: float | timedelta | Inherit
     description: str
+    labels: dict[str, str]
+    disabled_until: datetime | None
+    skip: Sequence[datetime | str]
 
     def __init__(
         self,
@@ -118,6 +125,9 @@ class RedisScheduleEntry(ScheduleEntry):
         coalesce: CoalesceWord | Coalesce | Inherit = INHERIT,
         jitter: float | timedelta | Inherit = INHERIT,
         description: str = "",
+        labels: Mapping[str, str] | None = None,
+        disabled_until: datetime | None = None,
+        skip: Sequence[datetime | str] = (),
         **unknown: NoReturn,
     ) -> None:
         if unknown:
@@ -140,9 +150,11 @@ class RedisScheduleEntry(ScheduleEntry):
         self.max_runs, self.on_finish = max_runs, on_finish
         self.misfire_grace_time, self.coalesce, self.jitter = misfire_grace_time, coalesce, jitter
         self.description = description
+        self.labels = dict_or_given(labels)
+        self.disabled_until, self.skip = disabled_until, skip
         self._due_at: datetime | None = None
         self._skipped: Mapping[str, Skipped] = {}
-        self._state = ""
+        self._state = self._version = ""
         self._late = timedelta(0)
         self._failing: Failing | None = None
 
@@ -189,7 +201,8 @@ class RedisScheduleEntry(ScheduleEntry):
     def skipped(self) -> Mapping[str, Skipped]:
         """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
 
-        Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs`` and ``out_of_bounds``.
+        Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs``, ``out_of_bounds``,
+        ``disabled_until`` and ``skip``.
         """
         return self._skipped
 
@@ -213,6 +226,14 @@ class RedisScheduleEntry(ScheduleEntry):
     def last_error(self) -> str:
         """Why its run could not be sent, as of the last read or save; empty when the entry is not failing."""
         return self._failing.error if self._failing else ""
+
+    @property
+    def version(self) -> str:
+        """The version of the entry as of the last read or save, 8 hex digits; a run does not change it.
+
+        Pass it as ``if_version`` to :meth:`redisbeater.ScheduleStore.update`.
+        """
+        return self._version
 
     @property
     def late(self) -> timedelta:
@@ -298,15 +319,35 @@ class RedisScheduleEntry(ScheduleEntry):
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._write_field("enabled", True, Author.of(by, note))
+        return self._write_fields({"enabled": True, "disabled_until": None}, Author.of(by, note))
 
-    def disable(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+    def disable(self, *, until: datetime | timedelta | None = None, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Stop its runs until it is enabled again; an interval keeps its phase.
+
+        ``until`` is the time from which on it runs again by itself, or how long that is from now; naive: in its zone.
+        An entry that was disabled without a time runs then, too.
 
         Raises:
             EntryNotFound: it is not stored.
+            InvalidEntry: that time has passed, or it has no fire time from then on.
         """
-        return self._write_field("enabled", False, Author.of(by, note))
+        if until is None:
+            return self._write_fields({"enabled": False, "disabled_until": None}, Author.of(by, note))
+        return self._write(DisableUntil(name=check_name(self.name), until=until, author=Author.of(by, note)))
+
+    def skip_next(self, n: int = 1, *, undo: bool = False, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Leave out its next ``n`` fire times; ``skip`` then has them. While beat sends a run, that one goes on.
+
+        With ``undo``, none of the fire times to come is left out any more.
+
+        Raises:
+            EntryNotFound: it is not stored.
+            InvalidEntry: it has no next fire time, or more than 100 would be left out.
+            ValueError: ``n`` is not from 1 to 100.
+        """
+        if type(n) is not int or not 1 <= n <= MOST_SKIPPED:
+            raise ValueError(f"n: expected a whole number from 1 to {MOST_SKIPPED}, got {quoted(n)}")
+        return self._write(SkipNext(name=check_name(self.name), count=n, undo=undo, author=Author.of(by, note)))
 
     def definition(self) -> Definition:
         """Check the fields, and return them as they are stored.
@@ -342,8 +383,8 @@ class RedisScheduleEntry(ScheduleEntry):
         meta = self.initial_meta()
         return Upsert(definition=definition, text=text, initial_meta=meta, only_new=only_new, author=author)
 
-    def _write_field(self, field: str, value: Any, author: Author) -> RedisScheduleEntry:
-        return self._write(FieldChange(name=check_name(self.name), fields={field: value}, author=author))
+    def _write_fields(self, fields: Mapping[str, Any], author: Author) -> RedisScheduleEntry:
+        return self._write(FieldChange(name=check_name(self.name), fields=fields, author=author))
 
     def _write(self, change: EntryChange) -> RedisScheduleEntry:
         return self._adopt(write(self._context, change))
@@ -362,9 +403,11 @@ class RedisScheduleEntry(ScheduleEntry):
         self.last_run_at, self.total_run_count = meta.last_run_at, meta.total_run_count
         for name in POLICY_FIELDS:
             setattr(self, name, getattr(definition, name))
+        self.labels = dict(definition.labels)
         self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
         self._skipped = stored.skipped
         self._state, self._failing = stored.state, stored.failing
+        self._version = stored.version
         self._late = stored.late(self._context.defaults)
         return self
 

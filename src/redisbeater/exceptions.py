@@ -11,6 +11,7 @@
     ├── EntryExists            (also ValueError)     an entry of that name exists
     ├── EditConflict                                 other writers kept changing the entry
     ├── SendFailed                                   the broker did not take a run that a program triggered
+    ├── RunActive                                    a run of the entry is being sent
     ├── LockNotOwnedError                            another beat took the lock
     ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
     ├── ZoneChanging                                 fire times are planned again; beat catches it itself
@@ -36,6 +37,7 @@ __all__ = (
     "InvalidEntry",
     "LockNotOwnedError",
     "RedisBeaterError",
+    "RunActive",
     "SchedulePaused",
     "SendFailed",
     "StoreError",
@@ -106,7 +108,18 @@ class EntryExists(RedisBeaterError, ValueError):
 
 
 class EditConflict(RedisBeaterError):
-    """Other writers changed the entry during each attempt to change it; nothing was written."""
+    """Others changed the entry: during each attempt to change it, or since the version that was read.
+
+    Nothing was written. ``expected`` and ``found`` are the versions where one was asked for.
+    """
+
+    def __init__(self, problem: str, *, expected: str = "", found: str = "") -> None:
+        self.expected, self.found = expected, found
+        super().__init__(problem)
+
+
+class RunActive(RedisBeaterError):
+    """A run of the entry is being sent, and the call is for entries without one; nothing was done."""
 
 
 class SendFailed(RedisBeaterError):

@@ -90,6 +90,13 @@ class Workout:
             assert not store.pause().note
         assert store.status().pause is not None
         assert store.resume().pause is not None
+        store.rename("report", "other")
+        store.rename("other", "report")
+        store.delete("report")
+        assert store.restore("report").total_run_count == 1
+        assert store.log("report")[0].what == "restored"
+        for _ in range(2):
+            Context.of(self.app).redis.log.add("leading")
 
     def _command_line(self) -> None:
         verbs = ["list", "broken", "status"]

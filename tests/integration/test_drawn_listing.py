@@ -143,7 +143,7 @@ def test_show_draws_one_entry(run: Callable[..., Result], write: Callable[..., N
     )  # fmt: skip
 
     assert run("show", "report", "--now", NOW).stdout.splitlines() == [
-        "report   shop.tasks.digest(1, pages=3)   enabled, dynamic",
+        "report   shop.tasks.digest(1, pages=3)   enabled, dynamic, version c568f730",
         "  description  for the board",
         "  schedule     at 09:00 on Monday to Friday, Europe/Vienna "
         "(fixed: once for each time of the day, also when the clocks change)",
@@ -275,11 +275,11 @@ def test_a_renamed_application_adopts_what_it_left(
     lead(vienna)
 
     assert "enabled" not in before
-    assert before.splitlines()[0].endswith("disabled, static, proj")
+    assert before.splitlines()[0].split("   ")[-1].startswith("disabled, static, proj, version ")
     assert "  declaration  not stored: $.name: a static entry of application 'proj' has that name" in before
     assert adopted.stdout == "".join(f"{name}: belongs to application 'shop' now\n" for name in ("gone", "nightly"))
     assert set(ScheduleStore(vienna).names()) == {"nightly"}
-    assert run("show", "nightly").stdout.splitlines()[0].endswith("disabled, static, shop")
+    assert run("show", "nightly").stdout.splitlines()[0].split("   ")[-1].startswith("disabled, static, shop, version ")
     assert "declaration" not in run("show", "nightly").stdout
     assert run("adopt", "proj").exit_code == 2
 

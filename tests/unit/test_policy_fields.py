@@ -27,6 +27,9 @@ DEFAULTS: dict[str, Any] = {
     "coalesce": INHERIT,
     "jitter": INHERIT,
     "description": "",
+    "labels": {},
+    "disabled_until": None,
+    "skip": (),
 }
 
 

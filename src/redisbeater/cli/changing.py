@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, tzinfo
 from typing import Any
 
 import click
 from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
-from redisbeater.cli.completion import NAMES
+from redisbeater.cli.completion import NAME, NAMES
 from redisbeater.cli.group import BadInput, command, error_text, redisbeater, view_of
 from redisbeater.cli.listing import rows
+from redisbeater.cli.options import authored, labelled
+from redisbeater.cli.table import View
 from redisbeater.cli.terminal import with_progress
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.deletion import COMES_BACK
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, StoreError
 from redisbeater.management.listing import Filter
 from redisbeater.management.many import Outcome
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
-from redisbeater.time_words import clock_words, relative_words
+from redisbeater.time_words import clock_words, read_time, relative_words
 
-__all__ = ("adopt", "confirm", "delete", "disable", "enable", "for_each", "selection")
+__all__ = ("adopt", "confirm", "delete", "disable", "enable", "for_each", "selection", "skip_next")
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
@@ -48,29 +53,30 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
         prefix: str,
         task: str,
         queue: str,
+        labels: Mapping[str, str],
         is_all: bool,
         yes: bool,
         **options: Any,
     ) -> None:
-        has_filter = bool(prefix or task or queue or is_all)
+        has_filter = bool(prefix or task or queue or labels or is_all)
         if bool(names) == has_filter:
-            raise BadInput("expected names, or one of --prefix, --task, --queue and --all")
+            raise BadInput("expected names, or one of --prefix, --task, --queue, --label and --all")
         if has_filter:
-            wanted = Filter(prefix=prefix, task=task or None, queue=queue or None)
+            wanted = Filter(prefix=prefix, task=task or None, queue=queue or None, labels=labels)
             names = [row.name for row in rows(Context.of(app), wanted) if row.fields or row.definition]
             confirm(function.__name__, names, yes)
         function(app, names, **options)
 
-    for option in (
+    options: Sequence[Callable[..., Any]] = (
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--all", "is_all", is_flag=True, help="All entries."),
+        labelled,
         click.option("--queue", default="", help="All entries whose options name this queue."),
         click.option("--task", default="", help="All entries of this task."),
         click.option("--prefix", default="", help="All entries whose name begins with this text."),
         NAMES,
-    ):
-        run = option(run)
-    return run
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), options, run)
 
 
 def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
@@ -138,9 +144,9 @@ def _print_outcomes(
 
 @redisbeater.command()
 @command
-@click.option("--note", default="", help="Why, for the logs of the entries.")
 @selection
-def enable(app: Celery, names: Sequence[str], note: str) -> None:
+@authored
+def enable(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
     """Enable entries. They run again from their next fire time on.
 
     \b
@@ -151,36 +157,91 @@ def enable(app: Celery, names: Sequence[str], note: str) -> None:
     view = view_of(Context.of(app), None, is_utc=False)
 
     def describe(outcome: Outcome) -> str:
-        entry = outcome.entry
-        if entry is None or entry.due_at is None:
-            return "enabled, never runs: the entry has finished"
-        local = entry.due_at.astimezone(read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone)
-        return f"enabled, next run {clock_words(local, view.now)} {local:%Z}, {relative_words(local, view.now)}"
+        return "enabled" if outcome.entry is None else f"enabled, {_next_run(outcome.entry, view)}"
 
-    _print_outcomes(app, "enabled", ScheduleStore(app).enable_many(names, note=note), len(names), describe)
+    outcomes = ScheduleStore(app).enable_many(names, note=note, by=by)
+    _print_outcomes(app, "enabled", outcomes, len(names), describe)
 
 
 @redisbeater.command()
 @command
-@click.option("--note", default="", help="Why, for the logs of the entries.")
 @selection
-def disable(app: Celery, names: Sequence[str], note: str) -> None:
+@click.option("--until", default="", metavar="TIME", help="Until this time, such as 2h or 'mon 09:00'.")
+@authored
+def disable(app: Celery, names: Sequence[str], *, until: str, note: str, by: str) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
+
+    With --until they run again by themselves from that time on; a local time is one of the entry's zone.
 
     \b
     Examples:
       celery -A proj redisbeater disable report clean-up --note "until the printer works"
       celery -A proj redisbeater disable --task proj.tasks.report --yes
+      celery -A proj redisbeater disable report --until "tomorrow 09:00" --note "the printer is away"
     """
-    outcomes = ScheduleStore(app).disable_many(names, note=note)
-    _print_outcomes(app, "disabled", outcomes, len(names), lambda _: "disabled")
+    if not until:
+        outcomes = ScheduleStore(app).disable_many(names, note=note, by=by)
+        _print_outcomes(app, "disabled", outcomes, len(names), lambda _: "disabled")
+        return
+    view = view_of(Context.of(app), None, is_utc=False)
+
+    def change(name: str) -> str:
+        moment = _until(app, name, until, view)
+        entry = RedisScheduleEntry(name, app=app).disable(until=moment, note=note, by=by)
+        return f"disabled until {_local(entry, moment, view)}; {_next_run(entry, view)}"
+
+    for_each(app, names, change)
+
+
+@redisbeater.command("skip-next")
+@NAME
+@click.option("-n", "count", default=1, show_default=True, type=click.IntRange(1, MOST_SKIPPED), help="How many.")
+@click.option("--undo", is_flag=True, help="Leave out no fire time to come any more.")
+@authored
+@command
+def skip_next(app: Celery, name: str, count: int, undo: bool, note: str, by: str) -> None:
+    """Leave out the next fire times of an entry. A run that beat is just sending goes on.
+
+    \b
+    Examples:
+      celery -A proj redisbeater skip-next report -n 2 --note "no paper"
+      celery -A proj redisbeater skip-next report --undo
+    """
+    view = view_of(Context.of(app), None, is_utc=False)
+    entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
+    skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
+    click.echo(f"{shown(name)}: leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}")
+
+
+def _until(app: Celery, name: str, text: str, view: View) -> datetime:
+    """Return the time that a text means in the zone of an entry."""
+    zone = _zone(ScheduleStore(app).get(name), view)
+    try:
+        return read_time(text, now=view.now, zone=zone)
+    except ValueError as exc:
+        raise BadInput(f"--until {exc}") from exc
+
+
+def _zone(entry: RedisScheduleEntry, view: View) -> tzinfo:
+    return read_zone(entry.timezone, "$.timezone") if entry.timezone else view.zone
+
+
+def _local(entry: RedisScheduleEntry, moment: datetime, view: View) -> str:
+    local = moment.astimezone(_zone(entry, view))
+    return f"{clock_words(local, view.now)} {local:%Z}"
+
+
+def _next_run(entry: RedisScheduleEntry, view: View) -> str:
+    if entry.due_at is None:
+        return "never runs: the entry has finished"
+    return f"next run {_local(entry, entry.due_at, view)}, {relative_words(entry.due_at, view.now)}"
 
 
 @redisbeater.command()
 @command
-@click.option("--note", default="", help="Why, for the logs of the entries.")
 @selection
-def delete(app: Celery, names: Sequence[str], note: str) -> None:
+@authored
+def delete(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
     """Delete entries. A static entry comes back when a beat begins to lead; disable it instead.
 
     \b
@@ -188,7 +249,7 @@ def delete(app: Celery, names: Sequence[str], note: str) -> None:
       celery -A proj redisbeater delete report clean-up
       celery -A proj redisbeater delete --prefix customer-7-
     """
-    outcomes = ScheduleStore(app).delete_many(names, note=note)
+    outcomes = ScheduleStore(app).delete_many(names, note=note, by=by)
     _print_outcomes(
         app, "deleted", outcomes, len(names), lambda each: f"deleted; {COMES_BACK}" if each.is_static else "deleted"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 from celery import Celery
@@ -11,13 +11,14 @@ from redisbeater.cli.completion import NAME
 from redisbeater.cli.details import details
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.listing import SORTS, STATES, Row, row_of, rows
-from redisbeater.cli.table import STATE, View, head, table
+from redisbeater.cli.options import labelled
+from redisbeater.cli.table import STATE, View, aligned, head, table
 from redisbeater.cli.terminal import WATCH, coloured, watched
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted, shown
 from redisbeater.management.listing import Filter
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.time_words import relative_words
+from redisbeater.time_words import age_words, relative_words
 
 __all__ = ("broken", "list_", "show")
 
@@ -25,9 +26,10 @@ __all__ = ("broken", "list_", "show")
 @redisbeater.command("list")
 @click.option("--prefix", default="", help="Show only entries whose name begins with this text.")
 @click.option("--task", help="Show only entries of this task.")
+@labelled
 @click.option("--enabled/--disabled", default=None, help="Show only enabled or only disabled entries.")
 @click.option("--queue", help="Show only entries whose options name this queue.")
-@click.option("--state", default="", help=f"Show only these states, with commas: {', '.join(STATES)}.")
+@click.option("--state", default="", help=f"Show only these states, with commas: {', '.join(STATES)}; or deleted.")
 @click.option("--sort", type=click.Choice(SORTS), default="next", show_default=True, help="Order of the entries.")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
@@ -41,6 +43,7 @@ def list_(
     *,
     prefix: str,
     task: str | None,
+    labels: Mapping[str, str],
     enabled: bool | None,
     queue: str | None,
     state: str,
@@ -61,8 +64,12 @@ def list_(
       celery -A proj redisbeater list --task proj.tasks.report --state broken,failing,late --watch 2s
       celery -A proj redisbeater list --json | jq -r 'select(.state == "broken") | .name'
     """
-    context, states = Context.of(app), _states(state)
-    wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue)
+    context = Context.of(app)
+    if state == "deleted":
+        print_lines(_deleted_lines(context, prefix, limit, as_json=as_json, names_only=names_only))
+        return
+    states = _states(state)
+    wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
 
     def draw() -> None:
         found = rows(context, wanted, limit, states=states, sort=sort)
@@ -83,6 +90,23 @@ def _states(text: str) -> set[str]:
     for state in sorted(states.difference(STATES)):
         raise BadInput(f"--state: expected {', '.join(STATES)}, got {quoted(state)}{did_you_mean(state, STATES)}")
     return states
+
+
+def _deleted_lines(
+    context: Context, prefix: str, limit: int | None, *, as_json: bool, names_only: bool
+) -> Iterable[str]:
+    """Return the lines about entries that can be restored, the newest first."""
+    found = [item for item in context.redis.deleted.names().items() if item[0].startswith(prefix)][:limit]
+    if names_only:
+        return [shown(name, None) for name, _ in found]
+    if as_json:
+        return [
+            printable_json({"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")})
+            for name, at in found
+        ]
+    view = view_of(context, None, is_utc=False)
+    lines = [(name, f"{age_words(at.astimezone(view.zone), view.now_in(view.zone))}") for name, at in found]
+    return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 
 
 def _listing(context: Context, found: Sequence[Row], view: View) -> list[str]:

@@ -19,11 +19,14 @@ __all__ = ("details",)
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
 
+#: The fields that have lines of their own.
+_SHOWN_APART = ("description", "labels", "disabled_until", "skip")
+
 
 def details(row: Row, view: View) -> list[str]:
     """Return the lines about one entry: what it is, when it runs, how it fared."""
     call = f"{row.task}({_arguments(row)})" if row.task else "-"
-    title = "   ".join([shown(row.name), shown(call, None), shown(f"{row.state}, {row.origin}")])
+    title = "   ".join([shown(row.name), shown(call, None), shown(f"{row.state}, {row.origin}{_version(row)}")])
     return [title, *(f"  {name:<12} {shown(value, None)}" for name, value in _lines(row, view) if value)]
 
 
@@ -31,15 +34,22 @@ def _lines(row: Row, view: View) -> Iterator[tuple[str, str]]:
     yield "description", row.description
     yield "schedule", row.schedule
     yield "cron", _cron(row)
+    yield "disabled", (row.disabled_until and f"until {_moment(row.disabled_until, row, view)}") or ""
     yield "next", _moment(row.next, row, view)
+    yield "skips", ", ".join(f"{view.local(each, row.zone):%Y-%m-%d %H:%M:%S %Z}" for each in row.skip)
     yield "last run", _moment(row.last_run_at, row, view)
     yield "counts", ", ".join(filter(None, (f"{row.runs:,} {'run' if row.runs == 1 else 'runs'}", row.skipped)))
     yield "policies", "; ".join(_policies(row))
+    yield "labels", ", ".join(f"{name}={value}" for name, value in row.labels.items())
     yield "options", printable_json(row.fields.options) if row.fields and row.fields.options else ""
     yield "error", row.last_error
     yield "tries", _tries(row, view)
     yield "declaration", row.declaration and f"not stored: {row.declaration}"
     yield "definition", "" if row.fields else row.definition
+
+
+def _version(row: Row) -> str:
+    return f", version {row.version}" if row.version else ""
 
 
 def _arguments(row: Row) -> str:
@@ -80,7 +90,7 @@ def _policies(row: Row) -> Iterator[str]:
     if row.fields is None:
         return
     for name, value in given_policies(row.fields._asdict()).items():
-        if name != "description" and value is not INHERIT:
+        if name not in _SHOWN_APART and value is not INHERIT:
             yield f"{name} {_policy(value)}"
 
 

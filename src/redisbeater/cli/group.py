@@ -17,7 +17,7 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import no_color
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.exceptions import EntryNotFound, RedisBeaterError, StoreError
+from redisbeater.exceptions import EntryNotFound, RedisBeaterError, RunActive, StoreError
 from redisbeater.time_words import read_time
 
 __all__ = ("BadInput", "as_json", "command", "error_text", "print_lines", "redisbeater", "times", "view_of")
@@ -45,7 +45,10 @@ def redisbeater(ctx: click.Context, **_: Any) -> None:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Pass the app to a command, and print its errors in one line. Exit code 2: bad input; 1: Redis failed."""
+    """Pass the app to a command, and print its errors in one line.
+
+    Exit code 2: bad input; 1: Redis failed, or a run is active.
+    """
 
     @click.pass_context
     @functools.wraps(function)
@@ -53,7 +56,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(ctx.obj.app, *args, **kwargs)
         except RedisBeaterError as exc:
-            kind = click.ClickException if isinstance(exc, StoreError) else BadInput
+            kind = click.ClickException if isinstance(exc, (StoreError, RunActive)) else BadInput
             raise kind(error_text(ctx.obj.app, exc)) from exc
 
     return no_color(run)

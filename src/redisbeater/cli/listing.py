@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
 from itertools import chain, islice
@@ -21,6 +21,7 @@ from redisbeater.management.redaction import redacted, redacted_text
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.origin import file_owner
+from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules import describe
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.store import Snapshot
@@ -32,7 +33,7 @@ LISTED = (
     "name", "state", "next", "last_run_at", "runs", "schedule", "task",
     "last_error", "tries", "failing_since", "retry_at", "late",
 )  # fmt: skip
-DETAILS = ("skipped", "description", "origin", "declaration")
+DETAILS = ("version", "labels", "disabled_until", "skip", "skipped", "description", "origin", "declaration")
 
 
 #: An entry that is due for less than this is not late: beat is about to send it.
@@ -66,6 +67,10 @@ class Row:
     retry_at: datetime | None = None
     late: timedelta = timedelta(0)
     declaration: str = ""
+    version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    disabled_until: datetime | None = None
+    skip: Sequence[datetime] = ()
     definition: str = ""
     zone: tzinfo = timezone.utc
     brief: str = ""
@@ -79,7 +84,7 @@ class Row:
         """Return all that JSON has of the entry."""
         return {
             **self.as_dict(),
-            **{name: getattr(self, name) for name in DETAILS},
+            **{name: _iso(getattr(self, name)) for name in DETAILS},
             "definition": self.parsed_definition,
         }
 
@@ -235,8 +240,7 @@ class _Reader:
             return Row(name=snapshot.name, state="missing") if self._wanted.is_by_name else None
         try:
             stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
-            wanted = self._wanted.lets_through(stored.definition)
-            return self._row_of(snapshot, stored) if wanted else None
+            return self._row_of(snapshot, stored) if self._wanted.lets_through(stored) else None
         except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
             unread = Row(
                 name=snapshot.name,
@@ -251,6 +255,7 @@ class _Reader:
     def _row_of(self, snapshot: Snapshot, stored: StoredEntry) -> Row:
         context = self._context.in_zone(stored.zone)
         definition, planned = stored.definition, stored.due_at(context.defaults)
+        policy = ResolvedPolicy.of(definition, context.defaults)
         report, failing = self._reports.get(snapshot.name, {}) if snapshot.is_broken else {}, stored.failing
         zone = definition.zone(context.zone)
         return Row(
@@ -270,6 +275,10 @@ class _Reader:
             retry_at=failing.retry_at if failing else None,
             late=stored.late(context.defaults),
             declaration=self._declarations.get(snapshot.name, {}).get("reason", ""),
+            version=stored.version,
+            labels=definition.labels,
+            disabled_until=policy.disabled_until if stored.is_paused else None,
+            skip=tuple(moment for moment in policy.skip if moment >= stored.now),
             definition=snapshot.definition,
             zone=zone,
             brief=describe_in_brief(definition.schedule, None if zone == self._context.zone else zone),
@@ -286,4 +295,6 @@ def _origin(snapshot: Snapshot) -> str:
 def _iso(value: Any) -> Any:
     if isinstance(value, timedelta):
         return round(value.total_seconds(), 3)
+    if isinstance(value, tuple):
+        return [_iso(item) for item in value]
     return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value

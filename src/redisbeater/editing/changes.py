@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import Any, Protocol
 
+from redisbeater.display import quoted, shown
 from redisbeater.editing.author import Author
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.editing.zone_change import score_in_new_zone
-from redisbeater.exceptions import EntryExists, InvalidEntry
+from redisbeater.exceptions import EditConflict, EntryExists, InvalidEntry
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.options import OptionRules, check_expiry
@@ -25,8 +26,20 @@ from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import Snapshot
+from redisbeater.store.snapshot import version_of
 
 __all__ = ("EntryChange", "FieldChange", "ReplanInZone", "ReportExecution", "Reschedule", "Upsert")
+
+
+class EntryChange(Protocol):
+    """A change of one entry, as a value."""
+
+    @property
+    def name(self) -> str:
+        """The name of the entry."""
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Return the edit that applies this change to what is stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +101,10 @@ class Upsert:
         if before is not None and before.extra:
             after = after._replace(extra={**before.extra, **after.extra})
             text = after.to_text(codec)
+        dropped = _skips_to_drop(before, after, codec)
+        if dropped:
+            after = after._replace(skip=())
+            text = after.to_text(codec)
         stored_meta = _readable_meta(snapshot)
         meta = stored_meta or self.initial_meta
         return Edit(
@@ -99,6 +116,7 @@ class Upsert:
             writes_meta=stored_meta is None,
             origin=self.origin,
             author=self.author,
+            dropped_skips=dropped,
         )
 
 
@@ -112,6 +130,7 @@ class FieldChange:
     Attributes:
         options: options of the task to change one by one; None removes one. The others stay as they are.
         option_rules: what checks changed options.
+        if_version: change only this version of the entry; None: any.
     """
 
     name: str
@@ -120,19 +139,26 @@ class FieldChange:
     author: Author | None = None
     option_rules: OptionRules | None = None
     origin: str = ""
+    if_version: str | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
 
         Raises:
             EntryNotFound: there is no entry of that name.
+            EditConflict: it has another version.
             InvalidEntry: the stored entry is broken, a field cannot be stored, or the entry would never fire.
         """
         before = stored_definition(snapshot, codec)
+        if self.if_version not in (None, version_of(snapshot.definition)):
+            raise _conflict(snapshot, str(self.if_version))
         fields, meta = self._changed_fields(before), stored_meta(snapshot)
         after = before.changed(self.option_rules, **fields)
         if "options" in fields:
             check_expiry(after.options, snapshot.now)
+        dropped = _skips_to_drop(before, after, codec)
+        if dropped:
+            after = after._replace(skip=())
         return Edit(
             snapshot=snapshot,
             definition=after,
@@ -141,6 +167,7 @@ class FieldChange:
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
             author=self.author,
             origin=self.origin,
+            dropped_skips=dropped,
         )
 
     def _changed_fields(self, before: Definition) -> Mapping[str, Any]:
@@ -236,7 +263,17 @@ class ReplanInZone:
         )
 
 
-EntryChange = Upsert | FieldChange | Reschedule | ReportExecution | ReplanInZone
+def _skips_to_drop(before: Definition | None, after: Definition, codec: ScheduleCodec) -> int:
+    """Return how many fire times that are left out mean nothing any more, because an edit moves the fire times."""
+    if before is None or not after.skip or after.skip != before.skip or after.has_same_fire_times_as(before, codec):
+        return 0
+    return len(after.skip)
+
+
+def _conflict(snapshot: Snapshot, expected: str) -> EditConflict:
+    found = version_of(snapshot.definition)
+    text = f"{quoted(snapshot.name)} has version {found}, not {shown(expected)}: read it again, then change that"
+    return EditConflict(text, expected=expected, found=found)
 
 
 def _readable_definition(snapshot: Snapshot, codec: ScheduleCodec) -> Definition | None:

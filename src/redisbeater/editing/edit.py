@@ -36,6 +36,8 @@ class Edit:
     author: Author | None = None
     #: Of a backup, the skipped fire times to restore, as they are stored; empty: they stay.
     skipped: str = ""
+    #: How many fire times were left out, and are not any more because the edit moves the fire times.
+    dropped_skips: int = 0
 
     @property
     def changes_nothing(self) -> bool:
@@ -70,6 +72,19 @@ class Edit:
         before = self.snapshot.definition
         return changed_fields(before, self.text) if before and before != self.text else []
 
+    @property
+    def switches(self) -> str:
+        """What the edit is if it changes nothing else: ``enabled`` or ``disabled``; empty for any other."""
+        if not self.changed_fields or not {"enabled", "disabled_until"}.issuperset(self.changed_fields):
+            return ""
+        return "enabled" if self.definition.enabled and self.definition.disabled_until is None else "disabled"
+
+    @property
+    def _until(self) -> str | None:
+        """Until when it is disabled; None: until it is enabled."""
+        until = self.definition.disabled_until
+        return until.isoformat() if until and self.definition.enabled else None
+
     def _log_text(self) -> str:
         """Return the line of the entry's log; empty when the edit changes only what beat records."""
         if self.author is None:
@@ -78,12 +93,14 @@ class Edit:
         if before.exists and not fields and self.score is None and before.definition:
             return ""
         what = "created" if not before.exists else "changed"
-        if fields == ["enabled"]:
-            what = "enabled" if self.definition.enabled else "disabled"
+        if self.switches:
+            what = self.switches
         next_runs = None if self.score is None else [_shown(before.score), _shown(self.score)]
         return self.author.line(
             what,
             fields=fields if what == "changed" else None,
+            until=self._until if what == "disabled" else None,
+            dropped_skips=self.dropped_skips or None,
             next=next_runs if what != "created" else None,
         )
 
@@ -105,6 +122,7 @@ class Edit:
             skipped=read_skipped(self.snapshot.skipped),
             now=self.snapshot.now,
             zone=self.snapshot.zone,
+            text=self.text,
         )
 
     @property

@@ -26,9 +26,15 @@ def log_edit(edit: Edit, due_at: datetime | None) -> None:
     if not edit.snapshot.exists:
         logger.info("entry %r created, next run %s", name, following)
     elif fields := edit.changed_fields:
-        if fields == ["enabled"] and not edit.definition.enabled:
+        if edit.switches == "disabled" and not edit.definition.enabled:
             logger.info("entry %r disabled", name)
-        elif fields == ["enabled"]:
+        elif edit.switches == "disabled":
+            logger.info("entry %r disabled until %s, next run %s", name, edit.definition.disabled_until, following)
+        elif edit.switches == "enabled":
             logger.info("entry %r enabled, next run %s", name, following)
         else:
             logger.info("entry %r changed: %s; next run %s", name, ", ".join(fields), following)
+    if edit.dropped_skips:
+        logger.info(
+            "entry %r: its fire times have moved; %d that were left out are not any more", name, edit.dropped_skips
+        )

@@ -45,6 +45,10 @@ def score_after_edit(
         return None
     if score.dormant or not before.enabled:
         return _resumed(score, meta, now, policy)
+    if after.disabled_until != before.disabled_until:
+        moved = _moved_by_pause(score, now, ResolvedPolicy.of(before, defaults), policy)
+        if moved is not None:
+            return moved
     if _has_ended(score, meta, policy):
         return ended(after, now)
     return None if snapshot.is_claimed else _rechecked_for_jitter(score, ResolvedPolicy.of(before, defaults), policy)
@@ -77,6 +81,8 @@ def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, de
 
 def _planned(definition: Definition, fire_time: datetime | None, now: datetime, defaults: Defaults) -> Score:
     if fire_time is not None:
+        if definition.disabled_until is not None:
+            fire_time = _resumed_after_pause(fire_time, ResolvedPolicy.of(definition, defaults))
         return Score.planned(fire_time, enabled=definition.enabled)
     if definition.end_at is not None and definition.timetable(defaults.zone).is_past_end(now):
         raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
@@ -92,9 +98,29 @@ def _resumed(score: Score, meta: Meta, now: datetime, policy: ResolvedPolicy) ->
     if policy.is_spent(meta.total_run_count):
         return FINISHED
     if score.fire_time is not None and not score.dormant and score.fire_time > now:
-        return score
+        return Score.planned(policy.resumed(score.fire_time))
     anchor = score.fire_time or meta.last_run_at or (policy.timetable.start_at if policy.is_interval else None)
-    return Score.planned(policy.timetable.next(now) if anchor is None else policy.timetable.resumed(anchor, now))
+    following = policy.timetable.next(now) if anchor is None else policy.timetable.resumed(anchor, now)
+    return Score.planned(policy.resumed(following))
+
+
+def _moved_by_pause(score: Score, now: datetime, before: ResolvedPolicy, after: ResolvedPolicy) -> Score | None:
+    """Return the score of an entry whose ``disabled_until`` was changed, in its phase; None: the stored one stays."""
+    fire_time = score.fire_time
+    if fire_time is None:
+        return None
+    was_paused = before.disabled_until is not None and before.disabled_until > now
+    if was_paused and fire_time > now:
+        fire_time = after.timetable.brought_back(fire_time, now)
+    following = _resumed_after_pause(now if fire_time == EPOCH else fire_time, after)
+    return None if following in (score.fire_time, now) else Score(fire_time=following)
+
+
+def _resumed_after_pause(fire_time: datetime, policy: ResolvedPolicy) -> datetime:
+    following = policy.resumed(fire_time)
+    if following is None:
+        raise InvalidEntry("$.disabled_until", "the entry has no fire time from then on; disable it without a time")
+    return following
 
 
 def _rechecked_for_jitter(score: Score, before: ResolvedPolicy, after: ResolvedPolicy) -> Score | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
@@ -17,8 +17,10 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Skipped, read_skipped
 from redisbeater.schedules import ScheduleCodec
+from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zone import read_zone
 from redisbeater.store import Snapshot
-from redisbeater.store.snapshot import oversized
+from redisbeater.store.snapshot import oversized, version_of
 
 __all__ = ("StoredEntry", "failing_of", "load", "stored_definition", "stored_meta")
 
@@ -36,6 +38,8 @@ class StoredEntry:
     zone: str = ""
     #: What is known of its run that cannot be sent; None: nothing failed.
     failing: Failing | None = None
+    #: The definition as it is stored.
+    text: str = ""
 
     @classmethod
     def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
@@ -53,6 +57,7 @@ class StoredEntry:
             now=snapshot.now,
             zone=snapshot.zone,
             failing=failing_of(snapshot),
+            text=snapshot.definition,
         )
 
     @property
@@ -62,7 +67,23 @@ class StoredEntry:
             return "disabled"
         if self.score.dormant or self.score.fire_time is None:
             return "finished"
+        if self.is_paused:
+            return "disabled"
         return "failing" if self.failing else "enabled"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it is disabled until a time that has not come."""
+        until = self.definition.disabled_until
+        if until is None:
+            return False
+        zone = read_zone(self.zone, "zone") if self.zone else timezone.utc
+        return in_zone(until, self.definition.zone(zone)) > self.now
+
+    @property
+    def version(self) -> str:
+        """The version of the definition: it changes with every edit, and with no run."""
+        return version_of(self.text)
 
     def late(self, defaults: Defaults) -> timedelta:
         """Return how long ago the entry was due and has not run; zero when it is not late."""
@@ -76,12 +97,13 @@ class StoredEntry:
         return None if fire_time is None else policy.due_at(fire_time)
 
     def fire_time(self, policy: ResolvedPolicy) -> datetime | None:
-        """Return the fire time that its score means, by its resolved policy; None: it has none."""
+        """Return the fire time that its score means, or the next one that is not left out; None: it has none."""
         score = self.score.fire_time
         if self.score.dormant or score is None:
             return None
         with suppress(InvalidEntry, OverflowError):  # beat meets it as well, and quarantines the entry
-            return meant_fire_time(policy, score, self.meta)
+            fire_time = meant_fire_time(policy, score, self.meta)
+            return policy.kept(fire_time) if policy.leaves_out else fire_time
         return score
 
 

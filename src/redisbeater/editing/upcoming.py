@@ -90,11 +90,11 @@ def _fire_times(stored: StoredEntry, policy: ResolvedPolicy, start: datetime | N
     if fire_time is not None and fire_time <= stored.now:
         planned = plan(policy, fire_time, stored.now, run_count=stored.meta.total_run_count)
         yield from planned.runs
-        fire_time = planned.next.fire_time
+        fire_time = policy.kept(planned.next.fire_time)
     with suppress(OverflowError, StepsExhausted):  # the end of the calendar, or of the steps
         while fire_time is not None:
             yield fire_time
-            fire_time = policy.timetable.next(fire_time)
+            fire_time = policy.kept(policy.timetable.next(fire_time))
 
 
 def _run(fire_time: datetime, policy: ResolvedPolicy, stored: StoredEntry) -> UpcomingRun:

@@ -50,6 +50,7 @@ def score_in_new_zone(
     else:
         after = fire_time - _MICROSECOND if last is None else last
         following = policy.timetable.next(_in_new_zone(after, last, definition, before, policy.timetable.zone))
+    following = policy.resumed(following)
     if following is None:
         return ended(definition, snapshot.now)
     return None if following == fire_time else Score(fire_time=following)

@@ -129,7 +129,7 @@ def _stored(context: Context, wanted: Filter | None = None, progress: Progress |
             with suppress(InvalidEntry):
                 if snapshot.exists and not snapshot.is_broken:
                     stored = StoredEntry.from_snapshot(snapshot, context.codec)
-                    if wanted.lets_through(stored.definition):
+                    if wanted.lets_through(stored):
                         yield stored
         if progress is not None:
             progress(min(number * PIECE, len(names)))
@@ -144,4 +144,4 @@ def _definitions(app: Celery, context: Context, entries: Iterable[RedisScheduleE
 
 
 def _is_wanted(definition: Definition, wanted: Filter) -> bool:
-    return wanted.lets_name_through(definition.name) and wanted.lets_through(definition)
+    return wanted.lets_name_through(definition.name) and wanted.lets_definition_through(definition)

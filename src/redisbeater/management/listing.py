@@ -42,6 +42,7 @@ _KINDS = (
     ("task", str, "a text"),
     ("enabled", bool, "a bool"),
     ("queue", str, "a text"),
+    ("labels", Mapping, "texts by name"),
 )
 
 
@@ -74,6 +75,7 @@ class Filter:
     task: str | None = None
     enabled: bool | None = None
     queue: str | None = None
+    labels: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         for name, kind, word in _KINDS:
@@ -90,15 +92,22 @@ class Filter:
         """Return whether an entry is selected by its name."""
         return name.startswith(self.prefix or "")
 
-    def lets_through(self, entry: RedisScheduleEntry | Definition) -> bool:
+    def lets_through(self, stored: StoredEntry) -> bool:
         """Return whether an entry is selected by its fields; its name is checked by the other methods."""
-        is_in_queue = self.queue is None or entry.options.get("queue") == self.queue
-        return is_in_queue and self.task in (None, entry.task) and self.enabled in (None, entry.enabled)
+        return self.lets_definition_through(stored.definition, is_paused=stored.is_paused)
+
+    def lets_definition_through(self, definition: Definition, *, is_paused: bool = False) -> bool:
+        """Tell whether a definition is one of an entry that is wanted; ``is_paused``: it is disabled until a time."""
+        if self.labels and not self.labels.items() <= definition.labels.items():
+            return False
+        is_in_queue = self.queue is None or definition.options.get("queue") == self.queue
+        is_enabled = definition.enabled and not is_paused
+        return is_in_queue and self.task in (None, definition.task) and self.enabled in (None, is_enabled)
 
     @property
     def is_by_name(self) -> bool:
         """Whether the name alone decides."""
-        return self.task is None and self.enabled is None and self.queue is None
+        return self.task is None and self.enabled is None and self.queue is None and not self.labels
 
 
 #: Lets everything through.
@@ -177,12 +186,13 @@ class _Found:
         if not snapshot.exists:  # deleted since its name was read
             return
         try:
-            entry = RedisScheduleEntry.of(StoredEntry.from_snapshot(snapshot, self._context.codec), self._app)
+            stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
+            entry = RedisScheduleEntry.of(stored, self._app) if self._wanted.lets_through(stored) else None
         except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
             if self._wanted.is_by_name:
                 self._broken[snapshot.name] = str(exc)
             return
-        if self._wanted.lets_through(entry):
+        if entry is not None:
             self._entries.append(entry)
 
 

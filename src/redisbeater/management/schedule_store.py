@@ -43,6 +43,8 @@ from redisbeater.management.many import Outcome, delete_many, enable_many
 from redisbeater.management.pausing import Resumption
 from redisbeater.management.quarantined import retry
 from redisbeater.management.registered import is_registered
+from redisbeater.management.renaming import copy_entry, rename_entry
+from redisbeater.management.restoring import restore_entry
 from redisbeater.management.simulation import Simulation
 from redisbeater.management.status import Status, read_status
 from redisbeater.management.trigger import Triggers
@@ -113,15 +115,25 @@ class ScheduleStore:
         return draft(entry) if dry_run else entry.create(note=note, by=by)
 
     def update(
-        self, name: str, /, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
+        self,
+        name: str,
+        /,
+        *,
+        if_version: str | None = None,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
     ) -> RedisScheduleEntry:
         """Change the named fields of an entry; the others stay as they are at that moment.
 
+        With ``if_version``, the :attr:`~redisbeater.RedisScheduleEntry.version` that was read, an entry that was
+        edited since is not changed; a run of it makes no difference.
+
         Raises:
             EntryNotFound: there is none of that name.
-            EditConflict: others kept changing it.
+            EditConflict: it has another version, or others kept changing it.
         """
-        return self.edit(name, note=note, by=by, **changes).entry
+        return self.edit(name, if_version=if_version, note=note, by=by, **changes).entry
 
     def edit(
         self,
@@ -129,6 +141,7 @@ class ScheduleStore:
         /,
         *,
         task_options: Mapping[str, Any] | None = None,
+        if_version: str | None = None,
         dry_run: bool = False,
         note: str = "",
         by: str = "",
@@ -148,6 +161,7 @@ class ScheduleStore:
             options=task_options or {},
             option_rules=rules_of(self._app),
             author=Author.of(by, note),
+            if_version=if_version,
         )
         return edit_entry(self._app, change, dry_run=dry_run)
 
@@ -218,13 +232,58 @@ class ScheduleStore:
         if delete_entry(self._context, check_name(name), Author.of(by, note)) is None:
             raise EntryNotFound(name)
 
+    def restore(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Put an entry back that was deleted within seven days and is one of the newest 100; its state is kept.
+
+        Fire times that passed meanwhile are not run. Entries that a :meth:`bulk` deleted are not kept.
+
+        Raises:
+            EntryNotFound: no deleted entry of that name is kept.
+            EntryExists: there is an entry of that name.
+        """
+        return RedisScheduleEntry.of(restore_entry(self._context, name, Author.of(by, note)), self._app)
+
+    def deleted(self) -> dict[str, datetime]:
+        """Return the deleted entries that can be restored, name -> when it was deleted, the newest first."""
+        return self._context.redis.deleted.names()
+
     def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let an entry run again; :meth:`redisbeater.RedisScheduleEntry.enable`."""
-        return self.update(name, note=note, by=by, enabled=True)
+        return RedisScheduleEntry(name, app=self._app).enable(note=note, by=by)
 
-    def disable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+    def disable(
+        self, name: str, *, until: datetime | timedelta | None = None, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
         """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
-        return self.update(name, note=note, by=by, enabled=False)
+        return RedisScheduleEntry(name, app=self._app).disable(until=until, note=note, by=by)
+
+    def skip_next(
+        self, name: str, n: int = 1, *, undo: bool = False, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
+        """Leave out the next fire times of an entry; :meth:`redisbeater.RedisScheduleEntry.skip_next`."""
+        return RedisScheduleEntry(name, app=self._app).skip_next(n, undo=undo, note=note, by=by)
+
+    def rename(self, name: str, new: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Rename an entry. It keeps its state; its task ids, its jitter and ``H`` in its schedule change.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+            RunActive: a beat is sending a run of it.
+        """
+        return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._app)
+
+    def copy(
+        self, name: str, new: str, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
+    ) -> RedisScheduleEntry:
+        """Create an entry like another one, with some fields changed. It starts again, without runs.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+        """
+        rules, author = task_options(self._app), Author.of(by, note)
+        return RedisScheduleEntry.of(copy_entry(self._context, name, new, {**changes}, rules, author), self._app)
 
     def trigger(
         self,
@@ -389,6 +448,7 @@ class ScheduleStore:
         limit: int = 100,
         cursor: str | None = None,
         queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> EntryPage:
         """Return a page of the entries, in the order of their names.
 
@@ -399,8 +459,9 @@ class ScheduleStore:
         Arguments:
             prefix: only names that begin with this text.
             task: only entries of this task.
-            enabled: only those that are, or are not.
+            enabled: only those that are, or are not; one that is disabled until a time to come is not.
             queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
             limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
             cursor: the one of the page before, None for the first; the filters must be the same.
 
@@ -416,7 +477,7 @@ class ScheduleStore:
         app = self._app
         if self._listing is None or self._listing.app is not app:
             self._listing = Listing(app)
-        wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue)
+        wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
         return self._listing.page(wanted, limit=limit, cursor=cursor)
 
     def export(self, prefix: str | None = None, owner: str | None = None, state: bool = False) -> Export:

@@ -15,7 +15,7 @@ from redisbeater.model import json_text
 from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
 from redisbeater.model.passed_values import args_advice, as_schedule, as_task, for_entry, task_advice, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
-from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
+from redisbeater.model.policy_fields import NO_LABELS, POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable, clocked, rrule
 from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.cron_expression.expression import cron_expression
@@ -109,6 +109,9 @@ class Definition(NamedTuple):
     coalesce: Coalesce | Inherit = INHERIT
     jitter: float | Inherit = INHERIT
     description: str = ""
+    labels: Mapping[str, str] = NO_LABELS
+    disabled_until: datetime | None = None
+    skip: tuple[datetime, ...] = ()
 
     @classmethod
     def checked(
@@ -205,7 +208,7 @@ class Definition(NamedTuple):
         stored.update(stored_policies(self._asdict()))
         stored.update(self.extra)
         # The other fields have checked types, so a quick look at these is nearly always enough.
-        unchecked = [self.task, self.args, self.kwargs, stored["options"], self.description, self.extra]
+        unchecked = [self.task, self.args, self.kwargs, stored["options"], self.description, self.labels, self.extra]
         if not json_text.is_plain(
             unchecked if type(self.schedule) in (schedule, crontab) else [*unchecked, stored["schedule"]]
         ):
@@ -236,7 +239,8 @@ class Definition(NamedTuple):
         """Whether its fire times are local times of the app's zone; those of an rrule and of solar never are."""
         if self.timezone is not None:
             return False
-        has_local_bound = any(bound is not None and bound.tzinfo is None for bound in (self.start_at, self.end_at))
+        bounds = (self.start_at, self.end_at, self.disabled_until)
+        has_local_bound = any(bound is not None and bound.tzinfo is None for bound in bounds)
         if isinstance(self.schedule, clocked):
             return self.schedule.at.tzinfo is None or has_local_bound
         return has_local_bound or not (isinstance(self.schedule, (rrule, solar)) or counts_from_last(self.schedule))

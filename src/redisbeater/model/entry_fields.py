@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol, TypedDict
 
@@ -47,6 +47,9 @@ class _SharedFields(TypedDict, total=False):
     coalesce: CoalesceWord | Coalesce | Inherit
     jitter: float | timedelta | Inherit
     description: str
+    labels: Mapping[str, str] | None
+    disabled_until: datetime | None
+    skip: Sequence[datetime | str]
 
 
 class EntryFields(_SharedFields, total=False):

@@ -1,13 +1,15 @@
 """The plan for an entry that is due: which fire times run, which are skipped and why, and when it is due again.
 
-The rules apply in this order: bounds, jitter, misfire, coalesce, max_runs. Nothing here reads a clock.
+The rules apply in this order: bounds and what operators have left out, jitter, misfire, coalesce, max_runs. Nothing
+here reads a clock.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from redisbeater.model.left_out import leading_skips, trailing_skips, without_skipped
 from redisbeater.model.look import meant_fire_time
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.policies import Coalesce
@@ -69,15 +71,37 @@ def plan(policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_coun
     if not policy.timetable.includes(fire_time):
         out_of_bounds = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
         return Plan(next=policy.score_after(fire_time, run_count), skipped=(out_of_bounds,), handled=fire_time)
+    if policy.leaves_out:
+        return _plan_leaving_out(policy, fire_time, now, run_count)
+    return _plan_due(policy, fire_time, now, run_count)
+
+
+def _plan_leaving_out(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int) -> Plan:
+    """Plan an entry of which operators have left out fire times: those with which the due ones begin come first."""
+    skipped = tuple(leading_skips(policy, fire_time, now))
+    if not skipped:
+        return _plan_due(policy, fire_time, now, run_count)
+    last = skipped[-1].last
+    following = policy.resumed(policy.timetable.next(last))
+    if following is None or following > now:
+        return Plan(next=policy.score_at(following, run_count), skipped=skipped, handled=last)
+    planned = _plan_due(policy, following, now, run_count)
+    return replace(planned, skipped=(*skipped, *planned.skipped), handled=planned.handled or last)
+
+
+def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int) -> Plan:
     following = policy.timetable.next(fire_time)  # found only once: for a crontab, it costs more than all the rest
     newest = _newest_due(fire_time, following, now, policy)
     if newest is None:
         return Plan(next=Score(fire_time=fire_time, look_at=policy.due_at(fire_time)))
-    runs, skipped = _punctual(fire_time, newest, now, policy)
+    trailing = trailing_skips(policy, fire_time, newest) if policy.skip else ()
+    last = policy.timetable.newest(fire_time, trailing[0].first - _MICROSECOND) if trailing else newest
+    runs, skipped = _punctual(fire_time, last, now, policy)
+    runs, between = without_skipped(runs, policy) if policy.skip else (runs, ())
     runs, beyond = _within_max_runs(runs, run_count, policy)
     run_count += len(runs)
     next_score = policy.score_at(following, run_count) if newest == fire_time else policy.score_after(newest, run_count)
-    return Plan(next=next_score, runs=runs, skipped=(*skipped, *beyond), handled=newest)
+    return Plan(next=next_score, runs=runs, skipped=(*skipped, *between, *beyond, *trailing), handled=newest)
 
 
 def _owed(policy: ResolvedPolicy, fire_time: datetime, meta: Meta) -> datetime | None:

@@ -11,7 +11,7 @@ from datetime import MAXYEAR, MINYEAR, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
-from redisbeater.display import quoted
+from redisbeater.display import quoted, unsafe_character
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
@@ -19,6 +19,8 @@ from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetim
 from redisbeater.schedules.zone import in_iana_zone
 
 __all__ = (
+    "MOST_SKIPPED",
+    "NO_LABELS",
     "POLICY_FIELDS",
     "checked_policies",
     "given_policies",
@@ -26,6 +28,15 @@ __all__ = (
     "stored_policies",
 )
 
+
+#: How many fire times of an entry can be left out.
+MOST_SKIPPED = 100
+
+#: Characters of a label's name, and of its value: it is a word to select by, not a place for data.
+MOST_LABEL = 100
+
+#: How many labels an entry can have.
+MOST_LABELS = 50
 
 #: A shorter grace would skip runs whenever beat is busy for a moment.
 MIN_GRACE_SECONDS = 1.0
@@ -136,6 +147,48 @@ def _one_of(choices: type[Enum]) -> Callable[[Any, str], Any]:
     return check
 
 
+def _labels(value: Any, path: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidEntry(path, f"expected texts by name, such as {{'team': 'billing'}}, got {quoted(value)}")
+    if len(value) > MOST_LABELS:
+        raise InvalidEntry(path, f"expected at most {MOST_LABELS} labels, got {len(value)}")
+    for name, text in value.items():
+        _check_label(name, path, "a name")
+        _check_label(text, f"{path}.{name}", "a text")
+    return dict(value)
+
+
+def _check_label(text: Any, path: str, expected: str) -> None:
+    if not isinstance(text, str) or not text or len(text) > MOST_LABEL:
+        raise InvalidEntry(path, f"expected {expected} of 1 to {MOST_LABEL} characters, got {quoted(text)}")
+    if unsafe := unsafe_character(text):
+        raise InvalidEntry(path, f"holds {unsafe}, a control character or a mark of direction; leave it out")
+
+
+def _fire_times(value: Any, path: str) -> tuple[datetime, ...]:
+    """Return fire times as aware UTC, each once and in order; they are stored as ISO 8601."""
+    if not isinstance(value, (list, tuple)):
+        raise InvalidEntry(path, f"expected a list of fire times, got {quoted(value)}")
+    if len(value) > MOST_SKIPPED:
+        raise InvalidEntry(path, f"expected at most {MOST_SKIPPED} fire times, got {len(value)}")
+    return tuple(sorted({_fire_time(item, f"{path}[{place}]") for place, item in enumerate(value)}))
+
+
+def _fire_time(value: Any, path: str) -> datetime:
+    try:
+        # Python 3.10 does not read the Z that other languages write.
+        moment = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else value
+        if isinstance(moment, datetime) and moment.tzinfo is not None:
+            return moment.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidEntry(path, f"expected a datetime with a zone, or 2026-11-23T08:00:00+00:00, got {quoted(value)}")
+
+
+def _iso_texts(moments: tuple[datetime, ...]) -> list[str]:
+    return [moment.isoformat() for moment in moments]
+
+
 def _text(value: Any, path: str) -> str:
     if isinstance(value, str):
         return value
@@ -146,6 +199,9 @@ def _word(choice: Enum) -> Any:
     return choice.value
 
 
+#: The labels of an entry that has none; never changed.
+NO_LABELS: dict[str, str] = {}
+
 POLICY_FIELDS: Mapping[str, _Field] = {
     "start_at": _Field(None, _datetime, encode_datetime),
     "end_at": _Field(None, _datetime, encode_datetime),
@@ -155,6 +211,9 @@ POLICY_FIELDS: Mapping[str, _Field] = {
     "coalesce": _Field(INHERIT, _one_of(Coalesce), _word, null=INHERIT),
     "jitter": _Field(INHERIT, _jitter, null=INHERIT),
     "description": _Field("", _text, null=""),
+    "labels": _Field(NO_LABELS, _labels, null=NO_LABELS),
+    "disabled_until": _Field(None, _datetime, encode_datetime),
+    "skip": _Field((), _fire_times, _iso_texts, null=()),
 }
 
 _DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}

@@ -15,8 +15,11 @@ from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
 from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.local_time import in_zone
 
 __all__ = ("Defaults", "ResolvedPolicy")
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,10 @@ class ResolvedPolicy(NamedTuple):
     grace: timedelta | None
     coalesce: Coalesce
     jitter: timedelta
+    #: No fire time before it runs; None: any may.
+    disabled_until: datetime | None
+    #: The fire times that are left out, in order.
+    skip: tuple[datetime, ...]
 
     @classmethod
     def of(cls, definition: Definition, defaults: Defaults) -> ResolvedPolicy:
@@ -56,6 +63,8 @@ class ResolvedPolicy(NamedTuple):
             grace=None if grace is None else timedelta(seconds=grace),
             coalesce=defaults.coalesce if definition.coalesce is INHERIT else definition.coalesce,
             jitter=timedelta(seconds=jitter),
+            disabled_until=_instant(definition.disabled_until, definition, defaults),
+            skip=definition.skip,
         )
 
     def afresh(self, limit: int = SEARCHING_STEPS) -> ResolvedPolicy:
@@ -73,11 +82,30 @@ class ResolvedPolicy(NamedTuple):
         """Return the score of the entry once its fire times up to ``fire_time`` are run or skipped."""
         if self.is_spent(run_count):
             return FINISHED
-        return self.score_at(self.timetable.next(fire_time), run_count)
+        return self.score_at(self.resumed(self.timetable.next(fire_time)), run_count)
 
     def score_at(self, following: datetime | None, run_count: int) -> Score:
         """Return the score of the entry when its next fire time is known; None: it has none left."""
         return FINISHED if self.is_spent(run_count) else Score.planned(following, enabled=self.enabled)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether operators have left out fire times of the entry, now or before."""
+        return self.disabled_until is not None or bool(self.skip)
+
+    def resumed(self, fire_time: datetime | None) -> datetime | None:
+        """Return a fire time itself, or the first one that follows it and is not before ``disabled_until``."""
+        until = self.disabled_until
+        if until is None or fire_time is None or fire_time >= until:
+            return fire_time
+        return self.timetable.next(self.timetable.newest(fire_time, until - _MICROSECOND))
+
+    def kept(self, fire_time: datetime | None) -> datetime | None:
+        """Return a fire time itself, or the first one that follows it and neither is left out nor comes too early."""
+        fire_time = self.resumed(fire_time)
+        while fire_time is not None and fire_time in self.skip:
+            fire_time = self.timetable.next(fire_time)
+        return fire_time
 
     def is_spent(self, run_count: int) -> bool:
         """Tell whether the entry has had all runs that ``max_runs`` allows."""
@@ -88,6 +116,10 @@ class ResolvedPolicy(NamedTuple):
         longest = self.jitter if following is None else min(self.jitter, following - fire_time)
         digest = hashlib.sha256(f"{self.name}@{fire_time.isoformat()}".encode()).digest()
         return longest * (int.from_bytes(digest[:6], "big") / 2**48)
+
+
+def _instant(moment: datetime | None, definition: Definition, defaults: Defaults) -> datetime | None:
+    return None if moment is None else in_zone(moment, definition.zone(defaults.zone))
 
 
 def _grace(definition: Definition, defaults: Defaults) -> float | None:

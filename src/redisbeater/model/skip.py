@@ -28,6 +28,10 @@ class Reason(TextEnum):
     MAX_RUNS = "max_runs"
     #: It is before ``start_at`` or after ``end_at``: another program wrote it.
     OUT_OF_BOUNDS = "out_of_bounds"
+    #: It is before ``disabled_until``.
+    DISABLED_UNTIL = "disabled_until"
+    #: The entry's field ``skip`` has it.
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,6 +97,14 @@ class Timetable:
             return self.resumed(self.start_at, now)
         return self.resumed(last_run_at, now)
 
+    def brought_back(self, fire_time: datetime, now: datetime) -> datetime:
+        """Return the first fire time after now of an entry that had been moved on to ``fire_time``, in its phase."""
+        if not self._counts_from_last():
+            return self.next(now) or fire_time
+        start = now if self.start_at is None else max(now, self.start_at)
+        every = interval.every(self.schedule)
+        return fire_time - every * ((fire_time - start) // every)
+
     def fires_at(self, instant: datetime) -> bool:
         """Tell whether an instant is a fire time, bounds aside; of a custom schedule, any may be one."""
         if type(self.schedule) is crontab:

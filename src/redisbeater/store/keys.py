@@ -27,8 +27,9 @@ key                type         members                                         
                                 cannot be sent
 ``P:applications`` hash         application -> JSON: the digests of the static entries that its code     none
                                 declares now, and declared before
-``P:deleted:<n>``  hash         what is kept of a static entry that was deleted, to go on with it     yes
-``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last              none
+``P:deleted``      sorted set   name of a deleted entry -> when it was deleted; the newest 100       none
+``P:deleted:<n>``  hash         what is kept of an entry that was deleted, to go on with it          yes
+``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last        none
 ``P:pause``        string       JSON: ``note``, ``by``, ``since``, while the schedule is paused       with ``until``
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, ``:lock``
                                 when the lock is free, or ``:pause`` when a pause begins or ends
@@ -71,7 +72,8 @@ class Keys:
         self.broken = f"{prefix}:broken"
         self.failing = f"{prefix}:failing"
         self.applications = f"{prefix}:applications"
-        #: What the key of a deleted static entry begins with; its name follows.
+        self.deleted_names = f"{prefix}:deleted"
+        #: What the key of a deleted entry begins with; its name follows.
         self.deleted = f"{prefix}:deleted:"
         self.changes = f"{prefix}:changes"
         self.log = f"{prefix}:log"

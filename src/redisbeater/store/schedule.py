@@ -33,6 +33,7 @@ from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
 from redisbeater.store.connection.connection import Connection, Undo, unless_wrong_type
 from redisbeater.store.contents import Contents, pages
+from redisbeater.store.deleted import DeletedEntries
 from redisbeater.store.failing import FailingEntries
 from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
@@ -57,8 +58,11 @@ LOAD_PAGE = 250
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
 
-#: How long what is needed to go on with a deleted static entry is kept, and the log of every deleted entry.
+#: How long what is needed to go on with a deleted entry is kept, and the log of every deleted entry.
 KEEP_DELETED_SECONDS = 7 * 86_400
+
+#: How many deleted entries can be restored: who deletes thousands one by one must not fill Redis.
+KEEP_DELETED = 100
 
 #: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
 ZONE_KEPT_MILLISECONDS = 3_600_000
@@ -90,6 +94,7 @@ class RedisSchedule:
         self.beats = Beats(self._connection, self.keys)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.failing = FailingEntries(self._connection, self.keys)
+        self.deleted = DeletedEntries(self._connection, self.keys)
 
     # What beat does with due entries
 
@@ -266,24 +271,40 @@ class RedisSchedule:
     def delete(self, name: str, *, origin: str = "", log: str = "") -> str:
         """Delete an entry; with an ``origin``, only if it still has that one, and without keeping anything of it.
 
-        Its log gets the line ``log``, and is kept for seven days. Return ``DELETED``, ``STATIC`` if it was a static
-        one, or an empty text if it was not deleted.
+        It can be restored for seven days, while it is one of the newest 100. Its log gets the line ``log``, and is
+        kept as long. Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
         """
-        return self.delete_many({name: origin}, log=log).get(name, "")
+        return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")
 
     def delete_many(self, origins: Mapping[str, str], *, log: str = "") -> dict[str, str]:
-        """Delete entries by name, each as :meth:`delete`, page by page. Return those that were deleted."""
+        """Delete entries by name, page by page, without keeping dynamic ones. Return those that were deleted."""
         deleted: dict[str, str] = {}
         for page in pages(list(origins), SAVE_PAGE):
-            deleted.update(self._delete(page, origins, log))
+            deleted.update(self._delete(page, origins, log, 0))
         return deleted
 
-    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str) -> dict[str, str]:
-        kept = [self.keys.deleted, str(KEEP_DELETED_SECONDS * 1000)]
+    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str, newest: int) -> dict[str, str]:
+        kept = [self.keys.deleted, str(KEEP_DELETED_SECONDS * 1000), str(newest)]
         pairs = (text for name in names for text in (name, origins[name]))
         args = [self.keys.changes, _message(names), *kept, *self._log_terms, log, *pairs]
-        outcomes = self._connection.run("delete", self._keys_of_edit(names), args)
+        outcomes = self._connection.run("delete", self._keys_of_edit(names, self.keys.deleted_names), args)
         return {name: outcome for name, outcome in zip(names, outcomes) if outcome in ("DELETED", "STATIC")}
+
+    def rename(self, snapshot: Snapshot, new: str, *, definition: str, score: str, log: str) -> str:
+        """Give an entry that was read another name; return a word that ``rename.lua`` explains.
+
+        Arguments:
+            snapshot: the entry as it was read.
+            new: the name that it gets.
+            definition: its definition with that name.
+            score: its new score; empty: it keeps the one that it has.
+            log: a line for its log.
+        """
+        keys, name = self.keys, snapshot.name
+        ours = [keys.schedule, keys.broken, keys.failing, self._new_answer(), keys.entry(name), keys.entry(new)]
+        terms = [keys.changes, SEVERAL, name, new, definition, snapshot.seen, score, self._bounds[0]]
+        outcome: str = self._connection.run("rename", ours, [*terms, *self._log_terms, log])
+        return outcome
 
     def restore_deleted(self, names: Sequence[str], *, application: str, origin: str) -> set[str]:
         """Put static entries of an application back that were deleted; return their names. They get a new origin."""
@@ -293,6 +314,21 @@ class RedisSchedule:
         keys = [self.keys.schedule, self.keys.statics, *(self.keys.entry(name) for name in names)]
         outcomes = self._connection.run("restore", keys, [self.keys.deleted, *terms, *names])
         return (name for name, outcome in zip(names, outcomes) if outcome == "RESTORED")
+
+    def undelete(self, name: str, score: str, *, log: str) -> str:
+        """Put a deleted entry back with a score; return a word that ``undelete.lua`` explains. Its log gets a line."""
+        keys = self.keys
+        ours = [
+            keys.schedule,
+            keys.statics,
+            keys.deleted_names,
+            self._new_answer(),
+            keys.deleted + name,
+            keys.entry(name),
+        ]
+        terms = [keys.changes, name, score, *self._log_terms, log]
+        outcome: str = self._connection.run("undelete", ours, terms)
+        return outcome
 
     def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:
         return [*self._own_keys, self._new_answer(), *more, *(self.keys.entry(name) for name in names)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from redisbeater.model.score import Score
 
-__all__ = ("Snapshot", "digest", "oversized", "sha1")
+__all__ = ("Snapshot", "digest", "oversized", "sha1", "version_of")
 
 
 def sha1(text: str) -> str:
@@ -24,6 +24,11 @@ def digest(definition: str, meta: str, recorded_run: str = "") -> str:
     ``prelude.lua`` has the same function.
     """
     return sha1(f"{definition}\n{meta}\n{recorded_run}") if definition or meta else ""
+
+
+def version_of(definition: str) -> str:
+    """Return the version of a stored definition: the first 8 hex digits of its SHA-1; empty when there is none."""
+    return sha1(definition)[:8] if definition else ""
 
 
 def oversized(size: int) -> str:

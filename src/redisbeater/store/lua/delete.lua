@@ -1,29 +1,33 @@
 -- Delete entries and everything that is kept about them. When it is executed twice, because its reply was lost, the second
 -- time deletes nothing and answers as the first.
 --
--- What is needed to go on where it ended is kept of a static entry for a week, since it comes back while the code declares
--- it. The key of that is built from a prefix and the entry's name, and shares the slot of the entry.
+-- What is needed to go on where it ended is kept for a week: of a static entry, since it comes back while the code declares
+-- it, and of the newest others, which can be restored. The keys of that are built from a prefix and the names of entries, and
+-- share their slot.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
 -- KEYS[4] failing    sorted set: entry key -> the fire time that it owes
 -- KEYS[5] answer     string: what this call has answered, kept for a minute
--- KEYS[6..] entries  hashes: the entries
+-- KEYS[6] deleted    sorted set: names of deleted entries -> UNIX seconds
+-- KEYS[7..] entries  hashes: the entries
 -- ARGV[1] channel    text: where beats listen for changes
 -- ARGV[2] message    text: what is published there, once for all entries
--- ARGV[3] kept       text: what the key of a deleted static entry begins with
+-- ARGV[3] kept       text: what the key of a deleted entry begins with
 -- ARGV[4] keep       milliseconds for which it is kept, and the log of every deleted entry
--- ARGV[5] log        text: the key of a log, without the name of its entry
--- ARGV[6] lines      number of lines that a log keeps
--- ARGV[7] line       text: what the log says of it; '' for nothing
--- ARGV[8..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
+-- ARGV[5] newest     number of deleted entries that can be restored; 0: none of these is one of them
+-- ARGV[6] log        text: the key of a log, without the name of its entry
+-- ARGV[7] lines      number of lines that a log keeps
+-- ARGV[8] line       text: what the log says of it; '' for nothing
+-- ARGV[9..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
 -- Returns for each entry 'DELETED', 'STATIC': the same, and it was a static one; 'ABSENT': there was none, or 'KEPT': it has
 --      another origin by now
-local schedule, broken, statics, failing, answer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local channel, message, kept, keep, log, lines, line = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local schedule, broken, statics, failing, answer, deleted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local channel, message, kept, keep, newest, log = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local lines, line = ARGV[7], ARGV[8]
 
-local function keep_static(key, entry, name)
+local function keep_copy(key, entry, name)
   local fields = read(entry, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'fire_time', 'look_at')
   local score = redis.call('ZSCORE', schedule, entry)
   fields.score = is_later_look(score, fields) and fields.fire_time or score or nil
@@ -31,13 +35,21 @@ local function keep_static(key, entry, name)
   redis.call('DEL', key)
   for field, text in pairs(fields) do redis.call('HSET', key, field, text) end
   redis.call('PEXPIRE', key, keep)
+  if newest ~= '0' then try('ZADD', deleted, server_time(), name) end
+end
+
+local function forget_older()
+  for _, name in ipairs(try('ZREVRANGE', deleted, newest, -1) or {}) do
+    redis.call('ZREM', deleted, name)
+    if not read(kept .. name, 'origin').origin then redis.call('DEL', kept .. name) end
+  end
 end
 
 local function delete(entry, name, origin)
   local stored = redis.call('TYPE', entry).ok ~= 'none' and (try('HGET', entry, 'origin') or '')
   if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
   local is_static = origin == '' and stored and is_static_origin(stored)
-  if is_static then keep_static(kept .. name, entry, name) end
+  if is_static or newest ~= '0' and origin == '' and stored then keep_copy(kept .. name, entry, name) end
   local existed = redis.call('DEL', entry)
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
@@ -48,12 +60,9 @@ local function delete(entry, name, origin)
   return existed == 0 and 'ABSENT' or is_static and 'STATIC' or 'DELETED'
 end
 
-local given = given_answer(answer)
+local given, outcomes = given_answer(answer), {}
 if given then return given end
-local outcomes = {}
-for i = 6, #KEYS do
-  local first = 8 + (i - 6) * 2
-  outcomes[#outcomes + 1] = delete(KEYS[i], unpack(ARGV, first, first + 1))
-end
+for i = 7, #KEYS do outcomes[i - 6] = delete(KEYS[i], unpack(ARGV, 2 * i - 5, 2 * i - 4)) end
+if newest ~= '0' then forget_older() end
 redis.call('PUBLISH', channel, message)
 return answer_once(answer, outcomes)

@@ -1,0 +1,34 @@
+"""Options that several commands share: who changes what and why, and the labels that select entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from redisbeater.cli.group import BadInput
+
+__all__ = ("authored", "labelled")
+
+
+def authored(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options ``--note`` and ``--by``, which every change has."""
+    by = click.option("--by", default="", help="Who makes the change; default: your user and host.")
+    return click.option("--note", default="", help="Why, for the entry's log.")(by(function))
+
+
+def labelled(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the option ``--label``, which may be repeated; the command gets ``labels``, texts by name."""
+    option = click.option(
+        "--label", "labels", multiple=True, metavar="K=V", callback=_labels, help="Only entries with this label."
+    )
+    return option(function)
+
+
+def _labels(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+    pairs = [text.partition("=") for text in given]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise BadInput(f"--label {name}{sign}{value}: expected a name and a text, such as team=billing")
+    return {name: value for name, _, value in pairs}

@@ -1,0 +1,65 @@
+"""The commands that bring entries about from others: rename, copy, restore."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+from celery import Celery
+
+from redisbeater.cli.changing import for_each
+from redisbeater.cli.group import command, redisbeater
+from redisbeater.cli.options import authored
+from redisbeater.display import shown
+from redisbeater.management.schedule_store import ScheduleStore
+
+__all__ = ("copy", "rename", "restore")
+
+
+@redisbeater.command()
+@click.argument("name")
+@click.argument("new")
+@authored
+@command
+def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
+    """Rename an entry. It keeps its counters and its log; its task ids, its jitter and H in its schedule change.
+
+    Example: celery -A proj redisbeater rename report "weekly report" --note "there is a daily one now"
+    """
+    entry = ScheduleStore(app).rename(name, new, note=note, by=by)
+    click.echo(f"{shown(name)}: renamed to {shown(entry.name)}")
+
+
+@redisbeater.command()
+@click.argument("name")
+@click.argument("new")
+@authored
+@command
+def copy(app: Celery, name: str, new: str, note: str, by: str) -> None:
+    """Create an entry like another one. The copy starts again, without runs.
+
+    Example: celery -A proj redisbeater copy report "report for weiss"
+    """
+    entry = ScheduleStore(app).copy(name, new, note=note, by=by)
+    click.echo(f"{shown(entry.name)}: created like {shown(name)}")
+
+
+@redisbeater.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@authored
+@command
+def restore(app: Celery, names: Sequence[str], note: str, by: str) -> None:
+    """Restore entries that were deleted within seven days; the newest 100 are kept.
+
+    \b
+    Examples:
+      celery -A proj redisbeater list --state deleted
+      celery -A proj redisbeater restore report clean-up
+    """
+    store = ScheduleStore(app)
+
+    def change(name: str) -> str:
+        entry = store.restore(name, note=note, by=by)
+        return "restored" if entry.due_at else f"restored, {entry.state}"
+
+    for_each(app, names, change)

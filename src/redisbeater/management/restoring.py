@@ -1,0 +1,55 @@
+"""Restore deleted entries."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from redisbeater.context import Context
+from redisbeater.editing.author import Author
+from redisbeater.editing.rescheduling import score_after_edit
+from redisbeater.editing.stored_entry import StoredEntry, load, stored_definition, stored_meta
+from redisbeater.entry_name import check_unreserved
+from redisbeater.exceptions import EntryExists, EntryNotFound, InvalidEntry
+from redisbeater.log_lines import get_logger
+from redisbeater.model.resolved_policy import Defaults
+from redisbeater.model.score import FINISHED, Score
+from redisbeater.schedules import ScheduleCodec
+from redisbeater.store import Snapshot
+
+__all__ = ("restore_entry",)
+
+logger = get_logger(__name__)
+
+
+def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
+    """Put a deleted entry back as it was, and return it. Fire times that passed meanwhile are not run.
+
+    Raises:
+        EntryNotFound: no deleted entry of that name is kept.
+        EntryExists: there is an entry of that name.
+        InvalidEntry: it is back, and broken as it was before.
+    """
+    now, zone = context.redis.clock()
+    kept = context.redis.deleted.load(check_unreserved(name), now, zone)
+    if kept is None:
+        raise EntryNotFound(name)
+    score = _score(kept, context.in_zone(zone).defaults, context.codec)
+    outcome = context.redis.undelete(name, score.to_text(), log=author.line("restored"))
+    if outcome == "EXISTS":
+        raise EntryExists(name)
+    if outcome == "ABSENT":
+        raise EntryNotFound(name)
+    logger.info("entry %r restored", name)
+    return load(context, name)
+
+
+def _score(kept: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Score:
+    """Return the score of an entry that comes back, as of one that was disabled until now."""
+    if kept.score is not None and kept.score.is_finished:
+        return FINISHED
+    with suppress(InvalidEntry, OverflowError):  # what was broken stays so, and is quarantined again
+        definition = stored_definition(kept, codec)
+        before = definition._replace(enabled=False)
+        moved = score_after_edit(before, definition, stored_meta(kept), kept, defaults, codec)
+        return moved or kept.score or FINISHED
+    return kept.score or FINISHED

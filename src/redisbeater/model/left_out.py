@@ -1,0 +1,64 @@
+"""The fire times that operators have left out: those before ``disabled_until``, and those in ``skip``.
+
+Only an entry that has one of these fields comes here. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.skip import Reason, Skip
+
+__all__ = ("leading_skips", "trailing_skips", "without_skipped")
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def leading_skips(policy: ResolvedPolicy, fire_time: datetime, now: datetime) -> Iterator[Skip]:
+    """Yield the skips of the fire times with which those that have come begin, and which are left out."""
+    following: datetime | None = fire_time
+    if policy.disabled_until is not None and fire_time < policy.disabled_until:
+        early = _too_early(policy, fire_time, min(now, policy.disabled_until - _MICROSECOND))
+        yield early
+        following = policy.resumed(policy.timetable.next(early.last))
+    found: list[datetime] = []
+    while following is not None and following <= now and following in policy.skip:
+        found.append(following)
+        following = policy.timetable.next(following)
+    yield from _skips(found)
+
+
+def trailing_skips(policy: ResolvedPolicy, fire_time: datetime, newest: datetime) -> tuple[Skip, ...]:
+    """Return the skip of the fire times in ``skip`` with which those up to ``newest`` end; ``fire_time`` runs."""
+    found: list[datetime] = []
+    while newest > fire_time and newest in policy.skip:
+        found.append(newest)
+        newest = policy.timetable.newest(fire_time, newest - _MICROSECOND)
+    return _skips(found[::-1])
+
+
+def without_skipped(
+    runs: tuple[datetime, ...], policy: ResolvedPolicy
+) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
+    """Return the runs that are not in ``skip``, and the skip of the others."""
+    return tuple(run for run in runs if run not in policy.skip), _skips([run for run in runs if run in policy.skip])
+
+
+def _too_early(policy: ResolvedPolicy, fire_time: datetime, until: datetime) -> Skip:
+    last = policy.timetable.newest(fire_time, until)
+    counted = policy.timetable.count(fire_time, last)
+    return Skip(
+        reason=Reason.DISABLED_UNTIL,
+        count=counted.number,
+        is_at_least=counted.is_at_least,
+        first=fire_time,
+        last=last,
+    )
+
+
+def _skips(fire_times: Sequence[datetime]) -> tuple[Skip, ...]:
+    if not fire_times:
+        return ()
+    return (Skip(reason=Reason.SKIP, count=len(fire_times), first=fire_times[0], last=fire_times[-1]),)

@@ -1,0 +1,62 @@
+-- Give an entry another name, with everything that is kept about it, unless a beat has claimed it. When it is executed twice,
+-- because its reply was lost, the second time renames nothing and answers as the first.
+--
+-- The keys of the logs are built from a prefix and the names of the entry, and share its slot.
+--
+-- KEYS[1] schedule  sorted set: entry key -> UNIX seconds
+-- KEYS[2] broken    hash: entry name -> why it is quarantined
+-- KEYS[3] failing   sorted set: entry key -> the fire time that it owes
+-- KEYS[4] answer    string: what this call has answered, kept for a minute
+-- KEYS[5] old       hash: the entry
+-- KEYS[6] new       hash: its new key, which must not exist
+-- ARGV[1] channel     text: where beats listen for changes
+-- ARGV[2] message     text: what is published there
+-- ARGV[3] old_name    text: the name that it has
+-- ARGV[4] new_name    text: the name that it gets
+-- ARGV[5] definition  JSON: its definition with that name
+-- ARGV[6] seen        text: the digest of what was read
+-- ARGV[7] score       UNIX seconds: its new fire time; '': the score that it has stays
+-- ARGV[8] most        bytes of the texts of one entry
+-- ARGV[9] log         text: the key of a log, without the name of its entry
+-- ARGV[10] lines      number of lines that a log keeps
+-- ARGV[11] line       text: what the log says of it
+-- Returns 'RENAMED'; or 'ABSENT': there is no entry, 'EXISTS': the new key exists, 'CLAIMED': a beat has claimed it, or
+--      'CONFLICT': it was changed since it was read; then nothing was written
+local schedule, broken, failing, answer, old, new = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local channel, message, old_name, new_name, definition, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local score, most, log, lines, line = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+
+local function refusal()
+  if redis.call('TYPE', old).ok ~= 'hash' then return 'ABSENT' end
+  if redis.call('TYPE', new).ok ~= 'none' then return 'EXISTS' end
+  local stored, look = read_bounded(old, most, 'claim'), redis.call('ZSCORE', schedule, old)
+  if stored.claim and look and tonumber(look) > tonumber(server_time()) then return 'CLAIMED' end
+  return digest(stored) ~= seen and 'CONFLICT'
+end
+
+local function move(set)
+  local stored = try('ZSCORE', set, old)
+  if not stored then return end
+  redis.call('ZREM', set, old)
+  redis.call('ZADD', set, stored, new)
+end
+
+local function rename()
+  redis.call('RENAME', old, new)
+  redis.call('HSET', new, 'definition', definition)
+  redis.call('HDEL', new, 'claim')
+  move(schedule)
+  move(failing)
+  if score ~= '' then clear_claim(new) end
+  if score ~= '' then redis.call('ZADD', schedule, score, new) end
+  local report = try('HGET', broken, old_name)
+  if report then redis.call('HSET', broken, new_name, report) end
+  if report then redis.call('HDEL', broken, old_name) end
+  if redis.call('TYPE', log .. old_name).ok == 'list' then redis.call('RENAME', log .. old_name, log .. new_name) end
+  add_to_log(log .. new_name, lines, line)
+  redis.call('PUBLISH', channel, message)
+  return 'RENAMED'
+end
+
+local given = given_answer(answer)
+return given or answer_once(answer, refusal() or rename())

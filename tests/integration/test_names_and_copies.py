@@ -1,0 +1,220 @@
+"""Rename, copy, delete and restore: the store's methods and their commands, on a real server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import redis
+from celery import Celery
+from click.testing import CliRunner, Result
+from due import now, save_due
+from outbox import names, run_due
+from servers import programs
+
+from redisbeater import (
+    EntryExists,
+    EntryNotFound,
+    InvalidEntry,
+    RedisScheduleEntry,
+    RedisScheduler,
+    RunActive,
+    ScheduleStore,
+    cron,
+)
+from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.store.schedule import KEEP_DELETED
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+
+@pytest.fixture
+def store(app: Celery) -> ScheduleStore:
+    return ScheduleStore(app)
+
+
+@pytest.fixture
+def run(app: Celery) -> Callable[..., Result]:
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
+
+    return run
+
+
+# Rename
+
+
+def test_a_renamed_entry_keeps_its_state_and_its_log(
+    app: Celery, store: ScheduleStore, scheduler: RedisScheduler, client: redis.Redis, prefix: str
+) -> None:
+    save_due(app, "report", every=3600, labels={"team": "a"})
+    run_due(scheduler)
+    before = store.get("report")
+
+    after = store.rename("report", "weekly", note="a better name")
+
+    assert (after.name, after.due_at, after.total_run_count) == ("weekly", before.due_at, before.total_run_count)
+    assert (after.total_run_count, after.last_run_at, after.labels) == (1, before.last_run_at, {"team": "a"})
+    assert "report" not in set(store.names())
+    assert json.loads(client.hget(f"{prefix}weekly", "definition"))["name"] == "weekly"
+    renamed = store.log("weekly")[0]
+    assert (renamed.what, renamed.details["from"], renamed.details["note"]) == ("renamed", "report", "a better name")
+    assert store.log("report") == []
+    with pytest.raises(EntryNotFound):
+        store.get("report")
+
+
+def test_a_renamed_entry_runs_by_its_new_name(app: Celery, store: ScheduleStore, scheduler: RedisScheduler) -> None:
+    save_due(app, "report", every=3600)
+    store.rename("report", "weekly")
+
+    assert names(run_due(scheduler)) == ["weekly"]
+
+
+def test_what_the_name_decides_changes_with_it(store: ScheduleStore) -> None:
+    store.create("report", "proj.work", cron("H H * * *"))
+    store.create("other", "proj.work", cron("H H * * *"))
+    expected = store.copy("report", "weekly").due_at
+    store.delete("weekly")
+
+    assert store.rename("report", "weekly").due_at == expected
+
+
+def test_an_entry_is_not_renamed_while_beat_sends_its_run(
+    app: Celery, store: ScheduleStore, run: Callable[..., Result]
+) -> None:
+    save_due(app, "report", every=3600)
+    redis_ = Context.of(app).redis
+    claim = redis_.claim(token="", limit=1)
+
+    with pytest.raises(RunActive, match="a beat is sending a run of 'report'"):
+        store.rename("report", "weekly")
+    assert run("rename", "report", "weekly").exit_code == 1
+
+    redis_.release(claim, claim.entries)
+    assert run("rename", "report", "weekly").stdout == "report: renamed to weekly\n"
+
+
+def test_a_rename_that_cannot_be_is_refused_and_changes_nothing(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "proj.work", 60)
+    store.create("other", "proj.work", 60)
+    app.conf.beat_schedule = {"nightly": {"task": "proj.work", "schedule": 60}}
+    scheduler = RedisScheduler(app)
+    scheduler.tick()
+    scheduler.close()
+
+    with pytest.raises(EntryExists):
+        store.rename("report", "other")
+    with pytest.raises(EntryNotFound):
+        store.rename("nothing", "new")
+    with pytest.raises(InvalidEntry, match=r"\$\.name: the entry is static: rename it in the code"):
+        store.rename("nightly", "new")
+    with pytest.raises(InvalidEntry, match=r"\$\.name"):
+        store.rename("report", ":x")
+    assert {"report", "other", "nightly"} <= set(store.names())
+
+
+# Copy
+
+
+def test_a_copy_starts_again(
+    app: Celery, store: ScheduleStore, scheduler: RedisScheduler, run: Callable[..., Result]
+) -> None:
+    save_due(app, "report", every=3600, labels={"team": "a"}, args=[1])
+    run_due(scheduler)
+    store.skip_next("report")
+
+    copied = store.copy("report", "second", args=[2], note="for weiss")
+
+    assert (copied.total_run_count, copied.last_run_at, list(copied.skip)) == (0, None, [])
+    assert (copied.args, copied.labels, copied.task) == ([2], {"team": "a"}, store.get("report").task)
+    assert store.log("second")[0].details["note"] == "for weiss"
+    assert run("copy", "report", "third").stdout == "third: created like report\n"
+    assert run("copy", "report", "third").exit_code == 2
+    with pytest.raises(InvalidEntry, match=r"\$\.max_runs"):
+        store.copy("report", "fourth", max_runs=0)
+
+
+# Delete and restore
+
+
+def test_a_deleted_entry_comes_back_as_it_was(
+    app: Celery,
+    store: ScheduleStore,
+    scheduler: RedisScheduler,
+    run: Callable[..., Result],
+    client: redis.Redis,
+    prefix: str,
+) -> None:
+    save_due(app, "report", every=3600, labels={"team": "a"})
+    run_due(scheduler)
+    before = store.get("report")
+    run("delete", "report", "--note", "too much")
+
+    assert list(store.deleted()) == ["report"]
+    assert run("list", "--state", "deleted").stdout.splitlines()[1].startswith("report  ")
+    assert run("list", "--state", "deleted", "--names").stdout == "report\n"
+    assert json.loads(run("list", "--state", "deleted", "--json").stdout)["name"] == "report"
+    assert 0 < client.ttl(f"{prefix}:deleted:report") <= 7 * 86400
+    assert run("restore", "report", "nothing").exit_code == 2
+
+    after = store.get("report")
+    assert (after.version, after.due_at, after.total_run_count) == (before.version, before.due_at, 1)
+    assert [line.what for line in store.log("report")[:2]] == ["restored", "deleted"]
+    assert client.ttl(f"{prefix}:log:report") == -1
+    assert store.deleted() == {}
+
+
+def test_fire_times_that_passed_meanwhile_are_not_run(
+    app: Celery, store: ScheduleStore, scheduler: RedisScheduler
+) -> None:
+    save_due(app, "report", every=3600)
+    store.delete("report")
+
+    restored = store.restore("report")
+
+    assert restored.due_at is not None
+    assert now() < restored.due_at <= now() + timedelta(hours=1)
+    assert run_due(scheduler) == []
+
+
+def test_an_entry_that_exists_is_not_restored_over(store: ScheduleStore) -> None:
+    store.create("report", "proj.work", 60)
+    store.delete("report")
+    store.create("report", "proj.other", 60)
+
+    with pytest.raises(EntryExists):
+        store.restore("report")
+    assert store.get("report").task == "proj.other"
+    store.rename("report", "new")
+    assert store.restore("report").task == "proj.work"
+
+
+def test_a_disabled_entry_comes_back_disabled(store: ScheduleStore) -> None:
+    store.create("report", "proj.work", 60, enabled=False)
+    store.delete("report")
+
+    assert store.restore("report").state == "disabled"
+
+
+def test_only_the_newest_deleted_entries_are_kept_and_none_of_a_bulk(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    with store.bulk() as bulk:
+        for number in range(KEEP_DELETED + 20):
+            bulk.upsert(RedisScheduleEntry(f"e-{number}", "proj.work", 3600, app=app))
+    with store.bulk() as bulk:
+        for number in range(10):
+            bulk.delete(f"e-{number}")
+
+    assert client.keys(f"{prefix}:deleted*") == []
+    for number in range(10, KEEP_DELETED + 20):
+        store.delete(f"e-{number}")
+    kept = store.deleted()
+    assert len(kept) == KEEP_DELETED
+    assert set(kept) == {f"e-{number}" for number in range(20, KEEP_DELETED + 20)}
+    assert len(client.keys(f"{prefix}:deleted:*")) == KEEP_DELETED
