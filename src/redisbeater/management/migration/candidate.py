@@ -27,7 +27,6 @@ class Candidate:
         engine: runs its schedule as the other scheduler does; None where that cannot be done.
         refused: why it cannot be imported; the field first.
         left_out: why it need not be imported.
-        remark: what is different here, besides its fire times.
     """
 
     name: str
@@ -36,7 +35,6 @@ class Candidate:
     engine: OldEngine | None = field(default=None, compare=False, repr=False)
     refused: str = ""
     left_out: str = ""
-    remark: str = ""
 
 
 class Source(Protocol):
