@@ -16,7 +16,6 @@ from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Skipped, read_skipped
-from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import oversized
 
@@ -38,7 +37,7 @@ class StoredEntry:
     failing: Failing | None = None
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
+    def from_snapshot(cls, snapshot: Snapshot, codec: Decoder) -> StoredEntry:
         """Decode what was read from Redis.
 
         Raises:
