@@ -139,7 +139,11 @@ def test_celery_s_own_beat_uses_the_zone() -> None:
     assert now + made.remaining_estimate(now) == utc("2026-07-01 07:00")
 
 
-@pytest.mark.parametrize("zone", ["Mars/Base", "", "Europe/Wien", 1, object()], ids=["no-such", "empty", "not-in-english", "number", "object"])
+@pytest.mark.parametrize(
+    "zone",
+    ["Mars/Base", "", "Europe/Wien", 1, object()],
+    ids=["no-such", "empty", "not-in-english", "number", "object"],
+)
 def test_an_unknown_zone_is_refused(zone: Any) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$.timezone: unknown time zone .* such as 'Europe/Vienna'"):
         cron("0 9 * * *", timezone=zone)

@@ -16,7 +16,6 @@ from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Skipped, read_skipped
-from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import read_zone
 from redisbeater.store import Snapshot
@@ -42,7 +41,7 @@ class StoredEntry:
     text: str = ""
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot, codec: ScheduleCodec) -> StoredEntry:
+    def from_snapshot(cls, snapshot: Snapshot, codec: Decoder) -> StoredEntry:
         """Decode what was read from Redis.
 
         Raises:

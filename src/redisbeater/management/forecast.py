@@ -128,7 +128,7 @@ def _stored(context: Context, wanted: Filter | None = None, progress: Progress |
         for snapshot in context.redis.load_many(page):
             with suppress(InvalidEntry):
                 if snapshot.exists and not snapshot.is_broken:
-                    stored = StoredEntry.from_snapshot(snapshot, context.codec)
+                    stored = StoredEntry.from_snapshot(snapshot, context.reader.decoder)
                     if wanted.lets_through(stored):
                         yield stored
         if progress is not None:

@@ -106,7 +106,7 @@ class Linter:
     def _look_at(self, snapshot: Snapshot) -> None:
         context = self._context
         try:
-            stored = StoredEntry.from_snapshot(snapshot, context.codec)
+            stored = StoredEntry.from_snapshot(snapshot, context.reader.decoder)
         except InvalidEntry as exc:
             self._add_unreadable(snapshot.name, str(exc))
             return

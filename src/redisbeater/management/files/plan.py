@@ -153,11 +153,11 @@ class _Planner:
         file = declared.to_data(self._context.codec)
         stored = json_text.from_text(snapshot.definition, "$")
         changed = changed_since(snapshot.origin, file)
-        kept = {name for name in FIELDS if name not in changed and _text(stored, name) != _text(file, name)}
+        kept = {name for name in FIELDS if name not in changed and _differ(stored, file, name)}
         merged = {name: value for name, value in stored.items() if name not in changed}
         merged.update({name: file[name] for name in changed if name in file})
         if not changed:
-            return Definition.from_text(snapshot.name, snapshot.definition, self._context.codec), kept
+            return Definition.from_text(snapshot.name, snapshot.definition, self._context.reader.decoder), kept
         return Definition.from_text(snapshot.name, json_text.to_text(merged), self._context.codec), kept
 
     def _change(self, entry: FileEntry, definition: Definition, snapshot: Snapshot, origin: str) -> PlannedUpsert:
@@ -206,7 +206,7 @@ def _override(field: str, lines: Iterable[LogLine]) -> Override:
 def _stored(snapshot: Snapshot, context: Context) -> StoredEntry | None:
     """Return the entry that is stored; None: there is none that can be read."""
     try:
-        return StoredEntry.from_snapshot(snapshot, context.codec) if snapshot.exists else None
+        return StoredEntry.from_snapshot(snapshot, context.reader.decoder) if snapshot.exists else None
     except InvalidEntry:
         return None
 
@@ -222,16 +222,23 @@ def _differences(snapshot: Snapshot, text: str) -> tuple[FieldDifference, ...]:
         return (FieldDifference("definition", quoted(snapshot.definition, 40), "can be read"),)
     found: list[FieldDifference] = []
     for name in (name for name in ("schedule", *FIELDS, *new) if name != "name"):
-        if _text(old, name) != _text(new, name) and name not in (each.path.partition(".")[0] for each in found):
+        if _differ(old, new, name) and name not in (each.path.partition(".")[0] for each in found):
             found += _parts(name, old.get(name), new.get(name))
     return tuple(found)
 
 
 def _parts(name: str, old: Any, new: Any) -> list[FieldDifference]:
     if name in ("kwargs", "options") and isinstance(old, dict) and isinstance(new, dict):
-        keys = [key for key in {**old, **new} if _text(old, key) != _text(new, key)]
+        keys = [key for key in {**old, **new} if _differ(old, new, key)]
         return [FieldDifference(f"{name}.{key}", old.get(key), new.get(key)) for key in keys]
     return [FieldDifference(name, old, new)]
+
+
+def _differ(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
+    """Tell whether a field has another value; 1 and true are different, and most fields are in neither."""
+    if name not in old and name not in new:
+        return False
+    return _text(old, name) != _text(new, name)
 
 
 def _text(data: Mapping[str, Any], name: str) -> str:
