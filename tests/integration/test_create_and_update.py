@@ -318,7 +318,7 @@ def test_a_definition_goes_round(run: Callable[..., Result], store: ScheduleStor
         ('{"task": "shop.report"}', "$.name: is missing"),
         (
             '{"name": "a", "task": "t", "schedulee": 5}',
-            "$.schedul: is not a field of an entry; did you mean 'schedule'?",
+            "$.schedulee: is not a field of an entry; did you mean 'schedule'?",
         ),
         ('{"name": "a", "task": "t", "schedule": {"__type__": "interval", "every": 0}}', "$.schedule.every: "),
         ("[" * 200 + "]" * 200, "$: nested too deeply"),

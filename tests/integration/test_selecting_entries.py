@@ -75,8 +75,8 @@ def test_entries_are_selected_by_state_and_queue(
     assert names("--state", "broken, disabled") == ["odd", "off"]
     assert names("--queue", "slow") == ["soon"]
     assert [entry.name for entry in store.list(queue="slow")] == ["soon"]
-    refused = run("list", "--state", "brocken")
-    assert (refused.exit_code, refused.stderr.endswith("got 'brocken'; did you mean 'broken'?\n")) == (2, True)
+    refused = run("list", "--state", "broekn")
+    assert (refused.exit_code, refused.stderr.endswith("got 'broekn'; did you mean 'broken'?\n")) == (2, True)
 
 
 def test_entries_are_sorted(store: ScheduleStore, names: Callable[..., list[str]]) -> None:
