@@ -173,6 +173,31 @@ def test_the_log_of_a_deleted_entry_expires(app: Celery, store: ScheduleStore, c
     assert 0 < client.ttl(Context.of(app).redis.keys.log_of("report")) <= 7 * 86400
 
 
+def test_the_log_of_an_entry_that_is_deleted_when_it_has_finished_expires(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis
+) -> None:
+    RedisScheduleEntry("report", "proj.report", 3600, app=app, max_runs=1, on_finish="delete").save().reschedule(
+        datetime.now(timezone.utc) - timedelta(seconds=3600)
+    )
+
+    run_due(scheduler)
+
+    assert (words(app)[0], lines(app)[0].details) == ("finished", {"then": "delete"})
+    assert 0 < client.ttl(Context.of(app).redis.keys.log_of("report")) <= 7 * 86400
+
+
+def test_the_log_of_an_entry_that_is_created_again_stays(
+    app: Celery, store: ScheduleStore, client: redis.Redis
+) -> None:
+    store.create("report", "proj.report", 60)
+    store.delete("report")
+
+    store.create("report", "proj.report", 60)
+
+    assert words(app) == ["created", "deleted", "created"]
+    assert client.ttl(Context.of(app).redis.keys.log_of("report")) == -1
+
+
 def test_an_ordinary_run_writes_no_line(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:

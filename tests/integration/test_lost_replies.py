@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,7 +30,7 @@ from redisbeater import (
 WRITE = b"::answer:"
 
 #: Edits of each kind while a neighbour kills connections.
-EDITS = 30
+EDITS = 100
 
 
 @pytest.fixture
@@ -166,12 +167,12 @@ def test_a_quarantine_whose_reply_is_lost_is_logged(
 
 @contextmanager
 def killed_connections(client: redis.Redis, server: Server) -> Iterator[None]:
-    """Kill the connections of all other clients, again and again."""
-    ended = threading.Event()
+    """Kill the connections of all other clients, again and again; a call gets through now and then."""
+    ended, pauses = threading.Event(), random.Random(0)
     killer = server.client(0)
 
     def kill() -> None:
-        while not ended.wait(0.002):
+        while not ended.wait(pauses.uniform(0.002, 0.02)):
             with suppress(redis.RedisError):
                 killer.client_kill_filter(_type="normal", skipme=True)
 

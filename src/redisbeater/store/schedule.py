@@ -182,7 +182,8 @@ class RedisSchedule:
         if not commitments:
             return result
         keys = [*self._own_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
-        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments), *self._log_terms])
+        terms = [*self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
+        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments), *terms])
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
             if "fenced" in stored:

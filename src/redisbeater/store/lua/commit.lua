@@ -17,10 +17,11 @@
 --                    Lines for its log, oldest first: log, each {text, count, first, last}
 -- ARGV[3] log        text: the key of a log, without the name of its entry
 -- ARGV[4] lines      number of lines that a log keeps
+-- ARGV[5] keep       milliseconds for which the log of an entry that is deleted is kept
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the claim
 --      is not ours any more, or {definition, meta, recorded_run}, as another writer left them
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local claim_id, outcomes, log, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local any_broken = redis.call('TYPE', broken).ok == 'hash'
 local any_failing = redis.call('TYPE', failing).ok == 'zset'
@@ -29,6 +30,7 @@ local function delete(key, name)
   redis.call('DEL', key)
   redis.call('ZREM', schedule, key)
   try('SREM', statics, name)
+  redis.call('PEXPIRE', log .. name, keep)
 end
 
 local function schedule_next(key, new)

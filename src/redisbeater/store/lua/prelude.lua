@@ -106,7 +106,8 @@ local function digest(fields)
 end
 
 -- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line whose text is
--- that of the newest one is folded into it: the counts are added, and the first time stays. Without times it is now.
+-- that of the newest one is folded into it: the counts are added, and the first time stays. Without times it is now. The
+-- log of an entry that was deleted and is created again does not expire any more.
 local function add_to_log(key, most, text, count, first, last)
   local now = server_time()
   local newest = try('LINDEX', key, 0)
@@ -118,6 +119,7 @@ local function add_to_log(key, most, text, count, first, last)
     redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
     redis.call('LTRIM', key, 0, most - 1)
   end
+  redis.call('PERSIST', key)
 end
 
 -- Store the line of a beat, and remove lines that were not written for a minute. The text is the beat's token, the seconds since
