@@ -269,9 +269,6 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
         "static": "hash",
         "report": "hash",
         "broken": "hash",
-        ":log:static": "list",
-        ":log:report": "list",
-        ":log:broken": "list",
     }
 
 
