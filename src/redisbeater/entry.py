@@ -18,20 +18,18 @@ from redisbeater.editing.author import Author
 from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
 from redisbeater.editing.compare_and_set import preview, write
 from redisbeater.editing.deletion import delete_entry
+from redisbeater.editing.entry_state import EntryState
 from redisbeater.editing.leaving_out import DisableUntil, SkipNext
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import to_unix
 from redisbeater.model.definition import Definition
 from redisbeater.model.entry_fields import ScheduleLike, TaskLike
-from redisbeater.model.failing import Failing
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.passed_values import dict_or_given, schedule_or_given, task_or_given, unknown_field
 from redisbeater.model.policies import INHERIT, Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
 from redisbeater.model.policy_fields import MOST_SKIPPED, POLICY_FIELDS
-from redisbeater.model.skip import Skipped
 from redisbeater.schedules.local_time import in_zone
 
 __all__ = ("RedisScheduleEntry",)
@@ -43,7 +41,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-class RedisScheduleEntry(ScheduleEntry):
+class RedisScheduleEntry(EntryState, ScheduleEntry):
     """An entry: what runs and when. Creating the object writes nothing; :meth:`save` does.
 
     Arguments:
@@ -152,11 +150,6 @@ class RedisScheduleEntry(ScheduleEntry):
         self.description = description
         self.labels = dict_or_given(labels)
         self.disabled_until, self.skip = disabled_until, skip
-        self._due_at: datetime | None = None
-        self._skipped: Mapping[str, Skipped] = {}
-        self._state = self._version = ""
-        self._late = timedelta(0)
-        self._failing: Failing | None = None
 
     @classmethod
     def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:
@@ -183,62 +176,6 @@ class RedisScheduleEntry(ScheduleEntry):
     def key(self) -> str:
         """The key of this entry."""
         return self.generate_key(self.app, check_name(self.name))
-
-    @property
-    def due_at(self) -> datetime | None:
-        """When it is next due, aware UTC, as of the last read or save: the next fire time plus its jitter.
-
-        None: unsaved, disabled or finished.
-        """
-        return self._due_at
-
-    @property
-    def score(self) -> float | None:
-        """:attr:`due_at` in UNIX seconds, or None."""
-        return None if self._due_at is None else float(to_unix(self._due_at))
-
-    @property
-    def skipped(self) -> Mapping[str, Skipped]:
-        """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
-
-        Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs``, ``out_of_bounds``,
-        ``disabled_until`` and ``skip``.
-        """
-        return self._skipped
-
-    @property
-    def state(self) -> str:
-        """``enabled``, ``disabled``, ``finished``, or ``failing``: its run cannot be sent, and beat tries again.
-
-        As of the last read or save; empty before. An entry that cannot be read at all, a broken one, has no object.
-        """
-        return self._state
-
-    @property
-    def failing(self) -> Failing | None:
-        """What is known of its run that cannot be sent, as of the last read or save; None: nothing failed.
-
-        It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
-        """
-        return self._failing
-
-    @property
-    def last_error(self) -> str:
-        """Why its run could not be sent, as of the last read or save; empty when the entry is not failing."""
-        return self._failing.error if self._failing else ""
-
-    @property
-    def version(self) -> str:
-        """The version of the entry as of the last read or save, 8 hex digits; a run does not change it.
-
-        Pass it as ``if_version`` to :meth:`redisbeater.ScheduleStore.update`.
-        """
-        return self._version
-
-    @property
-    def late(self) -> timedelta:
-        """How long it had been due at the last read or save; zero when it was not late."""
-        return self._late
 
     @property
     def rank(self) -> int | None:

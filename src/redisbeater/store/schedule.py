@@ -20,8 +20,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-import redis
-
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, SchedulePaused, StoreError, ZoneChanging
 from redisbeater.instant import from_unix
@@ -31,7 +29,7 @@ from redisbeater.store.broken import BrokenEntries, reports_as_json
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json
-from redisbeater.store.connection.connection import Connection, Undo, unless_wrong_type
+from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
 from redisbeater.store.deleted import DeletedEntries
 from redisbeater.store.failing import FailingEntries
@@ -40,6 +38,7 @@ from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.log import Log
 from redisbeater.store.notifier import Notifier
+from redisbeater.store.own_keys import OwnKeys
 from redisbeater.store.pause import PauseKey
 from redisbeater.store.snapshot import Snapshot
 
@@ -64,14 +63,11 @@ KEEP_DELETED_SECONDS = 7 * 86_400
 #: How many deleted entries can be restored: who deletes thousands one by one must not fill Redis.
 KEEP_DELETED = 100
 
-#: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
-ZONE_KEPT_MILLISECONDS = 3_600_000
-
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
 
 
-class RedisSchedule:
+class RedisSchedule(OwnKeys):
     """One schedule, below one prefix. Building it does no I/O.
 
     All its methods raise :class:`~redisbeater.exceptions.StoreUnavailable` when Redis cannot be reached and
@@ -357,52 +353,7 @@ class RedisSchedule:
         """The bytes of the texts of one entry, and of all that one script reads."""
         return [str(self._config.max_entry_size), str(ENOUGH_BYTES)]
 
-    # Its server, its format, its lock and its channel
-
-    def foreign_types(self) -> dict[str, str]:
-        """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
-        expected = self.keys.bookkeeping()
-        found = self._connection.run("inspect_keys", list(expected))
-        return {key: kind for key, kind in zip(expected, found) if kind not in ("none", expected[key])}
-
-    def adopt_format(self) -> None:
-        """Record the version that this beat writes; never lower the one that is stored.
-
-        Raises:
-            FormatTooNew: the data was written by a newer beat; nothing was written.
-        """
-        outcome, found = self._connection.run("adopt_format", [self.keys.format], [str(data_format.FORMAT)])
-        if outcome == "OUTDATED":
-            raise FormatTooNew(data_format.refusal(self.keys.format, found))
-
-    def adopt_zone(self, wanted: str) -> tuple[str, str, str]:
-        """Record the application's zone as that of entries without their own, unless it was changed within an hour.
-
-        Returns:
-            One of the words that ``adopt_zone.lua`` explains, the zone of those entries, and the zone before.
-        """
-        word, zone, before = self._connection.run("adopt_zone", [self.keys.zone, self.keys.zone_before], [wanted])
-        return word, zone, before
-
-    def finish_zone_change(self) -> None:
-        """Record that all fire times are those of the new zone: claims go on, and another change has to wait."""
-        self._connection.call(lambda client: client.pexpire(self.keys.zone_before, ZONE_KEPT_MILLISECONDS))
-
-    def eviction_policy(self) -> str | None:
-        """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
-        return self._connection.call(_eviction_policy)
-
-    def restore_identity(self, identity: str) -> None:
-        """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
-        self._connection.call(lambda client: client.set(self.keys.id, identity))
-
-    def leader(self) -> str:
-        """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
-        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
-
-    def identity(self) -> str:
-        """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
-        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
+    # Its lock and its channel
 
     def lock(self) -> Lock:
         """Return a lock for one beat."""
@@ -411,19 +362,6 @@ class RedisSchedule:
     def notifier(self) -> Notifier:
         """Return a listener for changes, for one beat."""
         return Notifier(self._connection, self.keys.changes)
-
-
-def _eviction_policy(client: Any) -> str | None:
-    try:
-        settings = {**client.config_get("maxmemory"), **client.config_get("maxmemory-policy")}
-        limit, policy = settings["maxmemory"], settings["maxmemory-policy"]
-    except (redis.ResponseError, KeyError):  # CONFIG is often forbidden; INFO is less so
-        try:
-            memory = client.info("memory")
-        except redis.ResponseError:
-            return None
-        limit, policy = memory.get("maxmemory", 0), memory.get("maxmemory_policy")
-    return policy if int(limit) else None
 
 
 def _message(names: Sequence[str]) -> str:

@@ -1,0 +1,80 @@
+"""What is known of an entry since it was read or saved last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from redisbeater.instant import to_unix
+from redisbeater.model.failing import Failing
+from redisbeater.model.skip import Skipped
+
+__all__ = ("EntryState",)
+
+
+class EntryState:
+    """The state of an entry as of the last read or save; before that, nothing is known."""
+
+    _due_at: datetime | None = None
+    _skipped: Mapping[str, Skipped] = MappingProxyType({})
+    _state = ""
+    _failing: Failing | None = None
+    _late = timedelta(0)
+    _version = ""
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it is next due, aware UTC, as of the last read or save: the next fire time plus its jitter.
+
+        None: unsaved, disabled or finished.
+        """
+        return self._due_at
+
+    @property
+    def score(self) -> float | None:
+        """:attr:`due_at` in UNIX seconds, or None."""
+        return None if self._due_at is None else float(to_unix(self._due_at))
+
+    @property
+    def skipped(self) -> Mapping[str, Skipped]:
+        """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
+
+        Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs``, ``out_of_bounds``,
+        ``disabled_until`` and ``skip``.
+        """
+        return self._skipped
+
+    @property
+    def state(self) -> str:
+        """``enabled``, ``disabled``, ``finished``, or ``failing``: its run cannot be sent, and beat tries again.
+
+        As of the last read or save; empty before. An entry that cannot be read at all, a broken one, has no object.
+        """
+        return self._state
+
+    @property
+    def failing(self) -> Failing | None:
+        """What is known of its run that cannot be sent, as of the last read or save; None: nothing failed.
+
+        It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
+        """
+        return self._failing
+
+    @property
+    def last_error(self) -> str:
+        """Why its run could not be sent, as of the last read or save; empty when the entry is not failing."""
+        return self._failing.error if self._failing else ""
+
+    @property
+    def version(self) -> str:
+        """The version of the entry as of the last read or save, 8 hex digits; a run does not change it.
+
+        Pass it as ``if_version`` to :meth:`redisbeater.ScheduleStore.update`.
+        """
+        return self._version
+
+    @property
+    def late(self) -> timedelta:
+        """How long it had been due at the last read or save; zero when it was not late."""
+        return self._late

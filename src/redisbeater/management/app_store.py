@@ -1,0 +1,25 @@
+"""What every part of ``ScheduleStore`` stands on: an app, and the schedule of that app."""
+
+from __future__ import annotations
+
+from celery import Celery
+from celery.app import app_or_default
+
+from redisbeater.context import Context
+
+__all__ = ("AppStore",)
+
+
+class AppStore:
+    """The schedule of an app, which may be the current app at each call."""
+
+    def __init__(self, app: Celery | None = None) -> None:
+        self._given_app = app
+
+    @property
+    def _app(self) -> Celery:
+        return app_or_default(self._given_app)
+
+    @property
+    def _context(self) -> Context:
+        return Context.of(self._app)

@@ -1,0 +1,290 @@
+"""The methods of ``ScheduleStore`` that make, change and trigger entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from redisbeater.context import task_options
+from redisbeater.context import task_options as rules_of
+from redisbeater.editing.author import Author
+from redisbeater.editing.changes import FieldChange
+from redisbeater.editing.deletion import delete_entry
+from redisbeater.editing.stored_entry import load
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import check_name
+from redisbeater.exceptions import EntryNotFound
+from redisbeater.management.bulk import Bulk
+from redisbeater.management.definition_file import read_definition
+from redisbeater.management.edit_report import EditReport, draft, edit_entry
+from redisbeater.management.entry_words import EntryWords
+from redisbeater.management.many import Outcome, delete_many, enable_many
+from redisbeater.management.quarantined import retry
+from redisbeater.management.renaming import copy_entry, rename_entry
+from redisbeater.management.restoring import restore_entry
+from redisbeater.management.trigger import Triggers
+from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
+
+if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
+    from typing_extensions import Unpack
+
+
+from redisbeater.management.app_store import AppStore
+
+__all__ = ("EntryMethods",)
+
+
+class EntryMethods(AppStore):
+    """The methods that make, change and trigger entries, each by its name."""
+
+    _triggers: Triggers | None = None
+
+    def create(
+        self,
+        name: str,
+        task: TaskLike,
+        schedule: ScheduleLike | float | timedelta,
+        *,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **fields: Unpack[EntryFields],
+    ) -> RedisScheduleEntry:
+        """Create an entry; all arguments but these are those of :class:`~redisbeater.RedisScheduleEntry`.
+
+        With ``dry_run`` it is checked and planned, and not written.
+
+        Every change takes a ``note``, why it is made, and ``by``, who makes it: by default user and host of this
+        process. They stand in the entry's :meth:`log`.
+
+        Raises:
+            EntryExists: there is one of that name.
+        """
+        entry = RedisScheduleEntry(name, task, schedule, app=self._app, **fields)
+        return draft(entry) if dry_run else entry.create(note=note, by=by)
+
+    def update(
+        self,
+        name: str,
+        /,
+        *,
+        if_version: str | None = None,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
+    ) -> RedisScheduleEntry:
+        """Change the named fields of an entry; the others stay as they are at that moment.
+
+        With ``if_version``, the :attr:`~redisbeater.RedisScheduleEntry.version` that was read, an entry that was
+        edited since is not changed; a run of it makes no difference.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EditConflict: it has another version, or others kept changing it.
+        """
+        return self.edit(name, if_version=if_version, note=note, by=by, **changes).entry
+
+    def edit(
+        self,
+        name: str,
+        /,
+        *,
+        task_options: Mapping[str, Any] | None = None,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
+    ) -> EditReport:
+        """Change an entry as :meth:`update` does, and report the changed fields and the next run before and after.
+
+        ``task_options`` are options of the task to change one by one, None removes one; ``options`` replaces them all.
+        With ``dry_run`` nothing is written.
+
+        Raises:
+            EntryNotFound, EditConflict: as for :meth:`update`.
+        """
+        change = FieldChange(
+            name=check_name(name),
+            fields={**changes},
+            options=task_options or {},
+            option_rules=rules_of(self._app),
+            author=Author.of(by, note),
+            if_version=if_version,
+        )
+        return edit_entry(self._app, change, dry_run=dry_run)
+
+    def words(self, words: Mapping[str, Any], name: str = "") -> EntryWords:
+        """Read the fields of an entry from words such as ``{"every": "1h30m"}``, those of the command line.
+
+        Arguments:
+            words: texts by the names of the options of ``create``.
+            name: the entry to change, whose zone local times are in; empty for a new one.
+        """
+        return EntryWords(self._context, words, name)
+
+    def definition(self, name: str) -> dict[str, Any]:
+        """Return all that makes an entry what it is, as JSON values: :meth:`read_definition` reads them.
+
+        Raises:
+            EntryNotFound, InvalidEntry: as for :meth:`get`.
+        """
+        return load(self._context, check_name(name)).definition.to_data(self._context.codec)
+
+    def read_definition(self, text: str, name: str = "") -> RedisScheduleEntry:
+        """Return the entry of a definition, without writing it; ``name`` takes the place of the name in the text.
+
+        Raises:
+            InvalidEntry: it cannot be read, or has a field that no entry has.
+        """
+        return read_definition(self._app, text, name)
+
+    def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
+        """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`."""
+        return entry.save()
+
+    def bulk(self) -> Bulk:
+        """Make tens of thousands of changes in seconds.
+
+        Example::
+
+            with store.bulk() as bulk:
+                for customer in customers:
+                    bulk.upsert(RedisScheduleEntry(f"report {customer}", "proj.report", 3600, args=[customer], app=app))
+            print(bulk.created, bulk.changed, bulk.unchanged)
+        """
+        return Bulk(self._context)
+
+    def get(self, name: str) -> RedisScheduleEntry:
+        """Read an entry.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: it is broken.
+        """
+        return RedisScheduleEntry.of(load(self._context, check_name(name)), self._app)
+
+    def delete(self, name: str, *, note: str = "", by: str = "") -> None:
+        """Delete an entry. A static one comes back, with its counters, when a beat begins to lead: disable it instead.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+        """
+        if delete_entry(self._context, check_name(name), Author.of(by, note)) is None:
+            raise EntryNotFound(name)
+
+    def restore(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Put an entry back that was deleted within seven days and is one of the newest 100; its state is kept.
+
+        Fire times that passed meanwhile are not run. Entries that a :meth:`bulk` deleted are not kept.
+
+        Raises:
+            EntryNotFound: no deleted entry of that name is kept.
+            EntryExists: there is an entry of that name.
+        """
+        return RedisScheduleEntry.of(restore_entry(self._context, name, Author.of(by, note)), self._app)
+
+    def deleted(self) -> dict[str, datetime]:
+        """Return the deleted entries that can be restored, name -> when it was deleted, the newest first."""
+        return self._context.redis.deleted.names()
+
+    def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Let an entry run again; :meth:`redisbeater.RedisScheduleEntry.enable`."""
+        return RedisScheduleEntry(name, app=self._app).enable(note=note, by=by)
+
+    def disable(
+        self, name: str, *, until: datetime | timedelta | None = None, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
+        """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
+        return RedisScheduleEntry(name, app=self._app).disable(until=until, note=note, by=by)
+
+    def skip_next(
+        self, name: str, n: int = 1, *, undo: bool = False, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
+        """Leave out the next fire times of an entry; :meth:`redisbeater.RedisScheduleEntry.skip_next`."""
+        return RedisScheduleEntry(name, app=self._app).skip_next(n, undo=undo, note=note, by=by)
+
+    def rename(self, name: str, new: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Rename an entry. It keeps its state; its task ids, its jitter and ``H`` in its schedule change.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+            RunActive: a beat is sending a run of it.
+        """
+        return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._app)
+
+    def copy(
+        self, name: str, new: str, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
+    ) -> RedisScheduleEntry:
+        """Create an entry like another one, with some fields changed. It starts again, without runs.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+        """
+        rules, author = task_options(self._app), Author.of(by, note)
+        return RedisScheduleEntry.of(copy_entry(self._context, name, new, {**changes}, rules, author), self._app)
+
+    def trigger(
+        self,
+        name: str,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        scheduled_for: datetime | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> str:
+        """Send a run of an entry now, from this process, and return its task id, which is random.
+
+        It has the task, the options and the headers of the entry's runs. Its next fire time and its counters stay as
+        they are; an entry that is disabled or finished can be triggered too. The entry's :meth:`log` says who did it.
+
+        Arguments:
+            name: the name of the entry.
+            args: other arguments than the entry's, for this run.
+            kwargs: other keyword arguments than the entry's, for this run; they replace all of them.
+            scheduled_for: the fire time that the run gets in its header ``scheduled_for``; default: now. A naive one
+                is in the entry's zone.
+            by: who, for the log. Default: user and host of this process.
+            note: why, for the log.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: the entry is broken, or the arguments cannot be sent.
+            SendFailed: the broker did not take the run.
+        """
+        app = self._app
+        if self._triggers is None or self._triggers.app is not app:
+            self._triggers = Triggers(app)
+        author = Author.of(by, note)
+        return self._triggers.trigger(
+            check_name(name), args=args, kwargs=kwargs, scheduled_for=scheduled_for, author=author
+        )
+
+    def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+        """Enable entries, a page at a time; yield what became of each, also of one that cannot be changed."""
+        return enable_many(self._app, names, is_enabled=True, author=Author.of(by, note))
+
+    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+        """Disable entries, as :meth:`enable_many` enables them."""
+        return enable_many(self._app, names, is_enabled=False, author=Author.of(by, note))
+
+    def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+        """Delete entries, a page at a time; yield what became of each, also of one that does not exist."""
+        return delete_many(self._app, names, author=Author.of(by, note))
+
+    def retry(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Let a broken entry run again whose reason is gone, such as a schedule class that was missing.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: it is not broken, or still cannot be read.
+        """
+        return retry(self._app, check_name(name), Author.of(by, note))
+
+    def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
+        """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""
+        return RedisScheduleEntry(name, app=self._app).executed(at)

@@ -1,0 +1,230 @@
+"""The methods of ``ScheduleStore`` that read the schedule, and pause it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from redisbeater.display import quoted
+from redisbeater.editing.author import Author
+from redisbeater.editing.stored_entry import failing_of
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import check_name
+from redisbeater.management import pausing
+from redisbeater.management.agenda import ScheduledRun, next_runs
+from redisbeater.management.clock_changes import next_clock_change
+from redisbeater.management.health import Health, check_health
+from redisbeater.management.health import Terms as HealthTerms
+from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.management.pausing import Resumption
+from redisbeater.management.registered import is_registered
+from redisbeater.management.status import Status, read_status
+from redisbeater.management.why.answer import Answer
+from redisbeater.management.why.explain import explain
+from redisbeater.management.why.facts import redacted_line
+from redisbeater.model.failing import Failing
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.pause import Pause
+from redisbeater.store import Late
+
+if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
+    pass
+
+
+from redisbeater.management.app_store import AppStore
+
+__all__ = ("ScheduleMethods",)
+
+#: The most lines of a log that are read at once.
+MOST_LINES_READ = 10_000
+
+
+class ScheduleMethods(AppStore):
+    """The methods that read the schedule as a whole, explain it, and pause it."""
+
+    _listing: Listing | None = None
+
+    def next_clock_change(self, entry: RedisScheduleEntry) -> UpcomingRun | None:
+        """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour."""
+        return next_clock_change(entry)
+
+    def is_registered(self, task: str) -> bool | None:
+        """Tell whether the app has a task of that name; imports its modules as a worker does. None: it cannot."""
+        return is_registered(self._app, task)
+
+    def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
+        """Return what happened to an entry, or to the schedule without a name: the newest line first.
+
+        An ordinary run is no line; the log says what was changed, by whom and why, what was skipped and what failed.
+
+        Raises:
+            ValueError: ``limit`` is not from 1 to 10,000.
+        """
+        if not 1 <= limit <= MOST_LINES_READ:
+            raise ValueError(f"limit: expected 1 to {MOST_LINES_READ}, got {limit}")
+        log = self._context.redis.log
+        lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
+        return [redacted_line(self._context, line) for line in lines]
+
+    def why(self, name: str, at: datetime | None = None) -> Answer:
+        """Return why an entry does not run now, or why it did or did not run at a time, with what proves it.
+
+        It is answered from the entry, its plan, its :meth:`log`, the list of broken entries and the lock. Where these
+        prove nothing, the answer says so.
+
+        Arguments:
+            name: the name of the entry, or of one that was deleted within seven days.
+            at: the time; without seconds the whole minute. A naive one is in the entry's zone.
+
+        Raises:
+            EntryNotFound: nothing is known of that name.
+        """
+        return explain(self._context, check_name(name), at)
+
+    def pause(self, note: str = "", by: str = "", until: datetime | timedelta | None = None) -> Pause:
+        """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.
+
+        Waits until what beats are sending is sent, half of ``redisbeater_lease_timeout`` at most; ``still_claimed`` of
+        the result says how many entries are left.
+        """
+        return pausing.pause(self._context, Author.of(by, note), until)
+
+    def resume(self, note: str = "", by: str = "") -> Resumption:
+        """End the pause. What came up meanwhile runs by its ``misfire_grace_time`` and ``coalesce``."""
+        return pausing.resume(self._context, Author.of(by, note))
+
+    @property
+    def is_paused(self) -> Pause | None:
+        """The pause of the schedule; None: it is not paused."""
+        return pausing.read_pause(self._context)
+
+    def status(self) -> Status:
+        """Return who leads, who stands by, what is due, and how the leader fares."""
+        return read_status(self._context)
+
+    def health(
+        self,
+        max_late: float | timedelta = 60.0,
+        require: Literal["leader", "any"] = "leader",
+        *,
+        self_token: str = "",
+        strict: bool = False,
+        timeout: float = 3.0,
+    ) -> Health:
+        """Return whether the schedule is healthy: a beat leads, or one runs, and nothing is later than ``max_late``.
+
+        Never raises for a Redis that does not answer: that is unhealthy. While the schedule is paused, nothing is late.
+
+        Arguments:
+            max_late: seconds, or a timedelta.
+            require: ``"leader"`` or ``"any"``: that a beat leads, or that one runs.
+            self_token: token, or host and process id, of one beat that alone must run.
+            strict: whether broken and failing entries are unhealthy.
+            timeout: seconds that Redis may take.
+        """
+        late = timedelta(seconds=_seconds(max_late))
+        terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict)
+        return check_health(self._context, terms, timeout)
+
+    def upcoming(self, name: str, n: int = 5) -> list[UpcomingRun]:
+        """Return the next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
+        return RedisScheduleEntry(name, app=self._app).upcoming(n)
+
+    def next(self, within: float | timedelta | None = None, limit: int = 20) -> list[ScheduledRun]:
+        """Return the next runs of the whole schedule, in the order of their times, each with its entry and its task.
+
+        Only what they take is read, a page of a thousand entries at least. A run that is overdue comes first.
+
+        Arguments:
+            within: only runs that are due within so many seconds from now; None: however late they are due.
+            limit: how many at most, up to 10,000.
+
+        Raises:
+            ValueError: an argument is not valid.
+        """
+        span = None if within is None else timedelta(seconds=_seconds(within, "within"))
+        return next_runs(self._context, within=span, limit=limit)
+
+    def list(
+        self,
+        prefix: str | None = None,
+        task: str | None = None,
+        enabled: bool | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> EntryPage:
+        """Return a page of the entries, in the order of their names.
+
+        Over all pages of a walk, each entry that exists from its first page to its last comes exactly once, whatever
+        runs or changes. One that is created during the walk may come or not; one that is deleted does not come any
+        more. Each entry is as it was when its page was read.
+
+        Arguments:
+            prefix: only names that begin with this text.
+            task: only entries of this task.
+            enabled: only those that are, or are not; one that is disabled until a time to come is not.
+            queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
+            limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
+            cursor: the one of the page before, None for the first; the filters must be the same.
+
+        Raises:
+            ValueError: an argument is not valid.
+
+        Example::
+
+            page = store.list(task="proj.report")
+            while page.cursor is not None:
+                page = store.list(task="proj.report", cursor=page.cursor)
+        """
+        app = self._app
+        if self._listing is None or self._listing.app is not app:
+            self._listing = Listing(app)
+        wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
+        return self._listing.page(wanted, limit=limit, cursor=cursor)
+
+    def names(self) -> Iterator[str]:
+        """Return the names of all entries, in no order."""
+        return iter(self._context.redis.contents.names())
+
+    def count(self) -> int:
+        """Return the number of entries."""
+        return self._context.redis.contents.count()
+
+    def broken(self) -> dict[str, str]:
+        """Return the entries that were quarantined because they cannot be read or planned: name -> why."""
+        return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
+
+    def failing(self) -> dict[str, Failing]:
+        """Return the entries whose runs cannot be sent, name -> what is known, those that owe the oldest runs first.
+
+        Beat tries them again, at the latest after half a minute, and at once when they are edited. A broker that is
+        unavailable makes those entries fail that it was to get when the outage began.
+        """
+        redis = self._context.redis
+        snapshots = (snapshot for names in redis.failing.names() for snapshot in redis.load_many(names))
+        found = {snapshot.name: failing_of(snapshot) for snapshot in snapshots}
+        return {name: failing for name, failing in found.items() if failing is not None}
+
+    def late(self, more_than: float | timedelta = 60.0) -> Late:
+        """Return how many entries were due more than that many seconds ago and have not run, and the oldest lateness.
+
+        ``entries == 0`` is healthy. The number rises when no beat runs, when the broker is down, and with each entry
+        that is failing: that is late since the fire time that it owes.
+
+        Raises:
+            ValueError: ``more_than`` is negative or no number.
+        """
+        return self._context.redis.failing.late(_seconds(more_than))
+
+
+def _seconds(duration: float | timedelta, name: str = "more_than") -> float:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ValueError(f"{name}: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
+    return float(seconds)

@@ -1,0 +1,82 @@
+"""What is kept about a schedule as a whole: its format, its zone, its identity, its leader; and its server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from redisbeater.exceptions import FormatTooNew
+from redisbeater.store import data_format
+from redisbeater.store.connection.connection import Connection, unless_wrong_type
+from redisbeater.store.keys import Keys
+
+__all__ = ("OwnKeys",)
+
+#: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
+ZONE_KEPT_MILLISECONDS = 3_600_000
+
+
+class OwnKeys:
+    """The keys of a schedule that belong to no entry."""
+
+    keys: Keys
+    _connection: Connection
+
+    def foreign_types(self) -> dict[str, str]:
+        """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
+        expected = self.keys.bookkeeping()
+        found = self._connection.run("inspect_keys", list(expected))
+        return {key: kind for key, kind in zip(expected, found) if kind not in ("none", expected[key])}
+
+    def adopt_format(self) -> None:
+        """Record the version that this beat writes; never lower the one that is stored.
+
+        Raises:
+            FormatTooNew: the data was written by a newer beat; nothing was written.
+        """
+        outcome, found = self._connection.run("adopt_format", [self.keys.format], [str(data_format.FORMAT)])
+        if outcome == "OUTDATED":
+            raise FormatTooNew(data_format.refusal(self.keys.format, found))
+
+    def adopt_zone(self, wanted: str) -> tuple[str, str, str]:
+        """Record the application's zone as that of entries without their own, unless it was changed within an hour.
+
+        Returns:
+            One of the words that ``adopt_zone.lua`` explains, the zone of those entries, and the zone before.
+        """
+        word, zone, before = self._connection.run("adopt_zone", [self.keys.zone, self.keys.zone_before], [wanted])
+        return word, zone, before
+
+    def finish_zone_change(self) -> None:
+        """Record that all fire times are those of the new zone: claims go on, and another change has to wait."""
+        self._connection.call(lambda client: client.pexpire(self.keys.zone_before, ZONE_KEPT_MILLISECONDS))
+
+    def eviction_policy(self) -> str | None:
+        """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
+        return self._connection.call(_eviction_policy)
+
+    def restore_identity(self, identity: str) -> None:
+        """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
+        self._connection.call(lambda client: client.set(self.keys.id, identity))
+
+    def leader(self) -> str:
+        """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
+
+    def identity(self) -> str:
+        """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
+
+
+def _eviction_policy(client: Any) -> str | None:
+    try:
+        settings = {**client.config_get("maxmemory"), **client.config_get("maxmemory-policy")}
+        limit, policy = settings["maxmemory"], settings["maxmemory-policy"]
+    except (redis.ResponseError, KeyError):  # CONFIG is often forbidden; INFO is less so
+        try:
+            memory = client.info("memory")
+        except redis.ResponseError:
+            return None
+        limit, policy = memory.get("maxmemory", 0), memory.get("maxmemory_policy")
+    return policy if int(limit) else None
