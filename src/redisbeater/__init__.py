@@ -17,6 +17,7 @@ from redisbeater.exceptions import (
 )
 from redisbeater.management.agenda import ScheduledRun
 from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.management.files.export import Export
 from redisbeater.management.listing import EntryPage
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.answer import Answer, Evidence
@@ -32,6 +33,7 @@ __all__ = (
     "EntryExists",
     "EntryNotFound",
     "EntryPage",
+    "Export",
     "Evidence",
     "ImproperlyConfigured",
     "InvalidEntry",

@@ -32,7 +32,7 @@ class FileMethods(AppStore):
     """The methods that compare the schedule with files, forecast it, and find what is wrong with it."""
 
     def export(self, prefix: str | None = None, owner: str | None = None, state: bool = False) -> Export:
-        """Return entries as a file has them, all by default; :meth:`Export.to_text` makes its text.
+        """Return entries as a file has them, all by default; ``to_text`` of the result makes its text.
 
         Arguments:
             prefix: only names that begin with this text.
@@ -57,7 +57,7 @@ class FileMethods(AppStore):
         What operators changed stays until the file's own field changes.
 
         Arguments:
-            export: the file, from :meth:`Export.read` or :meth:`Export.from_text`.
+            export: the file, from ``Export.read`` or ``Export.from_text``.
             owner: whose the entries are; by default the one that the file names.
             adopt: take over entries of others that have a name of the file.
             delete: delete the owner's entries that the file has not.
