@@ -206,7 +206,14 @@ OPERATING = (Path(__file__).parents[2] / "docs" / "operating.rst").read_text(enc
 
 
 @pytest.mark.parametrize(
-    ("begin", "expected"), [("ZCOUNT", "1"), ("HLEN", "0"), ("GET redisbeater::lock", "host"), ("PTTL", "-2")]
+    ("begin", "expected"),
+    [
+        ("ZCOUNT redisbeater::schedule", "1"),
+        ("ZCOUNT redisbeater::failing", "0"),
+        ("HLEN", "0"),
+        ("GET redisbeater::lock", "host"),
+        ("PTTL", "-2"),
+    ],
 )
 def test_the_documented_lines_with_redis_cli_work_as_they_stand(
     app: Celery, client: redis.Redis, prefix: str, begin: str, expected: str
