@@ -182,6 +182,17 @@ def test_fire_times_that_passed_meanwhile_are_not_run(
     assert run_due(scheduler) == []
 
 
+def test_entries_that_were_deleted_together_are_restored_one_by_one(store: ScheduleStore) -> None:
+    for name in ("first", "second"):
+        store.create(name, "proj.work", 60)
+
+    assert [each.error for each in store.delete_many(["first", "second"])] == [None, None]
+
+    assert sorted(store.deleted()) == ["first", "second"]
+    assert store.restore("second").task == "proj.work"
+    assert list(store.names()) == ["second"]
+
+
 def test_an_entry_that_exists_is_not_restored_over(store: ScheduleStore) -> None:
     store.create("report", "proj.work", 60)
     store.delete("report")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.log_lines import get_logger
+from redisbeater.store import KEEP_DELETED
 
 __all__ = ("COMES_BACK", "Deletion", "delete_entries", "delete_entry")
 
@@ -37,7 +38,7 @@ def delete_entry(context: Context, name: str, author: Author) -> Deletion | None
 
 def delete_entries(context: Context, names: Sequence[str], author: Author) -> dict[str, Deletion]:
     """Delete entries as :func:`delete_entry` does. Return those that there were."""
-    outcomes = context.redis.delete_many(dict.fromkeys(names, ""), log=author.line("deleted"))
+    outcomes = context.redis.delete_many(dict.fromkeys(names, ""), log=author.line("deleted"), kept=KEEP_DELETED)
     for name, outcome in outcomes.items():
         if outcome == "STATIC":
             logger.info("entry %r deleted; " + COMES_BACK, name)

@@ -6,10 +6,11 @@ from redisbeater.store.contents import Unscheduled, pages
 from redisbeater.store.failing import Late
 from redisbeater.store.lock import Lock, new_token
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.schedule import SAVE_PAGE, RedisSchedule
+from redisbeater.store.schedule import KEEP_DELETED, SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Snapshot
 
 __all__ = (
+    "KEEP_DELETED",
     "SAVE_PAGE",
     "Change",
     "Claim",

@@ -42,7 +42,7 @@ from redisbeater.store.own_keys import OwnKeys
 from redisbeater.store.pause import PauseKey
 from redisbeater.store.snapshot import Snapshot
 
-__all__ = ("SAVE_PAGE", "RedisSchedule")
+__all__ = ("KEEP_DELETED", "SAVE_PAGE", "RedisSchedule")
 
 #: The part of a lease in which runs are sent; the rest is left for their commit, which must not come after its end.
 TRUSTED_SHARE = 0.5
@@ -273,11 +273,14 @@ class RedisSchedule(OwnKeys):
         """
         return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")
 
-    def delete_many(self, origins: Mapping[str, str], *, log: str = "") -> dict[str, str]:
-        """Delete entries by name, page by page, without keeping dynamic ones. Return those that were deleted."""
+    def delete_many(self, origins: Mapping[str, str], *, log: str = "", kept: int = 0) -> dict[str, str]:
+        """Delete entries by name, page by page, each as :meth:`delete`. Return those that were deleted.
+
+        Of all dynamic entries that were deleted, the newest ``kept`` can be restored.
+        """
         deleted: dict[str, str] = {}
         for page in pages(list(origins), SAVE_PAGE):
-            deleted.update(self._delete(page, origins, log, 0))
+            deleted.update(self._delete(page, origins, log, kept))
         return deleted
 
     def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str, newest: int) -> dict[str, str]:

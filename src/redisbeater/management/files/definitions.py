@@ -26,7 +26,7 @@ __all__ = ("FIELDS", "definition_of", "fields_of")
 FIELDS = ("task", "schedule", "args", "kwargs", "options", "enabled", "timezone", *POLICY_FIELDS)
 
 _DURATIONS = ("misfire_grace_time", "jitter")
-_MOMENTS = ("start_at", "end_at")
+_MOMENTS = ("start_at", "end_at", "disabled_until")
 
 
 def definition_of(entry: FileEntry, codec: ScheduleCodec, rules: OptionRules, zone: tzinfo) -> Definition:
