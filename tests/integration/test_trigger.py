@@ -150,11 +150,11 @@ def test_a_log_that_cannot_be_written_does_not_make_a_sent_run_look_lost(
 ) -> None:
     store.create("report", "proj.report", 3600)
     admin = server.client(0)
-    admin.config_set("maxmemory", "1")
+    admin.config_set("min-replicas-to-write", "1")
     try:
         task_id = store.trigger("report")
     finally:
-        admin.config_set("maxmemory", "0")
+        admin.config_set("min-replicas-to-write", "0")
 
     assert [message.id for message in take(app)] == [task_id]
     assert "entry 'report' was triggered, but its log does not say so" in caplog.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -17,6 +17,7 @@ from redisbeater.config.settings import app_text
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.pause import Pause
 
 __all__ = ("AsyncBulk", "AsyncScheduleStore")
 
@@ -48,6 +49,23 @@ class _Awaitable(Generic[P, R]):
         return await store._run(lambda: self._method(sync, *args, **kwargs))
 
 
+def _listed(
+    method: Callable[Concatenate[ScheduleStore, P], Iterator[R]],
+) -> Callable[Concatenate[ScheduleStore, P], list[R]]:
+    """Return a method that yields as one that returns a list: the thread does all of its work."""
+
+    def listed(store: ScheduleStore, *args: P.args, **kwargs: P.kwargs) -> list[R]:
+        return list(method(store, *args, **kwargs))
+
+    listed.__doc__ = method.__doc__
+    return listed
+
+
+def _pause_of(store: ScheduleStore) -> Pause | None:
+    """Return the pause of the schedule, if it is paused."""
+    return store.is_paused
+
+
 class AsyncScheduleStore:
     """The schedule of an app, with the methods of :class:`ScheduleStore`, to be awaited.
 
@@ -76,12 +94,29 @@ class AsyncScheduleStore:
 
     create = _Awaitable(ScheduleStore.create)
     update = _Awaitable(ScheduleStore.update)
+    edit = _Awaitable(ScheduleStore.edit)
+    words = _Awaitable(ScheduleStore.words)
+    definition = _Awaitable(ScheduleStore.definition)
+    read_definition = _Awaitable(ScheduleStore.read_definition)
     upsert = _Awaitable(ScheduleStore.upsert)
     get = _Awaitable(ScheduleStore.get)
     delete = _Awaitable(ScheduleStore.delete)
     enable = _Awaitable(ScheduleStore.enable)
     disable = _Awaitable(ScheduleStore.disable)
+    enable_many = _Awaitable(_listed(ScheduleStore.enable_many))
+    disable_many = _Awaitable(_listed(ScheduleStore.disable_many))
+    delete_many = _Awaitable(_listed(ScheduleStore.delete_many))
+    skip_next = _Awaitable(ScheduleStore.skip_next)
+    rename = _Awaitable(ScheduleStore.rename)
+    copy = _Awaitable(ScheduleStore.copy)
+    restore = _Awaitable(ScheduleStore.restore)
+    retry = _Awaitable(ScheduleStore.retry)
     trigger = _Awaitable(ScheduleStore.trigger)
+    pause = _Awaitable(ScheduleStore.pause)
+    resume = _Awaitable(ScheduleStore.resume)
+    is_paused = _Awaitable(_pause_of)
+    status = _Awaitable(ScheduleStore.status)
+    health = _Awaitable(ScheduleStore.health)
     log = _Awaitable(ScheduleStore.log)
     why = _Awaitable(ScheduleStore.why)
     executed = _Awaitable(ScheduleStore.executed)
@@ -93,6 +128,14 @@ class AsyncScheduleStore:
     broken = _Awaitable(ScheduleStore.broken)
     failing = _Awaitable(ScheduleStore.failing)
     late = _Awaitable(ScheduleStore.late)
+    deleted = _Awaitable(ScheduleStore.deleted)
+    next_clock_change = _Awaitable(ScheduleStore.next_clock_change)
+    is_registered = _Awaitable(ScheduleStore.is_registered)
+    export = _Awaitable(ScheduleStore.export)
+    plan = _Awaitable(ScheduleStore.plan)
+    apply = _Awaitable(ScheduleStore.apply)
+    simulate = _Awaitable(ScheduleStore.simulate)
+    lint = _Awaitable(ScheduleStore.lint)
 
     def bulk(self) -> AsyncBulk:
         """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""
