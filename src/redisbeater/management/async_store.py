@@ -54,7 +54,7 @@ def _listed(
 ) -> Callable[Concatenate[ScheduleStore, P], list[R]]:
     """Return a method that yields as one that returns a list: the thread does all of its work."""
 
-    def listed(store: ScheduleStore, *args: P.args, **kwargs: P.kwargs) -> list[R]:
+    def listed(store: ScheduleStore, /, *args: P.args, **kwargs: P.kwargs) -> list[R]:
         return list(method(store, *args, **kwargs))
 
     listed.__doc__ = method.__doc__
