@@ -26,7 +26,7 @@ from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
-from redisbeater.store.schedule import ZONE_KEPT_MILLISECONDS
+from redisbeater.store.own_keys import ZONE_KEPT_MILLISECONDS
 
 CODEC = ScheduleCodec()
 

@@ -14,7 +14,7 @@ from celery.app.utils import find_app
 
 from redisbeater.context import Context
 
-__all__ = ("NAME", "NAMES")
+__all__ = ("NAME", "NAMES", "OPTIONAL_NAME")
 
 #: More names than a shell shows at once.
 MOST_NAMES = 200
@@ -62,3 +62,6 @@ NAME = click.argument("name", shell_complete=_complete)
 
 #: The names of entries.
 NAMES = click.argument("names", nargs=-1, metavar="NAME...", shell_complete=_complete)
+
+#: The name of an entry that may be left out.
+OPTIONAL_NAME = click.argument("name", required=False, shell_complete=_complete)

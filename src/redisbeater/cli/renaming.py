@@ -8,6 +8,7 @@ import click
 from celery import Celery
 
 from redisbeater.cli.changing import for_each
+from redisbeater.cli.completion import NAME
 from redisbeater.cli.group import command, redisbeater
 from redisbeater.cli.options import authored
 from redisbeater.display import shown
@@ -17,7 +18,7 @@ __all__ = ("copy", "rename", "restore")
 
 
 @redisbeater.command()
-@click.argument("name")
+@NAME
 @click.argument("new")
 @authored
 @command
@@ -31,7 +32,7 @@ def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
 
 
 @redisbeater.command()
-@click.argument("name")
+@NAME
 @click.argument("new")
 @authored
 @command

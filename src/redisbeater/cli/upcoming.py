@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import OPTIONAL_NAME
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.table import View, aligned
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json
-from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry_name import check_name
 from redisbeater.management.agenda import MOST_LISTED_RUNS, ScheduledRun, next_runs, next_runs_of
 from redisbeater.time_words import date_words, read_duration, read_time, relative_words
@@ -30,7 +31,7 @@ SHOW_PROGRESS_AFTER_SECONDS = 1.0
 
 
 @redisbeater.command()
-@click.argument("name", required=False)
+@OPTIONAL_NAME
 @click.option(
     "-n",
     "count",
@@ -63,6 +64,8 @@ def upcoming(
     context = Context.of(app)
     view, span = view_of(context, now, is_utc), _duration(within)
     start = None if at is None else _moment(at, app, name, view)
+    if name is not None and count is not None and count > MOST_RUNS:
+        raise BadInput(f"-n: expected 1 to {MOST_RUNS} runs of one entry, got {count}")
     limit = count or (MOST_LISTED_RUNS if within else OF_ENTRY if name else OF_SCHEDULE)
     runs: Sequence[UpcomingRun]
     if name is None:

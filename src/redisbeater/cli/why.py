@@ -8,6 +8,7 @@ from datetime import datetime, tzinfo
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import NAME
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.table import View
 from redisbeater.context import Context
@@ -22,7 +23,7 @@ __all__ = ("read_past", "why", "zone_of")
 
 
 @redisbeater.command()
-@click.argument("name")
+@NAME
 @click.option("--at", "at", metavar="TIME", help="The time that is asked about; default: now.")
 @as_json
 @times
