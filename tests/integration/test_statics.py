@@ -575,13 +575,16 @@ def test_what_was_kept_of_a_deleted_entry_ends_after_a_week_and_is_not_given_to_
     assert stored(app, "report").last_run_at is None
 
 
-def test_of_a_dynamic_entry_nothing_is_kept_to_go_on_with_when_it_is_deleted(
-    app: Celery, client: redis.Redis, prefix: str
+def test_a_deleted_dynamic_entry_is_kept_only_to_be_restored(
+    app: Celery, start: Start, client: redis.Redis, prefix: str
 ) -> None:
     RedisScheduleEntry("a", "proj.work", 60, app=app).save().delete()
 
     answers = set(client.keys(f"{prefix}:answer:*"))
-    assert set(client.keys(f"{prefix}*")) - answers == {f"{prefix}:log:a"}
+    expected = {f"{prefix}:log:a", f"{prefix}:deleted", f"{prefix}:deleted:a"}
+    assert set(client.keys(f"{prefix}*")) - answers == expected
+    start("proj", beat_schedule={"report": REPORT})
+    assert "a" not in set(ScheduleStore(app).names())
 
 
 # Applications
