@@ -13,7 +13,7 @@ from celery.beat import BeatLazyFunc
 from celery.schedules import BaseSchedule, crontab
 from due import UTC, ago, now, save_due, stored
 
-from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, rrule
+from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.beat import statics
 from redisbeater.context import Context
 from redisbeater.store import SAVE_PAGE
