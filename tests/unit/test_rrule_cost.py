@@ -14,6 +14,8 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
+import pytest
+
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -21,7 +23,7 @@ from redisbeater.schedules import rrule
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Steps, StepsExhausted
 
 OWN = os.environ.get("REDISBEATER_EXAMPLES")
-NUMBER = int(OWN or "2500")
+NUMBER = int(OWN or "10000")
 
 #: How many next fire times of each rule are searched.
 INSTANTS = 4
@@ -139,6 +141,7 @@ def late_plan(rule: rrule, chance: random.Random) -> Any:
     return plan(policy, since, since + timedelta(hours=chance.choice((1, 30, 800, 90_000))))
 
 
+@pytest.mark.timeout(600)
 def test_no_rule_takes_more_work_than_its_steps_allow() -> None:
     chance, outcome = random.Random(None if OWN else 5545), Outcome()
     for number in range(NUMBER):
