@@ -139,13 +139,15 @@ def test_reading_what_does_not_exist_is_a_key_error_that_names_it(app: Celery) -
     assert "'nobody'" in str(raised.value)
 
 
-def test_a_deleted_entry_leaves_only_its_log_for_a_week(app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_a_deleted_entry_leaves_its_log_and_a_copy_for_a_week(app: Celery, client: redis.Redis, prefix: str) -> None:
     entry = make(app).save()
 
     entry.delete()
 
     answers = set(client.scan_iter(f"{prefix}:answer:*"))
-    assert set(client.scan_iter(f"{prefix}*")) - answers == {f"{prefix}:log:report"}
+    kept = {f"{prefix}:log:report", f"{prefix}:deleted", f"{prefix}:deleted:report"}
+    assert set(client.scan_iter(f"{prefix}*")) - answers == kept
+    assert 0 < client.ttl(f"{prefix}:deleted:report") <= 7 * 86_400
     assert 0 < client.ttl(f"{prefix}:log:report") <= 7 * 86_400
 
 
@@ -572,5 +574,5 @@ def test_an_edit_of_an_entry_that_was_deleted_meanwhile_does_not_create_it_again
     entry.delete()
 
     assert store.save([Change.of(read, read.definition, score=read.score)]) == {"report": "CONFLICT"}
-    answers = set(client.scan_iter(f"{prefix}:answer:*"))
-    assert set(client.scan_iter(f"{prefix}*")) - answers == {f"{prefix}:log:report"}
+    assert not client.exists(entry.key)
+    assert client.zcard(Context.of(app).redis.keys.schedule) == 0
