@@ -7,8 +7,14 @@ from redisbeater.context import Context
 
 
 @pytest.fixture(scope="session")
-def context() -> Context:
-    """The context of an app in New York whose Redis is never asked."""
+def lone_app() -> Celery:
+    """An app in New York whose Redis is never asked."""
     app = Celery("proj", broker="memory://", set_as_current=False)
     app.conf.update(redisbeater_redis_url="redis://nowhere.invalid:1/0", timezone="America/New_York")
-    return Context.of(app)
+    return app
+
+
+@pytest.fixture(scope="session")
+def context(lone_app: Celery) -> Context:
+    """The context of that app."""
+    return Context.of(lone_app)

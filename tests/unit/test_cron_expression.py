@@ -447,10 +447,10 @@ def test_without_a_name_h_is_an_error(act: Any) -> None:
         act(cron("H H * * *"))
 
 
-def test_an_entry_has_the_times_of_its_name_and_a_renamed_one_those_of_the_new_name() -> None:
+def test_an_entry_has_the_times_of_its_name_and_a_renamed_one_those_of_the_new_name(lone_app: Celery) -> None:
     shared = cron("H H * * *")
 
-    first = RedisScheduleEntry("report", "proj.work", shared)
+    first = RedisScheduleEntry("report", "proj.work", shared, app=lone_app)
     renamed = RedisScheduleEntry(**{**dict(first), "name": "invoice"})
 
     assert first.schedule == shared.for_entry("report")
@@ -459,8 +459,8 @@ def test_an_entry_has_the_times_of_its_name_and_a_renamed_one_those_of_the_new_n
     assert not shared.is_bound
 
 
-def test_an_entry_whose_name_is_changed_is_checked_with_the_times_of_the_new_name() -> None:
-    entry = RedisScheduleEntry("report", "proj.work", cron("H H * * *"))
+def test_an_entry_whose_name_is_changed_is_checked_with_the_times_of_the_new_name(lone_app: Celery) -> None:
+    entry = RedisScheduleEntry("report", "proj.work", cron("H H * * *"), app=lone_app)
 
     entry.name = "invoice"
 

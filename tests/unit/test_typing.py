@@ -69,7 +69,8 @@ def _errors(programs: Path, config: Path) -> Iterator[str]:
     """Yield file and line of each error that mypy finds."""
     files = [str(path.relative_to(programs)) for path in sorted(programs.rglob("*.py"))]
     arguments = ["--config-file", config.name, "--cache-dir", f"{config.stem}.cache", "--no-error-summary", *files]
-    environment = {"MYPYPATH": str(Path(redisbeater.__file__).parents[1])}
+    source = Path(redisbeater.__file__).parents[1]
+    environment = {} if source.name == "site-packages" else {"MYPYPATH": str(source)}  # mypy finds what is installed
     result = subprocess.run(
         [sys.executable, "-m", "mypy", *arguments], cwd=programs, env=environment, capture_output=True, text=True
     )
