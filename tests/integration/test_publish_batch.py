@@ -18,7 +18,7 @@ from proxy import LOOPBACK, Proxy
 from servers import Server, programs
 from waiting import wait_until
 
-from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
 
 #: Which Redis the schedule is in makes no difference here.
@@ -319,6 +319,29 @@ def test_a_task_that_is_slow_to_send_holds_up_its_batch_once(slow_app: Celery, m
 
     assert names(take(slow_app, slow_app.conf.task_default_queue)) == slow_last
     assert slow_app.on_queue == [0, 70]
+
+
+def test_what_is_planned_and_not_published_in_time_is_not_planned_again(
+    slow_app: Celery, make_scheduler: MakeScheduler
+) -> None:
+    made: list[str] = []
+
+    class Recorded(RedisScheduleEntry):
+        def __init__(self, *args: Any, **fields: Any) -> None:
+            super().__init__(*args, **fields)
+            made.append(self.options["task_id"])
+
+    class Recording(RedisScheduler):
+        Entry = Recorded
+
+    # Many are planned while one is published.
+    saved = save_many(slow_app, 12, task="proj.slow", kwargs={"seconds": SLOW_SECONDS / 4})
+
+    make_scheduler(slow_app, Recording).tick()
+
+    sent = take(slow_app, slow_app.conf.task_default_queue)
+    assert names(sent) == saved
+    assert made == [run.id for run in sent]
 
 
 def test_a_broken_entry_is_quarantined_next_to_a_slow_one(

@@ -92,6 +92,8 @@ class ClaimDispatch:
         self._broker = resources.broker
         self._batch = Batch(claim.entries, claim.now)
         self._refusals = Refusals(claim, self._batch, resources)
+        #: Entries that were planned, and not published in the time of their publish batch.
+        self._planned: list[PlannedEntry] = []
         #: How many slow tasks had been found when the entries were sorted last; -1: they never were.
         self._slow_tasks_found = -1
 
@@ -118,7 +120,7 @@ class ClaimDispatch:
                 published = self._publish_next(1 if self._batch.sends_one_by_one else size)
                 if len(self._batch.broken) >= SAVE_PAGE:
                     self._refusals.quarantine_broken()
-            # As many as the last publish batch took in its time: what is planned and not published is planned again.
+            # A little more than the last publish batch took in its time.
             is_whole = published >= size
             size = min(published + (published // 4 + 1 if is_whole else 1), LARGEST_PUBLISH_BATCH)
 
@@ -159,8 +161,17 @@ class ClaimDispatch:
     def _publish_next(self, count: int) -> int:
         """Publish up to ``count`` entries and wait for their confirms. Return how many were taken from the batch."""
         unsent = len(self._batch.unsent)
-        self._publish_planned(plan_entries(self.claim, self._batch.peek(count), self._resources))
-        return max(unsent - len(self._batch.unsent), 0)
+        planned = self._plan_next(count)
+        self._publish_planned(planned)
+        published = max(unsent - len(self._batch.unsent), 0)
+        self._planned = planned[published:]
+        return published
+
+    def _plan_next(self, count: int) -> list[PlannedEntry]:
+        """Return the plans of up to ``count`` entries at the head of the batch; those of the last time are kept."""
+        entries = self._batch.peek(max(count, len(self._planned)))
+        kept = self._planned if all(plan.claimed is entry for plan, entry in zip(self._planned, entries)) else []
+        return kept + plan_entries(self.claim, entries[len(kept) : count], self._resources)
 
     def _publish_next_share(self, most: int) -> int:
         """Publish further runs of each entry that catches up, ``most`` in all. Return how many were published."""
