@@ -1,6 +1,6 @@
 """What once ended beat, at each start: it lives on, sends the other entries on time, and says what is wrong.
 
-Every test has a real beat, a write before it starts and the same write while it leads. Entries of the control run every
+Every test has a real beat, writes before it starts and the same writes while it leads. Entries of the control run every
 second all the time.
 """
 
@@ -79,14 +79,10 @@ UNSCHEDULED = {
     "a weekday that no week has": rule(freq=WEEKDAY),
 }
 
-#: Bookkeeping keys, and the command that makes them nonsense.
-KEYS: dict[str, tuple[str, ...]] = {
-    "C2 an id that is no UUID": ("SET", ":id", "hello"),
-    "M4 an id that is a list": ("RPUSH", ":id", "hello"),
-    "M4 broken entries in a text": ("SET", ":broken", "hello"),
-    "M4 broken entries in a list": ("RPUSH", ":broken", "hello"),
-    "M4 static entries in a text": ("SET", ":statics", "hello"),
-    "M4 static entries in a hash": ("HSET", ":statics", "hello", "world"),
+#: Bookkeeping keys of one beat, and the commands that make them nonsense.
+KEYS: dict[str, list[tuple[str, ...]]] = {
+    "texts": [("SET", ":id", "hello"), ("SET", ":broken", "hello"), ("SET", ":statics", "hello")],
+    "other types": [("RPUSH", ":id", "hello"), ("RPUSH", ":broken", "hello"), ("HSET", ":statics", "hello", "world")],
 }
 
 
@@ -159,49 +155,60 @@ def assert_lines_are_short(beat: Process) -> None:
     assert max(map(len, warnings(beat)), default=0) <= LONGEST_REASON + 100
 
 
-@pytest.mark.parametrize(("fields", "reason"), ENTRIES.values(), ids=ENTRIES)
-def test_a_hostile_entry_neither_ends_beat_nor_delays_the_others(
-    project: Project, write: Callable[[str, Fields], None], fields: Fields, reason: str | None
+def test_hostile_entries_neither_end_beat_nor_delay_the_others(
+    project: Project, write: Callable[[str, Fields], None]
 ) -> None:
-    write("before", fields)
+    for name, (fields, _) in ENTRIES.items():
+        write(f"before: {name}", fields)
     with watched(project) as beat:
         beat.runs_on_time()
-        write("meanwhile", fields)
+        for name, (fields, _) in ENTRIES.items():
+            write(f"meanwhile: {name}", fields)
         beat.runs_on_time()
-        for name in ("before", "meanwhile") if reason else ():
-            assert_is_listed(project, name, reason or "")
+        for name, (_, reason) in ENTRIES.items():
+            for when in ("before", "meanwhile") if reason else ():
+                assert_is_listed(project, f"{when}: {name}", reason or "")
         listing = project.celery("redisbeater", "list")
         assert listing.popen.wait() == 0, listing.output()
-        assert "before" in listing.output()
+        assert listing.output().count("before: ") == len(ENTRIES)
         assert_lines_are_short(beat.beat)
         beat.ends()
 
 
-@pytest.mark.parametrize("text", UNSCHEDULED.values(), ids=UNSCHEDULED)
-def test_an_unscheduled_hash_that_cannot_be_restored_ends_no_beat(
-    project: Project, client: redis.Redis, prefix: str, text: str
+def test_unscheduled_hashes_that_cannot_be_restored_end_no_beat(
+    project: Project, client: redis.Redis, prefix: str
 ) -> None:
-    client.hset(f"{prefix}bad", "definition", text)
+    for name, text in UNSCHEDULED.items():
+        client.hset(prefix + name, "definition", text)
     with watched(project) as beat:
         beat.runs_on_time()
-        wait_until(lambda: "bad" in reasons(project) or client.zscore(f"{prefix}:schedule", f"{prefix}bad"), "its fate")
+        for name in UNSCHEDULED:
+            wait_until(
+                lambda name=name: name in reasons(project) or client.zscore(f"{prefix}:schedule", prefix + name),
+                f"the fate of {name!r}",
+            )
         beat.ends()
 
 
 @pytest.mark.usefixtures("clean")
-@pytest.mark.parametrize("command", KEYS.values(), ids=KEYS)
-def test_a_bookkeeping_key_with_nonsense_is_named_and_ends_no_beat(
-    make_project: Callable[..., Project], client: redis.Redis, prefix: str, command: tuple[str, ...]
+@pytest.mark.parametrize("commands", KEYS.values(), ids=KEYS)
+def test_bookkeeping_keys_with_nonsense_are_named_and_end_no_beat(
+    make_project: Callable[..., Project], client: redis.Redis, prefix: str, commands: list[tuple[str, ...]]
 ) -> None:
     project = make_project(beat_schedule={"static": {"task": "proj.note", "schedule": 3600.0}})
-    verb, name, *values = command
-    client.execute_command(verb, prefix + name, *values)
+
+    def overwrite() -> None:
+        for verb, name, *values in commands:
+            client.delete(prefix + name)
+            client.execute_command(verb, prefix + name, *values)
+
+    overwrite()
     with watched(project) as beat:
         beat.runs_on_time()
-        client.delete(prefix + name)
-        client.execute_command(verb, prefix + name, *values)
+        overwrite()
         beat.runs_on_time()
-        warns_of(beat.beat, prefix + name)
+        for _, name, *_ in commands:
+            warns_of(beat.beat, prefix + name)
         assert "static" in set(ScheduleStore(project.app()).names())
         beat.ends()
 

@@ -233,9 +233,6 @@ def _pongs(port: int) -> bool:
 
 @pytest.mark.timeout(500)
 @pytest.mark.usefixtures("rabbitmq_program")
-def test_rabbitmq_passes_over_ports_that_another_program_has(taken: int) -> None:
-    # A node chooses three ports: its own, the one of its distribution protocol, and the one of its name server.
-    ports = [taken, free_port(), free_port(), free_port(), taken, free_port(), free_port(), free_port(), taken]
-
-    with rabbitmq.running(choose=first(*ports)) as node:
-        assert node.port not in ports
+def test_rabbitmq_passes_over_a_port_that_another_program_has(taken: int) -> None:
+    with rabbitmq.running(choose=first(taken)) as node:
+        assert node.port != taken

@@ -27,7 +27,7 @@ from redisbeater.schedules.budget import Count, Steps
 UTC = timezone.utc
 
 #: How much is tried, unless the environment sets another number.
-EXAMPLES = int(os.environ.get("REDISBEATER_EXAMPLES", "120"))
+EXAMPLES = int(os.environ.get("REDISBEATER_EXAMPLES", "60"))
 
 #: How many fire times of a rule are compared from its start on.
 MOST = 60
