@@ -10,7 +10,7 @@ import pytest
 from celery.schedules import BaseSchedule
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.reader import Reader
+from redisbeater.model.reader import LONGEST_TEXT, Reader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
 
@@ -57,3 +57,14 @@ def test_a_date_with_an_unknown_part_is_refused_by_its_path(reader: Reader) -> N
 
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule\.at"):
         schedule_of(reader, "report", {"__type__": "clocked", "at": moment})
+
+
+@pytest.mark.parametrize(("characters", "is_remembered"), [(100, True), (LONGEST_TEXT, False)])
+def test_a_definition_is_remembered_unless_it_is_long(reader: Reader, characters: int, is_remembered: bool) -> None:
+    text = json.dumps({"task": "proj.report", "schedule": HOURLY, "args": ["x" * characters]})
+
+    first, second = (reader.read("report", text)[0] for _ in range(2))
+
+    assert first == second
+    assert (first is second) == is_remembered
+    assert (first.schedule is second.schedule) == is_remembered

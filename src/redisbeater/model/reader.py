@@ -18,6 +18,9 @@ __all__ = ("Reader",)
 #: How many entries are remembered, so that those which run again and again are parsed only once.
 MAX_ENTRIES = 10_000
 
+#: The longest text that is remembered, in characters: all together take some tens of megabytes at most.
+LONGEST_TEXT = 4_096
+
 #: How many schedules are remembered: thousands of entries share a few.
 MAX_SCHEDULES = 1_000
 
@@ -25,11 +28,12 @@ MAX_SCHEDULES = 1_000
 class Reader:
     """Reads stored entries for beat; callers share what it returns, and must not change it.
 
-    An entry with a custom schedule is read each time: its class may return something else for the same data.
+    An entry with a custom schedule is read each time: its class may return something else for the same data. So is one
+    with a long definition.
     """
 
     def __init__(self, codec: ScheduleCodec, defaults: Defaults) -> None:
-        self._codec = _SharingCodec(codec)
+        self._plain, self._codec = codec, _SharingCodec(codec)
         self._defaults = defaults
         self._read_cached = lru_cache(MAX_ENTRIES)(self._read)
 
@@ -44,10 +48,12 @@ class Reader:
         Raises:
             InvalidEntry: it cannot be read.
         """
-        return self._read(name, text) if '"custom"' in text else self._read_cached(name, text)
+        if len(text) > LONGEST_TEXT or '"custom"' in text:
+            return self._read(name, text, self._plain)
+        return self._read_cached(name, text)
 
-    def _read(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy]:
-        definition = Definition.from_text(name, text, self._codec)
+    def _read(self, name: str, text: str, codec: Decoder | None = None) -> tuple[Definition, ResolvedPolicy]:
+        definition = Definition.from_text(name, text, codec or self._codec)
         return definition, ResolvedPolicy.of(definition, self._defaults)
 
 
