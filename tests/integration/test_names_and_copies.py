@@ -111,7 +111,9 @@ def test_a_rename_that_cannot_be_is_refused_and_changes_nothing(app: Celery, sto
         store.rename("report", "other")
     with pytest.raises(EntryNotFound):
         store.rename("nothing", "new")
-    with pytest.raises(InvalidEntry, match=r"\$\.name: the entry is static: rename it in the code"):
+    with pytest.raises(
+        InvalidEntry, match=r"\$\.name: the entry is static: rename it in the code, or copy it and disable"
+    ):
         store.rename("nightly", "new")
     with pytest.raises(InvalidEntry, match=r"\$\.name"):
         store.rename("report", ":x")
@@ -229,3 +231,28 @@ def test_only_the_newest_deleted_entries_are_kept_and_none_of_a_bulk(
     assert len(kept) == KEEP_DELETED
     assert set(kept) == {f"e-{number}" for number in range(20, KEEP_DELETED + 20)}
     assert len(client.keys(f"{prefix}:deleted:*")) == KEEP_DELETED
+
+
+# Names that are too long, as another program stored them
+
+
+def test_an_entry_whose_name_is_too_long_is_deleted_and_renamed_and_all_else_says_so(
+    store: ScheduleStore, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    definition = json.dumps({"task": "proj.work", "schedule": {"__type__": "interval", "every": 60}})
+    long, other = "x" * 513, "日" * 171
+    for name in (long, other):
+        client.hset(f"{prefix}{name}", "definition", definition)
+        client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": 4e9})
+    advice = "but can be deleted and renamed"
+
+    refused = [run(verb, long) for verb in ("disable", "enable", "skip-next", "trigger", "why")]
+    renamed, deleted = run("rename", long, "short"), run("delete", other)
+
+    assert [result.exit_code for result in refused] == [2] * 5
+    assert all("$.name: expected at most 512 bytes, got 513: 'xxx" in result.stderr for result in refused)
+    assert all(advice in result.stderr for result in refused)
+    assert (renamed.exit_code, deleted.exit_code) == (0, 0)
+    assert set(store.names()) == {"short"}
+    assert store.get("short").task == "proj.work"
+    assert advice not in run("create", long, "proj.work", "--every", "60").stderr

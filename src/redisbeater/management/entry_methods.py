@@ -13,7 +13,7 @@ from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import check_name
+from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.definition_file import read_definition
@@ -171,7 +171,7 @@ class EntryMethods(AppStore):
         Raises:
             EntryNotFound: there is none of that name.
         """
-        if delete_entry(self._context, check_name(name), Author.of(by, note)) is None:
+        if delete_entry(self._context, check_stored_name(name), Author.of(by, note)) is None:
             raise EntryNotFound(name)
 
     def restore(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:

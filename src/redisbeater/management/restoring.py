@@ -8,7 +8,7 @@ from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.editing.rescheduling import score_after_edit
 from redisbeater.editing.stored_entry import StoredEntry, load, stored_definition, stored_meta
-from redisbeater.entry_name import check_unreserved
+from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.model.resolved_policy import Defaults
@@ -30,7 +30,7 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
         InvalidEntry: it is back, and broken as it was before.
     """
     now, zone = context.redis.clock()
-    kept = context.redis.deleted.load(check_unreserved(name), now, zone)
+    kept = context.redis.deleted.load(check_stored_name(name), now, zone)
     if kept is None:
         raise EntryNotFound(name)
     score = _score(kept, context.in_zone(zone).defaults, context.codec)
