@@ -93,6 +93,8 @@ def check_text(name: str, text: str, path: str, highest: int | None = None) -> N
         InvalidEntry: a part cannot be read, or is out of range.
     """
     for part in text.split(","):
+        if not part and text:
+            raise InvalidEntry(path, f"cannot read {quoted(text, _MOST_QUOTED)}: a comma too many; leave it out")
         match = _PART.fullmatch(part)
         if match is None or len(part) > _MAX_PART_LENGTH:
             problem = f"cannot read {quoted(part, _MOST_QUOTED)}"
