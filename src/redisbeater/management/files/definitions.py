@@ -11,8 +11,8 @@ from celery.schedules import BaseSchedule
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.export import FileEntry
-from redisbeater.management.files.schedule_words import SCHEDULE_WORDS, duration_of, schedule_of, words_of
 from redisbeater.management.files.moments import moment_of, moment_text
+from redisbeater.management.files.schedule_words import SCHEDULE_WORDS, duration_of, schedule_of, words_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import OptionRules, decoded_options
