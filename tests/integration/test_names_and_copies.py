@@ -135,10 +135,29 @@ def test_a_copy_starts_again(
     assert (copied.total_run_count, copied.last_run_at, list(copied.skip)) == (0, None, [])
     assert (copied.args, copied.labels, copied.task) == ([2], {"team": "a"}, store.get("report").task)
     assert store.log("second")[0].details["note"] == "for weiss"
-    assert run("copy", "report", "third").stdout == "third: created like report\n"
+    assert run("copy", "report", "third").stdout.startswith("third: created like report\n  schedule     every hour\n")
     assert run("copy", "report", "third").exit_code == 2
     with pytest.raises(InvalidEntry, match=r"\$\.max_runs"):
         store.copy("report", "fourth", max_runs=0)
+
+
+def test_a_copy_takes_the_options_of_create(store: ScheduleStore, run: Callable[..., Result]) -> None:
+    store.create("report", "proj.work", 3600, args=[1], options={"queue": "a", "expires": 60}, labels={"team": "a"})
+    options = ("--cron", "0 9 * * *", "--queue", "slow", "--label", "customer=weiss", "--kwargs", '{"pages": 3}')
+
+    planned = run("copy", "report", "second", *options, "--dry-run")
+    names_then = set(store.names())
+    done = run("copy", "report", "second", *options, "--note", "for weiss", "--by", "anna", "--json")
+
+    copied = store.get("second")
+    assert (planned.exit_code, planned.stdout.splitlines()[0]) == (0, "second: would be created like report")
+    assert names_then == {"report"}
+    assert (done.exit_code, json.loads(done.stdout)["name"]) == (0, "second")
+    assert (copied.args, copied.kwargs, copied.options) == ([1], {"pages": 3}, {"queue": "slow", "expires": 60})
+    assert (copied.schedule, copied.labels) == (cron("0 9 * * *"), {"customer": "weiss"})
+    assert store.log("second")[0].details == {"by": "anna", "note": "for weiss"}
+    assert run("copy", "report", "third", "--cron", "61 * * * *").exit_code == 2
+    assert set(store.names()) == {"report", "second"}
 
 
 # Delete and restore

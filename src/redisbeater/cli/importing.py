@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,10 @@ from celery.schedules import crontab
 
 from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
+from redisbeater.cli.options import authored
+from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import aligned
+from redisbeater.cli.terminal import with_progress
 from redisbeater.display import printable_json, shown
 from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
@@ -61,12 +63,14 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         disable_source: bool,
         as_json: bool,
         yes: bool,
+        note: str,
+        by: str,
         **arguments: Any,
     ) -> None:
         source = function(app, **arguments)
         if disable_source:
             source.check_disabling()
-        work = Import(app, source, skip_existing=skip_existing)
+        work = Import(app, source, skip_existing=skip_existing, by=by, note=note)
         work.read()
         undo = ""
         if dry_run:
@@ -77,15 +81,17 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         if work.of_state("refused"):
             raise click.exceptions.Exit(BadInput.exit_code)
 
+    wrapped: Callable[..., None] = run
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask."),
+        authored,
         as_json,
         click.option("--disable-source", is_flag=True, help="Disable there what was imported."),
         click.option("--skip-existing", is_flag=True, help="Skip entries that exist, instead of refusing them."),
         click.option("--dry-run", is_flag=True, help="Write nothing; compare the fire times of both schedulers."),
     ):
-        run = option(run)
-    return run
+        wrapped = option(wrapped)
+    return wrapped
 
 
 @import_.command("redbeat")
@@ -124,15 +130,9 @@ def beat_schedule(app: Celery) -> Source:
 
 
 def _compare(work: Import) -> None:
-    """Compare all entries; on a terminal, show how far that is."""
-    if not sys.stderr.isatty():
-        for _ in work.compare():
-            pass
-        return
-    number = len(work.of_state("new"))
-    with click.progressbar(work.compare(), length=number, label="comparing", file=sys.stderr) as bar:
-        for _ in bar:
-            pass
+    """Compare all entries, and show how far that is."""
+    for _ in with_progress(work.compare(), "comparing entries", len(work.of_state("new"))):
+        pass
 
 
 def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
@@ -141,7 +141,11 @@ def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
     if not names:
         return ""
     confirm("import", names, yes)
-    work.write()
+    progress, done = Progress("imported"), 0
+    for count in work.write():
+        done += count
+        progress(done)
+    progress.end()
     imported = [entry.name for entry in work.of_state("imported")]
     if disable_source and imported:
         return work.disable_source()

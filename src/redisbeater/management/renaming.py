@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.author import Author
-from redisbeater.editing.changes import Upsert
-from redisbeater.editing.compare_and_set import write
+from redisbeater.editing.changes import FieldChange, Upsert
+from redisbeater.editing.compare_and_set import applied, write
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry_name import check_name, check_new_name, check_stored_name
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry, RunActive
@@ -17,7 +14,6 @@ from redisbeater.instant import EPOCH
 from redisbeater.log_lines import get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW
-from redisbeater.model.options import OptionRules
 from redisbeater.model.origin import file_owner
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import Score
@@ -58,10 +54,10 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
     raise EditConflict(f"other programs changed {quoted(name)} {ATTEMPTS} times; it was not renamed")
 
 
-def copy_entry(
-    context: Context, name: str, new: str, changes: Mapping[str, Any], rules: OptionRules, author: Author
-) -> StoredEntry:
-    """Create an entry like another one, which starts again: without runs, and with no fire time left out.
+def copy_entry(context: Context, name: str, new: str, change: FieldChange, *, dry_run: bool = False) -> StoredEntry:
+    """Create an entry like another one with a change, which starts again: without runs, and with no fire time left out.
+
+    With ``dry_run`` nothing is written.
 
     Raises:
         EntryNotFound: there is none of that name.
@@ -70,10 +66,11 @@ def copy_entry(
     """
     check_new_name(new)
     source = load(context, check_name(name)).definition._replace(skip=())
-    text = source.changed(rules, **changes).to_text(context.codec)
+    text = source.changed(change.option_rules, **change.fields_for(source)).to_text(context.codec)
     definition = Definition.from_text(new, text, context.codec)
     text = definition.to_text(context.codec)
-    return write(context, Upsert(definition=definition, text=text, initial_meta=NEW, only_new=True, author=author))
+    copied = Upsert(definition=definition, text=text, initial_meta=NEW, only_new=True, author=change.author)
+    return applied(copied, context.redis.load(new), context).to_stored_entry() if dry_run else write(context, copied)
 
 
 def _rename(context: Context, snapshot: Snapshot, new: str, author: Author) -> str:
