@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 import redis
 from celery import Celery
-from click.testing import CliRunner, Result
+from click.testing import Result
 from due import now, save_due
 from outbox import names, run_due
 from servers import programs
@@ -25,24 +24,10 @@ from redisbeater import (
     ScheduleStore,
     cron,
 )
-from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.store.schedule import KEEP_DELETED
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
-
-
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
-def run(app: Celery) -> Callable[..., Result]:
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
-
-    return run
 
 
 # Rename
