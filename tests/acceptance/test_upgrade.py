@@ -49,7 +49,7 @@ def test_a_rolling_upgrade_and_its_rollback_lose_nothing(project: Project, clien
     )
     assert newer.end() == 0
     asked = scripts(client)
-    wait_until(lambda: scripts(client) >= asked + 6, "two more looks of the beat that refuses to lead")
+    wait_until(lambda: scripts(client) >= asked + 3, "another look of the beat that refuses to lead")
     assert again.popen.poll() is None
     assert client.get(f"{prefix}:lock") is None
     assert again.output().count("refusing to lead") == 1

@@ -142,11 +142,15 @@ def test_show_draws_one_entry(run: Callable[..., Result], write: Callable[..., N
         args=[1], kwargs={"pages": 3}, options={"queue": "slow"}, description="for the board",
     )  # fmt: skip
 
-    assert run("show", "report", "--now", NOW).stdout.splitlines() == [
+    *lines, changed, options = run("show", "report", "--now", NOW).stdout.splitlines()
+
+    assert re.fullmatch(r"  changed      .* CES?T   created by \S+@\S+", changed)
+    assert [*lines, options] == [
         "report   shop.tasks.digest(1, pages=3)   enabled, dynamic, version c568f730",
         "  description  for the board",
         "  schedule     at 09:00 on Monday to Friday, Europe/Vienna "
         "(fixed: once for each time of the day, also when the clocks change)",
+        "  cron         0 9 * * 1-5",
         "  next         Mon 23 Nov 2026 09:00:00 CET   2026-11-23T08:00:00Z   in 1 d 9 h",
         "  last run     Fri 20 Nov 2026 09:00:00 CET   2026-11-20T08:00:00Z   1 d 14 h ago",
         "  counts       318 runs",

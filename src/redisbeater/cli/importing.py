@@ -24,7 +24,7 @@ from redisbeater.management.migration.comparison import Comparison
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import, ImportedEntry
 from redisbeater.management.migration.redbeat_source import RedBeatSource
-from redisbeater.schedules.crontab.field import field_texts
+from redisbeater.schedules.crontab.field import cron_text
 from redisbeater.schedules.description.describe import describe_in_brief
 
 __all__ = ("import_",)
@@ -36,8 +36,6 @@ _WORDS = {"new": "to import", "exists": "skipped"}
 
 #: So many names are put into a line of the shell; JSON has all.
 MOST_NAMES = 20
-
-_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
 
 @redisbeater.group("import")
@@ -169,9 +167,8 @@ def _schedule(entry: ImportedEntry) -> str:
         return "-"
     if type(definition.schedule) is not crontab:
         return describe_in_brief(definition.schedule, definition.timezone)
-    fields = field_texts(definition.schedule)
     zone = (definition.timezone or "").rpartition("/")[2]
-    return " ".join([*(str(fields[name]) for name in _FIELDS), zone]).rstrip()
+    return f"{cron_text(definition.schedule)} {zone}".rstrip()
 
 
 def _outcome(entry: ImportedEntry) -> str:

@@ -16,7 +16,7 @@ from celery.schedules import ParseException, crontab
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("DAYS", "FIELDS", "LIMITS", "MONTHS", "NO_DATE", "check_text", "field_texts", "make_crontab")
+__all__ = ("DAYS", "FIELDS", "LIMITS", "MONTHS", "NO_DATE", "check_text", "cron_text", "field_texts", "make_crontab")
 
 FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 
@@ -59,6 +59,13 @@ def field_texts(schedule: crontab) -> dict[str, Any]:
     """Return the five fields as they were passed, by Celery's names, as JSON values."""
     passed = {name: getattr(schedule, f"_orig_{name}") for name in FIELDS}
     return {name: value if isinstance(value, (int, str)) else sorted(value) for name, value in passed.items()}
+
+
+def cron_text(schedule: crontab) -> str:
+    """Return the five fields in the order of a cron text: ``0 9 * * mon-fri``."""
+    fields = field_texts(schedule)
+    order = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+    return " ".join(_joined(fields[name]) for name in order)
 
 
 def make_crontab(fields: dict[str, Any], path: str) -> crontab:
@@ -109,6 +116,10 @@ def check_text(name: str, text: str, path: str, highest: int | None = None) -> N
         for value in (match["first"], match["last"]):
             if value and value != "*":
                 _check_value(name, value, path, highest)
+
+
+def _joined(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _days_in(month: int) -> int:
