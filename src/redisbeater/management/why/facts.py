@@ -49,6 +49,7 @@ class Facts:
         most_lines: how many lines the log keeps.
         schedule_lines: the newest lines of the schedule's log.
         leader: who leads; empty: nobody. None: there is no lock.
+        max_rate: how many runs a second leave at most; None: any number.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Facts:
     most_lines: int
     schedule_lines: Sequence[LogLine]
     leader: str | None
+    max_rate: float | None = None
 
     def time(self, moment: datetime) -> str:
         """Return an instant in the zone of the entry: ``Fri 09:00:00 CET``."""
@@ -136,6 +138,7 @@ def read_facts(context: Context, name: str, now: datetime | None = None) -> Fact
         most_lines=redis.log.most_of_entry,
         schedule_lines=redis.log.of_schedule(SCHEDULE_LINES),
         leader=redis.leader() if has_lock else None,
+        max_rate=context.config.max_rate,
     )
 
 
