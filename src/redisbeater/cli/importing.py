@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,9 @@ from celery.schedules import crontab
 
 from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
+from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import aligned
+from redisbeater.cli.terminal import with_progress
 from redisbeater.display import printable_json, shown
 from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
@@ -67,7 +68,8 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         if disable_source:
             source.check_disabling()
         work = Import(app, source, skip_existing=skip_existing)
-        work.read()
+        with Progress("read") as progress:
+            work.read(progress)
         undo = ""
         if dry_run:
             _compare(work)
@@ -124,15 +126,9 @@ def beat_schedule(app: Celery) -> Source:
 
 
 def _compare(work: Import) -> None:
-    """Compare all entries; on a terminal, show how far that is."""
-    if not sys.stderr.isatty():
-        for _ in work.compare():
-            pass
-        return
-    number = len(work.of_state("new"))
-    with click.progressbar(work.compare(), length=number, label="comparing", file=sys.stderr) as bar:
-        for _ in bar:
-            pass
+    """Compare all entries."""
+    for _ in with_progress(work.compare(), "comparing", len(work.of_state("new"))):
+        pass
 
 
 def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
@@ -141,7 +137,8 @@ def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
     if not names:
         return ""
     confirm("import", names, yes)
-    work.write()
+    with Progress("imported") as progress:
+        work.write(progress)
     imported = [entry.name for entry in work.of_state("imported")]
     if disable_source and imported:
         return work.disable_source()

@@ -31,15 +31,23 @@ __all__ = ("FileMethods",)
 class FileMethods(AppStore):
     """The methods that compare the schedule with files, forecast it, and find what is wrong with it."""
 
-    def export(self, prefix: str | None = None, owner: str | None = None, state: bool = False) -> Export:
+    def export(
+        self,
+        prefix: str | None = None,
+        owner: str | None = None,
+        state: bool = False,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Export:
         """Return entries as a file has them, all by default; ``to_text`` of the result makes its text.
 
         Arguments:
             prefix: only names that begin with this text.
             owner: only those that the file of this owner declares.
             state: also run counts, fire times and the identity of the schedule: a backup.
+            progress: called with the number of entries that were read.
         """
-        return collect(self._context, prefix=prefix or "", owner=owner or "", state=state)
+        return collect(self._context, prefix=prefix or "", owner=owner or "", state=state, progress=progress)
 
     def plan(
         self,
@@ -51,6 +59,7 @@ class FileMethods(AppStore):
         state: bool = False,
         note: str = "",
         by: str = "",
+        progress: Callable[[int], None] | None = None,
     ) -> Changes:
         """Return what :meth:`apply` would change to make the entries of an owner those of a file; write nothing.
 
@@ -64,6 +73,7 @@ class FileMethods(AppStore):
             state: restore a backup, with run counts, fire times and identity. It needs no owner.
             note: why, for the log.
             by: who, for the log.
+            progress: called with the number of entries that were planned.
 
         Raises:
             InvalidEntry: an entry cannot be stored, or belongs to someone else.
@@ -77,7 +87,7 @@ class FileMethods(AppStore):
             deletes=delete,
             restores=state,
         )
-        return plan_changes(self._context, export, terms)
+        return plan_changes(self._context, export, terms, progress)
 
     def apply(
         self, changes: Changes, done: Applied | None = None, progress: Callable[[int], None] | None = None
@@ -103,6 +113,7 @@ class FileMethods(AppStore):
         entries: Iterable[RedisScheduleEntry] | Export | None = None,
         prefix: str | None = None,
         task: str | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> Simulation:
         """Return how many runs there will be from ``start``, now by default, up to ``end``, a day later by default.
 
@@ -114,12 +125,13 @@ class FileMethods(AppStore):
             entries: instead of the stored ones; as if each was created now.
             prefix: only entries whose name begins with this text.
             task: only entries of this task.
+            progress: called with the number of entries that were read.
 
         Raises:
             ValueError: ``end`` is not after ``start``.
         """
         wanted = Filter(prefix=prefix, task=task)
-        return simulate_schedule(self._app, start, end, entries, wanted)
+        return simulate_schedule(self._app, start, end, entries, wanted, progress)
 
     def lint(self, file: Export | None = None, progress: Callable[[int], None] | None = None) -> Findings:
         """Return what will not run as its author means, in the schedule or in a file, the worst first.
