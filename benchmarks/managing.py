@@ -230,6 +230,7 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=PARTS, help="Only this one; all by default.")
     parser.add_argument("--entries", type=int, help="How many; each part has its own number.")
     options = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     print(describe(_program()))
     for name, (measure, entries) in PARTS.items():
         if options.part in (None, name):
