@@ -112,7 +112,7 @@ class RedisScheduler(Scheduler):
             app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
         )
         self._heartbeat = Heartbeat(self._redis, lock, self._dispatcher.counts, self._broker, lambda: self.is_embedded)
-        self._claim_limit = ClaimLimit(config.batch_size)
+        self._claim_limit = ClaimLimit(config.batch_size, self._dispatcher.pace)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
         #: When to claim again, on the monotonic clock.
@@ -268,6 +268,7 @@ class RedisScheduler(Scheduler):
         self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
         self._look_at = self._next_look(claim)
+        self._log.held_back(self._dispatcher.pace.observe(claim))
 
     def _claim(self) -> Claim:
         limit = self._claim_limit
@@ -293,11 +294,13 @@ class RedisScheduler(Scheduler):
                 self._dispatch = None
 
     def _next_look(self, claim: Claim) -> float:
-        """Return when to claim again, on the monotonic clock: at once if this claim found anything."""
+        """Return when to claim again, on the monotonic clock: at once if this claim found anything and more may run."""
+        latest = claim.asked_at + self.max_interval
+        ready_at = min(self._dispatcher.pace.ready_at, latest)
         if claim.entries or claim.removed:
-            return 0.0
-        idle = self.max_interval if claim.idle_seconds is None else claim.idle_seconds
-        return claim.asked_at + min(idle, self.max_interval)
+            return ready_at
+        idle = latest if claim.idle_seconds is None else claim.asked_at + claim.idle_seconds
+        return max(min(idle, latest), ready_at)
 
     # Send one run by Celery's own path
 

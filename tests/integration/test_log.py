@@ -68,7 +68,9 @@ def test_a_change_that_changes_nothing_is_no_line(store: ScheduleStore, app: Cel
     assert words(app) == ["created"]
 
 
-def test_a_bulk_writes_no_lines(store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_what_a_bulk_creates_without_a_note_is_no_line(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str
+) -> None:
     with store.bulk() as bulk:
         bulk.upsert(RedisScheduleEntry("report", "proj.report", 60, app=app))
 

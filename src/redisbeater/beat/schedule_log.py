@@ -35,6 +35,11 @@ class ScheduleLog:
         """Add that Redis did not answer, or refused, until now."""
         self.add("redis_away", seconds=seconds, error=error)
 
+    def held_back(self, seconds: float | None) -> None:
+        """Add that ``redisbeater_max_rate`` held due runs back until now; None: it did not, or does still."""
+        if seconds is not None:
+            self.add("held_back", seconds=seconds)
+
     def broker_returned(self, seconds: float, error: str) -> None:
         """Add that the broker was unavailable until now."""
         self.add("broker_away", seconds=seconds, error=error)

@@ -105,7 +105,7 @@ class ZoneChange:
 
     def _replan(self, page: list[str]) -> list[str]:
         """Plan a page of entries again; return those that other programs kept changing meanwhile."""
-        decoder = self._context.reader.decoder
+        decoder = self._context.reader.codec
         changes = [ReplanInZone(name=name, before=self._before, decoder=decoder) for name in page]
         result = write_page(self._context, changes, only_differing=True)
         self._log(result.written)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from celery import Celery
@@ -41,7 +42,8 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
       celery -A proj redisbeater export --prefix report- -o reports.yaml
       celery -A proj redisbeater export --state -o backup.json
     """
-    found = ScheduleStore(app).export(prefix=prefix, owner=owner, state=state, redact=redact)
+    with Progress("read") as progress:
+        found = ScheduleStore(app).export(prefix=prefix, owner=owner, state=state, redact=redact, progress=progress)
     text = found.to_text(as_yaml=bool(file and file.endswith((".yaml", ".yml"))))
     if file is None:
         click.echo(text, nl=False)
@@ -100,15 +102,15 @@ def apply(
     """
     store, context = ScheduleStore(app), Context.of(app)
     view = view_of(context, now, is_utc)
-    plans = [
-        (title, store.plan(each, owner, adopt=adopt, delete=not no_delete, state=state, note=note, by=by))
-        for title, each in _exports(files, owner)
-    ]
+    terms: Any = {"adopt": adopt, "delete": not no_delete, "state": state, "note": note, "by": by}
+    with Progress("planned") as progress:
+        plans = [(title, store.plan(each, owner, progress=progress, **terms)) for title, each in _exports(files, owner)]
     if as_json and (dry_run or check):
         click.echo(printable_json([changes_as_dict(changes, context) for _, changes in plans], indent=2))
     for title, changes in plans if not as_json else ():
         print_lines(plan_lines(changes, title, view, context))
-        moved = forecast(app, changes) if dry_run or check else None
+        with Progress("counted the runs of") as progress:
+            moved = forecast(app, changes, progress) if dry_run or check else None
         print_lines([forecast_line(moved)] if moved else [])
     if not dry_run and not check:
         _confirm([changes for _, changes in plans], yes)
@@ -149,18 +151,17 @@ def _confirm(plans: Sequence[Changes], yes: bool) -> None:
 
 
 def _apply(store: ScheduleStore, plans: Sequence[Changes], context: Context, is_json: bool) -> None:
-    done, progress = Applied(), Progress("applied")
+    done = Applied()
     try:
-        for changes in plans:
-            store.apply(changes, done, progress)
+        with Progress("applied") as progress:
+            for changes in plans:
+                store.apply(changes, done, progress)
     except KeyboardInterrupt:
-        progress.end()
         click.echo(f"interrupted after: {_summary(done)}; apply again does the rest", err=True)
         raise click.exceptions.Exit(130) from None
     except RedisBeaterError:
         click.echo(f"ended after: {_summary(done)}; apply again does the rest", err=True)
         raise
-    progress.end()
     if is_json:
         planned = [changes_as_dict(changes, context) for changes in plans]
         click.echo(printable_json({"planned": planned, **vars(done)}, indent=2))

@@ -69,7 +69,8 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         if disable_source:
             source.check_disabling()
         work = Import(app, source, skip_existing=skip_existing, by=by, note=note)
-        work.read()
+        with Progress("read") as progress:
+            work.read(progress)
         undo = ""
         if dry_run:
             _compare(work)
@@ -128,8 +129,8 @@ def beat_schedule(app: Celery) -> Source:
 
 
 def _compare(work: Import) -> None:
-    """Compare all entries, and show how far that is."""
-    for _ in with_progress(work.compare(), "comparing entries", len(work.of_state("new"))):
+    """Compare all entries."""
+    for _ in with_progress(work.compare(), "comparing", len(work.of_state("new"))):
         pass
 
 
@@ -139,11 +140,8 @@ def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
     if not names:
         return ""
     confirm("import", names, yes)
-    progress, done = Progress("imported"), 0
-    for count in work.write():
-        done += count
-        progress(done)
-    progress.end()
+    with Progress("imported") as progress:
+        work.write(progress)
     imported = [entry.name for entry in work.of_state("imported")]
     if disable_source and imported:
         return work.disable_source()

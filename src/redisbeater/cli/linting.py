@@ -39,10 +39,8 @@ def lint(app: Celery, *, file: str | None, strict: bool, ignore: Sequence[str], 
     if rules:
         _print_rules(as_json)
         return
-    progress = Progress("looked at")
-    store = ScheduleStore(app)
-    found = store.lint(None if file is None else Export.read(file), progress=progress)
-    progress.end()
+    with Progress("looked at") as progress:
+        found = ScheduleStore(app).lint(None if file is None else Export.read(file), progress=progress)
     found = [each for each in found if each.rule not in ignore]
     if as_json:
         click.echo(printable_json([vars(each) for each in found], indent=2))

@@ -250,7 +250,7 @@ class _Reader:
         if not snapshot.exists:
             return Row(name=snapshot.name, state="missing") if self._wanted.is_by_name else None
         try:
-            stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
+            stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
             return self._row_of(snapshot, stored) if self._wanted.lets_through(stored) else None
         except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
             unread = Row(

@@ -14,7 +14,10 @@ QUIET_SECONDS = 1.0
 
 
 class Progress:
-    """Shows how many entries are done, in one line of standard error; nothing where that is no terminal."""
+    """Shows how many entries are done, in one line of standard error; nothing where that is no terminal.
+
+    At the end of its ``with`` the line is cleared.
+    """
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
@@ -25,9 +28,11 @@ class Progress:
         """Show the number of entries that are done."""
         if sys.stderr.isatty() and time.monotonic() - self._since > QUIET_SECONDS:
             self._is_shown = True
-            click.echo(f"\r{self._verb} {count:,} entries", nl=False, err=True)
+            click.echo(f"\r{self._verb} {count:,} entries ", nl=False, err=True)
 
-    def end(self) -> None:
-        """Clear the line."""
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._is_shown:
             click.echo("\r\x1b[K", nl=False, err=True)

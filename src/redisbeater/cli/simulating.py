@@ -12,6 +12,7 @@ import click
 from celery import Celery
 
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.progress import Progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.files.export import Export
@@ -70,7 +71,10 @@ def simulate(
         begin = read_time(start, now=view.now, zone=view.zone)
         until = read_time(end, now=begin, zone=view.zone)
         entries = None if file is None else Export.read(file)
-        found = ScheduleStore(app).simulate(begin, until, entries=entries, prefix=prefix, task=task)
+        with Progress("read") as progress:
+            found = ScheduleStore(app).simulate(
+                begin, until, entries=entries, prefix=prefix, task=task, progress=progress
+            )
     except ValueError as exc:
         raise BadInput(str(exc)) from exc
     if as_json:

@@ -159,6 +159,13 @@ class Config:
         "The longest delay of a run, in seconds. The delay of each run depends only on the entry's name and the fire "
         "time. An entry may override it.",
     )
+    max_rate: float | None = _setting(
+        None,
+        values.optional(values.rate),
+        "runs a second, from 0.001 to 1,000,000, or None",
+        "How many runs a second leave at most, the oldest first: after an outage or a pause, workers are not flooded. "
+        "Without a lock each beat may send so many. A ``trigger`` is not limited. None: no limit.",
+    )
     log_limit: int = _setting(
         100,
         values.count(10_000),

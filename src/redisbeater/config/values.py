@@ -24,6 +24,7 @@ __all__ = (
     "member_of",
     "one_of",
     "optional",
+    "rate",
     "read_classes",
     "read_names",
     "read_options",
@@ -49,6 +50,10 @@ _REDBEAT_OPTIONS = {
 #: Bounds of an entry's size, in bytes: any ordinary definition fits into the least; reading the most keeps the server
 #: busy for a tenth of a second.
 LEAST_ENTRY_SIZE, MOST_ENTRY_SIZE = 10_000, 16_000_000
+
+
+#: Bounds of a rate, in runs a second: one in a quarter of an hour, and more than any beat sends.
+LEAST_RATE, MOST_RATE = 0.001, 1_000_000.0
 
 
 class UnacceptableValue(Exception):
@@ -133,6 +138,13 @@ def seconds(least: float, most: float = MAX_SECONDS) -> Reader:
         raise UnacceptableValue
 
     return read
+
+
+def rate(name: str, value: Any) -> float:
+    """Accept a number of runs a second."""
+    if is_seconds(value, LEAST_RATE, MOST_RATE):
+        return float(value)
+    raise UnacceptableValue
 
 
 def is_seconds(value: Any, least: float, most: float = MAX_SECONDS) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from redisbeater.dispatch.pace import Pace
 from redisbeater.log_lines import get_logger
 
 __all__ = ("ClaimLimit",)
@@ -17,17 +18,30 @@ class ClaimLimit:
 
     A burst begins with a small claim, so that its first run leaves at once. What does not fit into the sending part of
     a lease waits for the next claim, and other beats cannot take it so long.
+
+    Arguments:
+        most: ``redisbeater_batch_size``.
+        pace: how many runs may leave; where it has a rate, no more entries are taken, and the oldest alone.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, pace: Pace | None = None) -> None:
         self._most = most
+        self._pace = pace or Pace(None)
         self._begin()
 
+    @property
+    def value(self) -> int:
+        """The largest number of entries that the next claim may take; 0 while no run may leave."""
+        return self._pace.limit(self._value)
+
+    @property
+    def oldest_only(self) -> bool:
+        """Whether the oldest entries alone are taken: a burst is no backlog yet."""
+        return self._oldest_only or self._pace.rate is not None
+
     def _begin(self) -> None:
-        #: The largest number of entries that the next claim may take.
-        self.value = min(FIRST_CLAIM, self._most)
-        #: Whether the oldest entries alone are taken: a burst is no backlog yet.
-        self.oldest_only = self.value < self._most
+        self._value = min(FIRST_CLAIM, self._most)
+        self._oldest_only = self._value < self._most
 
     def record(self, claimed: int, *, removed: int = 0, ran_short: bool) -> None:
         """Set the limit of the next claim: half after a claim that ran short of time, twice after a full one.
@@ -38,11 +52,11 @@ class ClaimLimit:
             ran_short: whether its entries took too long for its lease.
         """
         if ran_short:
-            self.value = max(min(self.value, claimed) // 2, 1)
-            self.oldest_only = False
-            logger.debug("a claim of %d entries did not fit into its lease, claiming %d next", claimed, self.value)
-        elif claimed + removed >= self.value:
-            self.value = min(self.value * 2, self._most)
-            self.oldest_only = False
-        elif self.value >= FIRST_CLAIM:
+            self._value = max(min(self._value, claimed) // 2, 1)
+            self._oldest_only = False
+            logger.debug("a claim of %d entries did not fit into its lease, claiming %d next", claimed, self._value)
+        elif claimed + removed >= self._value:
+            self._value = min(self._value * 2, self._most)
+            self._oldest_only = False
+        elif self._value >= FIRST_CLAIM:
             self._begin()

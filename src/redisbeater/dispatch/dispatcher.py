@@ -15,6 +15,7 @@ from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.batch import Batch
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.job import Job
+from redisbeater.dispatch.pace import Pace
 from redisbeater.dispatch.planned_entry import PlannedEntry, plan_catch_up, plan_entries
 from redisbeater.dispatch.publication import Publication
 from redisbeater.dispatch.refusals import Refusals
@@ -62,16 +63,20 @@ class Dispatcher:
     ) -> None:
         #: What became of runs.
         self.counts = Counts()
+        context = Context.of(app)
+        #: How many runs may leave now.
+        self.pace = Pace(context.config.max_rate)
         self._resources = Resources(
             app=app,
             entry_class=entry_class,
-            context=Context.of(app),
+            context=context,
             broker=broker,
             send=send,
             renew_lock=renew_lock,
             failures=Failures(),
             slow_tasks=SlowTasks(),
             counts=self.counts,
+            pace=self.pace,
         )
 
     def dispatch(self, claim: Claim) -> ClaimDispatch:
@@ -126,7 +131,7 @@ class ClaimDispatch:
 
     def _publish_catch_up(self) -> None:
         """Publish further runs, in rounds: a share for each entry that catches up, then another one."""
-        left, ends_at = CATCH_UP_RUNS, time.monotonic() + CATCH_UP_SECONDS
+        left, ends_at = self._resources.pace.limit(CATCH_UP_RUNS), time.monotonic() + CATCH_UP_SECONDS
         while left > 0 and time.monotonic() < ends_at and self._batch.catch_up:
             if not (self._has_broker() and self._may_send()):
                 return
@@ -191,6 +196,7 @@ class ClaimDispatch:
                 publication.confirm_what_left()
                 raise
             error = publication.flush()
+        self._resources.pace.sent(publication.runs)
         if error is not None:
             self._refusals.retry_one_by_one(error, refusal)
         elif refusal is not None:

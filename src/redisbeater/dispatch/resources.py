@@ -10,6 +10,7 @@ from celery import Celery
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.dispatch.failures import Failures
+from redisbeater.dispatch.pace import Pace
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.sending.counts import Counts
@@ -34,3 +35,4 @@ class Resources:
     failures: Failures
     slow_tasks: SlowTasks
     counts: Counts
+    pace: Pace

@@ -54,6 +54,7 @@ class Upsert:
         origin: for a static entry, its application and the digest of its declaration.
         only_new: refuse to change an entry that exists.
         author: who makes the change, for the entry's log; None: the log says nothing about it.
+        logs_creation: whether the log says so if the entry is new.
     """
 
     definition: Definition
@@ -62,6 +63,7 @@ class Upsert:
     origin: str = ""
     only_new: bool = False
     author: Author | None = None
+    logs_creation: bool = True
 
     @property
     def name(self) -> str:
@@ -91,7 +93,7 @@ class Upsert:
             score=score_of_new(self.definition, self.initial_meta, snapshot.now, defaults),
             writes_meta=bool(snapshot.meta) or self.initial_meta != NEW,  # an entry that never ran needs no meta
             origin=self.origin,
-            author=self.author,
+            author=self.author if self.logs_creation else None,
         )
 
     def _merged(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:

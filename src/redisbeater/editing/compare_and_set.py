@@ -21,6 +21,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
 from redisbeater.model.origin import file_owner
 from redisbeater.model.policies import OnFinish
+from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zone import zone_name
 from redisbeater.store import Snapshot
 
@@ -89,14 +90,16 @@ def preview_edit(context: Context, change: EntryChange) -> Edit:
     return applied(change, context.redis.load(change.name), context)
 
 
-def applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
+def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: ScheduleCodec | None = None) -> Edit:
     """Return the edit that a change makes of what was read, if beat can read the result; write nothing.
+
+    ``codec``: what reads the stored schedule; of many entries one that shares schedules, which nobody must change then.
 
     Raises:
         EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
     """
     try:
-        edit = change.apply(snapshot, context.in_zone(snapshot.zone).defaults, context.codec)
+        edit = change.apply(snapshot, context.in_zone(snapshot.zone).defaults, codec or context.codec)
     except OverflowError as exc:
         raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
     most = context.config.max_entry_size
@@ -110,10 +113,13 @@ def applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
     return edit
 
 
-def write_page(context: Context, changes: Iterable[EntryChange], *, only_differing: bool = False) -> WriteResult:
+def write_page(
+    context: Context, changes: Iterable[EntryChange], *, only_differing: bool = False, edits: Sequence[Edit] = ()
+) -> WriteResult:
     """Write the changes of at most ``SAVE_PAGE`` different entries; one that fails does not hold up the others.
 
     With ``only_differing``, an entry that is stored like that already is not written, and beat is not notified of it.
+    ``edits`` are those that some of the changes make of what was read before; they are tried without reading it again.
 
     Raises:
         StoreUnavailable, StoreError: Redis failed; some of the changes may have been written, writing them again is
@@ -121,6 +127,7 @@ def write_page(context: Context, changes: Iterable[EntryChange], *, only_differi
     """
     result = WriteResult(pending={change.name: change for change in changes})
     backoff = Backoff(first=0.002, limit=0.1)
+    _write(context, edits, result)
     for attempt in range(ATTEMPTS):
         if not result.pending:
             return result
@@ -135,9 +142,10 @@ def write_page(context: Context, changes: Iterable[EntryChange], *, only_differi
 
 def _apply_pending(context: Context, result: WriteResult) -> list[Edit]:
     edits = []
+    codec = context.reader.codec if len(result.pending) > 1 else None
     for snapshot in context.redis.load_many(list(result.pending)):
         try:
-            edits.append(applied(result.pending[snapshot.name], snapshot, context))
+            edits.append(applied(result.pending[snapshot.name], snapshot, context, codec))
         except Exception as exc:  # a custom schedule is the application's code: only its own entry may suffer
             result.fail(snapshot.name, exc)
     return edits
@@ -157,6 +165,8 @@ def _differing(edits: Iterable[Edit], result: WriteResult) -> list[Edit]:
 
 def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None:
     """Write edits; those of entries that another program changed in between stay pending."""
+    if not edits:
+        return
     is_first = any(edit.definition.follows_app_zone for edit in edits if not edit.snapshot.zone)
     planned_by = zone_name(context.zone) if is_first else None
     refused = context.redis.save([edit.change for edit in edits], planned_by=planned_by or "")

@@ -109,7 +109,8 @@ class Edit:
         """The bytes of the texts that the entry then has."""
         change, before = self.change, self.snapshot
         meta = change.meta + change.recorded_run if change.meta else before.meta + before.recorded_run
-        return len(f"{change.definition}{meta}{before.skipped}".encode("utf-8", "surrogateescape"))
+        text = f"{change.definition}{meta}{before.skipped}"
+        return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
     def to_stored_entry(self) -> StoredEntry:
         """Return the entry as it is once this edit is written."""

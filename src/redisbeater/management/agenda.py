@@ -132,7 +132,7 @@ class _Agenda:
     def _runs_of(self, snapshot: Snapshot) -> Iterator[ScheduledRun]:
         """Yield the runs of an entry; of one that is broken none."""
         try:
-            stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
+            stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
             defaults = self._context.in_zone(stored.zone).defaults
             for run in runs_from(stored, defaults, self._start):
                 yield ScheduledRun(**vars(run), name=snapshot.name, task=stored.definition.task)

@@ -137,9 +137,9 @@ class AsyncScheduleStore:
     simulate = _Awaitable(ScheduleStore.simulate)
     lint = _Awaitable(ScheduleStore.lint)
 
-    def bulk(self) -> AsyncBulk:
+    def bulk(self, *, note: str = "", by: str = "") -> AsyncBulk:
         """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""
-        return AsyncBulk(self, self._sync.bulk())
+        return AsyncBulk(self, self._sync.bulk(note=note, by=by))
 
     async def close(self) -> None:
         """End the threads, once the calls that they have begun are over; later calls fail. Others are cancelled."""

@@ -9,6 +9,7 @@ from types import TracebackType
 
 from redisbeater.context import Context
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
+from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import WriteResult, preview, write_page
 from redisbeater.editing.rescheduling import score_of_new
@@ -40,6 +41,8 @@ class Bulk:
     full, at the latest at the end of the block. A block that ends with an error does not send its last page; the pages
     before it stay written.
 
+    The log of each entry that is changed or deleted gets a line; that of a new one only with a ``note`` or ``by``.
+
     Attributes:
         created: how many entries were created so far, by the pages that were sent.
         changed: how many existed and are different now.
@@ -47,9 +50,12 @@ class Bulk:
         deleted: how many were deleted.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, note: str = "", by: str = "") -> None:
         self.created = self.changed = self.unchanged = self.deleted = 0
         self._context = context
+        self._author = Author.of(by, note)
+        #: A line that says only that it was created takes half as much memory and time as the entry itself.
+        self._logs_creation = bool(note or by)
         self._templates = EntryTemplates(context)
         self._upserts: dict[str, tuple[RenderedEntry, Meta]] = {}
         self._deletions: set[str] = set()
@@ -113,12 +119,14 @@ class Bulk:
             InvalidEntry, EditConflict: an entry could not be written, the message names it; all others of the page
                 were.
         """
-        self.deleted += len(self._context.redis.delete_many(dict.fromkeys(self._deletions, "")))
+        self.deleted += len(
+            self._context.redis.delete_many(dict.fromkeys(self._deletions, ""), log=self._author.line("deleted"))
+        )
         self._deletions.clear()
         size, created = len(self._upserts), self.created
         if self._expects_new:
             self._create()
-        changes = [_upsert(*each) for each in self._upserts.values()]
+        changes = [self._upsert(*each) for each in self._upserts.values()]
         result = write_page(self._context, changes, only_differing=True)
         self._upserts.clear()
         self._characters = 0
@@ -135,7 +143,10 @@ class Bulk:
             if meta is NEW and _is_always_sendable(rendered.template.definition)
         ]
         defaults = context.in_zone(self._zone).defaults
-        changes = [Change(each.name, each.text, each.template.first_score(now, defaults).to_text()) for each in new]
+        line = self._author.line("created") if self._logs_creation else ""
+        changes = [
+            Change(each.name, each.text, each.template.first_score(now, defaults).to_text(), log=line) for each in new
+        ]
         is_first = not self._zone and any(each.template.definition.follows_app_zone for each in new)
         refused = context.redis.save(changes, planned_by=(zone_name(context.zone) or "") if is_first else "")
         for change in changes:
@@ -155,7 +166,16 @@ class Bulk:
             now = self._now()
             score_of_new(rendered.definition(), meta, now, self._context.in_zone(self._zone).defaults)
         except InvalidEntry:
-            preview(self._context, _upsert(rendered, meta))
+            preview(self._context, self._upsert(rendered, meta))
+
+    def _upsert(self, rendered: RenderedEntry, meta: Meta) -> Upsert:
+        return Upsert(
+            definition=rendered.definition(),
+            text=rendered.text,
+            initial_meta=meta,
+            author=self._author,
+            logs_creation=self._logs_creation,
+        )
 
     def _now(self) -> datetime:
         """Return the time of the Redis server; it is asked once, and our own clock goes on from there."""
@@ -175,10 +195,6 @@ class Bulk:
     def _flush_if_full(self) -> None:
         if len(self._upserts) + len(self._deletions) >= SAVE_PAGE or self._characters >= MOST_PAGE_CHARACTERS:
             self.flush()
-
-
-def _upsert(rendered: RenderedEntry, meta: Meta) -> Upsert:
-    return Upsert(definition=rendered.definition(), text=rendered.text, initial_meta=meta)
 
 
 def _is_always_sendable(definition: Definition) -> bool:

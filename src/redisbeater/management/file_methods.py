@@ -32,7 +32,13 @@ class FileMethods(AppStore):
     """The methods that compare the schedule with files, forecast it, and find what is wrong with it."""
 
     def export(
-        self, prefix: str | None = None, owner: str | None = None, state: bool = False, redact: bool = False
+        self,
+        prefix: str | None = None,
+        owner: str | None = None,
+        state: bool = False,
+        redact: bool = False,
+        *,
+        progress: Callable[[int], None] | None = None,
     ) -> Export:
         """Return entries as a file has them, all by default; ``to_text`` of the result makes its text.
 
@@ -41,8 +47,9 @@ class FileMethods(AppStore):
             owner: only those that the file of this owner declares.
             state: also run counts, fire times and the identity of the schedule: a backup.
             redact: blank the values of keys that name a secret, as ``redisbeater_redact`` says.
+            progress: called with the number of entries that were read.
         """
-        found = collect(self._context, prefix=prefix or "", owner=owner or "", state=state)
+        found = collect(self._context, prefix=prefix or "", owner=owner or "", state=state, progress=progress)
         return found.without_secrets(self._context.config.redact) if redact else found
 
     def plan(
@@ -55,6 +62,7 @@ class FileMethods(AppStore):
         state: bool = False,
         note: str = "",
         by: str = "",
+        progress: Callable[[int], None] | None = None,
     ) -> Changes:
         """Return what :meth:`apply` would change to make the entries of an owner those of a file; write nothing.
 
@@ -68,6 +76,7 @@ class FileMethods(AppStore):
             state: restore a backup, with run counts, fire times and identity. It needs no owner.
             note: why, for the log.
             by: who, for the log.
+            progress: called with the number of entries that were planned.
 
         Raises:
             InvalidEntry: an entry cannot be stored, or belongs to someone else.
@@ -81,7 +90,7 @@ class FileMethods(AppStore):
             deletes=delete,
             restores=state,
         )
-        return plan_changes(self._context, export, terms)
+        return plan_changes(self._context, export, terms, progress)
 
     def apply(
         self, changes: Changes, done: Applied | None = None, progress: Callable[[int], None] | None = None
@@ -107,6 +116,7 @@ class FileMethods(AppStore):
         entries: Iterable[RedisScheduleEntry] | Export | None = None,
         prefix: str | None = None,
         task: str | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> Simulation:
         """Return how many runs there will be from ``start``, now by default, up to ``end``, a day later by default.
 
@@ -118,12 +128,13 @@ class FileMethods(AppStore):
             entries: instead of the stored ones; as if each was created now.
             prefix: only entries whose name begins with this text.
             task: only entries of this task.
+            progress: called with the number of entries that were read.
 
         Raises:
             ValueError: ``end`` is not after ``start``.
         """
         wanted = Filter(prefix=prefix, task=task)
-        return simulate_schedule(self._app, start, end, entries, wanted)
+        return simulate_schedule(self._app, start, end, entries, wanted, progress)
 
     def lint(self, file: Export | None = None, progress: Callable[[int], None] | None = None) -> Findings:
         """Return what will not run as its author means, in the schedule or in a file, the worst first.

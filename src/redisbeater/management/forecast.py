@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from celery import Celery
 
@@ -16,7 +17,7 @@ from redisbeater.management.files.changes import Changes
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.listing import Filter
-from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
+from redisbeater.management.simulation import Course, Simulation, course_of, new_course, number_of_runs, simulate
 from redisbeater.model.definition import Definition
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import pages
@@ -32,6 +33,8 @@ _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 MOST_FORECAST = 2_000
 
 Progress = Callable[[int], None]
+
+Item = TypeVar("Item")
 
 
 def simulate_schedule(
@@ -57,7 +60,14 @@ def simulate_schedule(
         return simulate(_stored_courses(context, wanted, progress), start, end, context.zone)
     definitions = (each for each in _definitions(app, context, entries) if _is_wanted(each, wanted))
     courses = (new_course(each, now, context.defaults, context.codec) for each in definitions)
-    return simulate(filter(None, courses), start, end, context.zone)
+    return simulate(filter(None, _counted(courses, progress)), start, end, context.zone)
+
+
+def _counted(items: Iterable[Item], progress: Progress | None) -> Iterator[Item]:
+    for number, item in enumerate(items, 1):
+        if progress is not None:
+            progress(number)
+        yield item
 
 
 class Forecast:
@@ -68,7 +78,7 @@ class Forecast:
         busiest_before, busiest_after: runs of the busiest minute of the whole schedule; None: it is too large.
     """
 
-    def __init__(self, context: Context, changes: Changes) -> None:
+    def __init__(self, context: Context, changes: Changes, progress: Progress | None = None) -> None:
         self.more = self.fewer = 0
         self.busiest_before: int | None = None
         self.busiest_after: int | None = None
@@ -82,10 +92,17 @@ class Forecast:
             courses = (_course(context, each) for each in entries)
             return simulate(filter(None, courses), changes.now, end, changes.zone)
 
-        for name in changed:
-            old = runs([before[name]]).runs if name in before else 0
-            new = runs([after[name]]).runs if name in after else 0
+        known: dict[tuple[object, ...], int] = {}
+
+        def count(entry: StoredEntry | None) -> int:
+            course = None if entry is None else _course(context, entry)
+            return 0 if course is None else number_of_runs(course, changes.now, end, known)
+
+        for number, name in enumerate(changed, 1):
+            old, new = count(before.get(name)), count(after.get(name))
             self.more, self.fewer = self.more + max(new - old, 0), self.fewer + max(old - new, 0)
+            if progress is not None:
+                progress(number)
         if context.redis.contents.count() <= MOST_FORECAST:
             others = [each for each in _stored(context) if each.definition.name not in changed]
             old_entries = [entry for name, entry in before.items() if name in changed]
@@ -94,11 +111,14 @@ class Forecast:
             self.busiest_after = _busiest(runs([*others, *new_entries]))
 
 
-def forecast(app: Celery, changes: Changes) -> Forecast | None:
-    """Return how applying changes moves the runs of the next week; None: they are too many to tell at once."""
+def forecast(app: Celery, changes: Changes, progress: Progress | None = None) -> Forecast | None:
+    """Return how applying changes moves the runs of the next week; None: they are too many to tell at once.
+
+    ``progress`` is called with the number of changed entries that were looked at.
+    """
     if not changes.differ or len(changes.entries) > MOST_FORECAST:
         return None
-    return Forecast(Context.of(app), changes)
+    return Forecast(Context.of(app), changes, progress)
 
 
 def _busiest(simulation: Simulation) -> int:
@@ -128,7 +148,7 @@ def _stored(context: Context, wanted: Filter | None = None, progress: Progress |
         for snapshot in context.redis.load_many(page):
             with suppress(InvalidEntry):
                 if snapshot.exists and not snapshot.is_broken:
-                    stored = StoredEntry.from_snapshot(snapshot, context.reader.decoder)
+                    stored = StoredEntry.from_snapshot(snapshot, context.reader.codec)
                     if wanted.lets_through(stored):
                         yield stored
         if progress is not None:

@@ -92,7 +92,9 @@ class Linter:
     def file(self, export: Export) -> list[Finding]:
         """Return what is found in a file, the worst first."""
         context, rules = self._context, task_options(self._app)
-        for name, entry in export.entries.items():
+        for number, (name, entry) in enumerate(export.entries.items(), 1):
+            if self._progress is not None:
+                self._progress(number)
             try:
                 definition = definition_of(entry, context.codec, rules, context.zone)
             except InvalidEntry as exc:
@@ -106,7 +108,7 @@ class Linter:
     def _look_at(self, snapshot: Snapshot) -> None:
         context = self._context
         try:
-            stored = StoredEntry.from_snapshot(snapshot, context.reader.decoder)
+            stored = StoredEntry.from_snapshot(snapshot, context.reader.codec)
         except InvalidEntry as exc:
             self._add_unreadable(snapshot.name, str(exc))
             return

@@ -20,7 +20,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec, interval
 
-__all__ = ("Course", "Peak", "Simulation", "course_of", "new_course", "simulate")
+__all__ = ("Course", "Peak", "Simulation", "course_of", "new_course", "number_of_runs", "simulate")
 
 #: Fire times that one simulation finds at most; entries of one schedule share theirs.
 MOST_FIRE_TIMES = 5_000_000
@@ -152,6 +152,14 @@ def simulate(
         peak=_peak(groups.values(), busiest, start, end) if busiest else {},
         is_at_least=found >= MOST_FIRE_TIMES,
     )
+
+
+def number_of_runs(course: Course, start: datetime, end: datetime, known: dict[tuple[object, ...], int]) -> int:
+    """Return how many runs an entry has between two instants; ``known`` remembers those of entries like it."""
+    group = _group(course)
+    if group not in known:
+        known[group] = sum(1 for _ in _seconds(course, start, end, MOST_FIRE_TIMES))
+    return known[group]
 
 
 def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> Course | None:

@@ -125,7 +125,7 @@ def to_text(value: Any) -> str:
 
 def canonical(value: Any) -> str:
     """Return a text that is the same for values that differ only in the order of the keys of their objects."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _encode_sorted(value)
 
 
 def from_text(text: str, path: str) -> Any:
@@ -165,6 +165,7 @@ def copied(value: Any) -> Any:
 
 
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from redisbeater.model import json_text
@@ -39,9 +40,10 @@ def changed_since(origin: str, declared: Mapping[str, Any]) -> set[str]:
 
 
 def _digests(declared: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _digest(value) for name, value in sorted(declared.items()) if name != "name"}
+    return {name: _digest(json_text.canonical(value)) for name, value in sorted(declared.items()) if name != "name"}
 
 
-def _digest(value: Any) -> str:
-    sha1 = hashlib.sha1(json_text.canonical(value).encode(), usedforsecurity=False)
+@lru_cache(1000)  # thousands of entries share most values
+def _digest(text: str) -> str:
+    sha1 = hashlib.sha1(text.encode(), usedforsecurity=False)
     return base64.urlsafe_b64encode(sha1.digest())[:_DIGEST_CHARACTERS].decode()

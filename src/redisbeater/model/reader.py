@@ -9,11 +9,11 @@ from typing import Any
 from celery.schedules import BaseSchedule
 
 from redisbeater.model import json_text
-from redisbeater.model.definition import Decoder, Definition
+from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.codec import ScheduleCodec
 
-__all__ = ("Reader",)
+__all__ = ("Reader", "SharingCodec")
 
 #: How many entries are remembered, so that those which run again and again are parsed only once.
 MAX_ENTRIES = 10_000
@@ -33,14 +33,11 @@ class Reader:
     """
 
     def __init__(self, codec: ScheduleCodec, defaults: Defaults) -> None:
-        self._plain, self._codec = codec, _SharingCodec(codec)
+        #: A codec that decodes each schedule once, for work on many entries.
+        self.codec = SharingCodec(codec)
+        self._plain = codec
         self._defaults = defaults
         self._read_cached = lru_cache(MAX_ENTRIES)(self._read)
-
-    @property
-    def decoder(self) -> Decoder:
-        """The decoder that it uses, which decodes each schedule once."""
-        return self._codec
 
     def read(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy]:
         """Return the definition that is stored under a name, and its resolved policy.
@@ -52,24 +49,28 @@ class Reader:
             return self._read(name, text, self._plain)
         return self._read_cached(name, text)
 
-    def _read(self, name: str, text: str, codec: Decoder | None = None) -> tuple[Definition, ResolvedPolicy]:
-        definition = Definition.from_text(name, text, codec or self._codec)
+    def _read(self, name: str, text: str, codec: ScheduleCodec | None = None) -> tuple[Definition, ResolvedPolicy]:
+        definition = Definition.from_text(name, text, codec or self.codec)
         return definition, ResolvedPolicy.of(definition, self._defaults)
 
 
-class _SharingCodec:
-    """Decodes each schedule once, and returns the same object for the same data."""
+class SharingCodec(ScheduleCodec):
+    """A codec that decodes each schedule once, and returns the same object for the same data; not custom ones."""
 
     def __init__(self, codec: ScheduleCodec) -> None:
-        self._decode = codec.decode
+        self._codec = codec
         # typed=True: lru_cache takes True for 1, but only 1 is a valid number of seconds.
         self._by_fields = lru_cache(MAX_SCHEDULES, typed=True)(lambda **fields: codec.decode(fields))
         self._by_text = lru_cache(MAX_SCHEDULES)(lambda text: codec.decode(json_text.from_text(text, "$.schedule")))
 
+    def encode(self, schedule_: Any) -> dict[str, Any]:
+        """Return the stored form of a schedule."""
+        return self._codec.encode(schedule_)
+
     def decode(self, data: Any) -> BaseSchedule:
         """Return the schedule of a stored form."""
         if not isinstance(data, dict) or data.get("__type__") == "custom":
-            return self._decode(data)
+            return self._codec.decode(data)
         with suppress(TypeError):  # a list among the fields is not hashable; other errors are raised again below
             return self._by_fields(**data)
         return self._by_text(json_text.to_text(data))

@@ -23,12 +23,13 @@ def apply_changes(
     An entry that was changed since it was planned is left out, and recorded as a conflict. The log of the schedule gets
     one line.
     """
+    now, zone = context.redis.clock()
     if changes.schedule_id:
         context.redis.restore_identity(changes.schedule_id)
     try:
         for page in pages([each for each in changes.entries if each.change is not None], SAVE_PAGE):
             with deferred_signals():  # what a page has written must be recorded
-                _write(context, page, done)
+                _write(context, page, done, [each for each in page if each.still_holds(now, zone)])
             _report(done, progress)
         for page in pages(changes.of_kind("delete"), SAVE_PAGE):
             with deferred_signals():
@@ -42,9 +43,11 @@ def apply_changes(
                 context.redis.log.add("applied", owner=changes.owner, by=by, note=note, **counts)
 
 
-def _write(context: Context, page: Sequence[PlannedChange], done: Applied) -> None:
+def _write(context: Context, page: Sequence[PlannedChange], done: Applied, ready: Sequence[PlannedChange]) -> None:
+    """Write a page; what is ``ready`` was planned from what is still stored, unless the script finds otherwise."""
     planned = {each.name: each for each in page}
-    result = write_page(context, [each.change for each in page if each.change is not None])
+    edits = [each.edit for each in ready if each.edit is not None]
+    result = write_page(context, [each.change for each in page if each.change is not None], edits=edits)
     for name in result.written:
         kind = planned[name].kind
         (done.created if kind == "create" else done.changed).extend([] if kind == "keep" else [name])

@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Any, NamedTuple
 
 from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Edit
 from redisbeater.editing.planned_upsert import PlannedUpsert
 from redisbeater.editing.stored_entry import StoredEntry
 
@@ -41,6 +42,7 @@ class PlannedChange:
         overrides: what operators set and stays so.
         change: what is written; None: nothing. One that is kept may be written as well: what the file says of it has
             changed, and it is like that already.
+        edit: what writing it does to the entry as that was read.
         origin: of one that is deleted, the origin that it must still have.
     """
 
@@ -51,7 +53,17 @@ class PlannedChange:
     fields: tuple[FieldDifference, ...] = ()
     overrides: tuple[Override, ...] = ()
     change: PlannedUpsert | None = None
+    edit: Edit | None = None
     origin: str = ""
+
+    def still_holds(self, now: datetime, zone: str) -> bool:
+        """Tell whether the edit can be written as it was planned: its next run has not passed, nor the zone changed."""
+        if self.edit is None or self.change is None or self.edit.snapshot.zone != zone:
+            return False
+        score = self.edit.score
+        if score is None or score.dormant or self.change.score is not None:
+            return True
+        return score.fire_time is not None and score.fire_time > now
 
 
 @dataclass(frozen=True, kw_only=True)

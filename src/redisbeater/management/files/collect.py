@@ -59,7 +59,7 @@ def collect(
 
 
 def _entry(context: Context, snapshot: Snapshot, has_state: bool) -> FileEntry:
-    definition = stored_definition(snapshot, context.codec)
+    definition = stored_definition(snapshot, context.reader.codec)
     return FileEntry(
         name=snapshot.name,
         fields=fields_of(definition, context.codec, context.zone),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import marshal
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,12 +24,15 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import NEW
 from redisbeater.model.options import OptionRules
 from redisbeater.model.origin import changed_since, file_origin, file_owner
-from redisbeater.store import Snapshot
+from redisbeater.store import Snapshot, pages
 
 __all__ = ("Terms", "plan_changes")
 
 #: Of so many entries that keep what operators set, the log is read to say who it was.
 MOST_ASKED = 100
+
+#: How many entries are read in one step.
+PIECE = 250
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +56,10 @@ class Terms:
     restores: bool = False
 
 
-def plan_changes(context: Context, export: Export, terms: Terms) -> Changes:
-    """Return what applying the entries of a file changes.
+def plan_changes(
+    context: Context, export: Export, terms: Terms, progress: Callable[[int], None] | None = None
+) -> Changes:
+    """Return what applying the entries of a file changes; ``progress`` is called with the number of planned entries.
 
     Raises:
         InvalidEntry: an entry cannot be stored, or belongs to someone else; the message names file, entry and field.
@@ -63,12 +69,13 @@ def plan_changes(context: Context, export: Export, terms: Terms) -> Changes:
     now, zone = context.redis.clock()
     context = context.in_zone(zone)
     planner = _Planner(context, terms)
-    definitions = {
-        name: definition_of(entry, context.codec, terms.rules, context.zone) for name, entry in export.entries.items()
-    }
-    snapshots = context.redis.load_many(list(definitions))
-    planned = [planner.plan(export.entries[each.name], definitions[each.name], each) for each in snapshots]
-    gone = planner.deletions(definitions) if terms.deletes and terms.owner else ()
+    planned: list[PlannedChange] = []
+    for page in pages(list(export.entries.values()), PIECE):
+        declared = [definition_of(entry, context.codec, terms.rules, context.zone) for entry in page]
+        planned += map(planner.plan, page, declared, context.redis.load_many([entry.name for entry in page]))
+        if progress is not None:
+            progress(len(planned))
+    gone = planner.deletions(export.entries) if terms.deletes and terms.owner else ()
     return Changes(
         owner=terms.owner,
         author=terms.author,
@@ -90,26 +97,33 @@ class _Planner:
 
     def plan(self, entry: FileEntry, declared: Definition, snapshot: Snapshot) -> PlannedChange:
         """Return what becomes of an entry of the file."""
-        origin = self._origin(entry, declared)
+        data = declared.to_data(self._context.codec)
+        origin = self._origin(entry, data)
         is_ours = snapshot.exists and self._is_ours(entry, snapshot, origin)
         try:
             before = _stored(snapshot, self._context)
             definition, kept = declared, set[str]()
             if is_ours and before is not None and not self._terms.restores:
-                definition, kept = self._merged(declared, snapshot)
+                definition, kept = self._merged(declared, data, snapshot)
             change = self._change(entry, definition, snapshot, origin)
             overrides = self._overrides(snapshot.name, kept) if kept else ()
             fields = _differences(snapshot, change.text) if snapshot.exists else ()
             is_same = snapshot.exists and not fields and not self._restores_more(change, snapshot)
             if is_same and snapshot.origin == origin:
                 return PlannedChange(kind="keep", name=entry.name, before=before, after=before, overrides=overrides)
-            edit = applied(change, snapshot, self._context)
+            edit = applied(change, snapshot, self._context, self._context.reader.codec)
         except InvalidEntry as exc:
             raise InvalidEntry(f"{entry.place}: {exc.path}", exc.problem) from exc
         kind = "create" if not snapshot.exists else "keep" if is_same else "change"
-        after = edit.to_stored_entry()
         return PlannedChange(
-            kind=kind, name=entry.name, before=before, after=after, fields=fields, overrides=overrides, change=change
+            kind=kind,
+            name=entry.name,
+            before=before,
+            after=edit.to_stored_entry(),
+            fields=fields,
+            overrides=overrides,
+            change=change,
+            edit=edit,
         )
 
     def deletions(self, declared: Mapping[str, Any]) -> Iterator[PlannedChange]:
@@ -123,10 +137,10 @@ class _Planner:
                 before = _stored(snapshot, self._context)
                 yield PlannedChange(kind="delete", name=snapshot.name, before=before, origin=snapshot.origin)
 
-    def _origin(self, entry: FileEntry, declared: Definition) -> str:
+    def _origin(self, entry: FileEntry, declared: Mapping[str, Any]) -> str:
         if self._terms.restores and entry.state is not None:
             return str(entry.state.get("origin") or "")
-        return file_origin(self._terms.owner, declared.to_data(self._context.codec))
+        return file_origin(self._terms.owner, declared)
 
     def _is_ours(self, entry: FileEntry, snapshot: Snapshot, origin: str) -> bool:
         """Tell whether the stored entry belongs to the owner of the file; one that is adopted does not yet.
@@ -144,21 +158,21 @@ class _Planner:
         problem = f"{who if theirs else 'a dynamic entry'} has that name; pass --adopt to take it over"
         raise InvalidEntry(f"{entry.place}: $.name", problem)
 
-    def _merged(self, declared: Definition, snapshot: Snapshot) -> tuple[Definition, set[str]]:
+    def _merged(self, declared: Definition, file: Mapping[str, Any], snapshot: Snapshot) -> tuple[Definition, set[str]]:
         """Return the stored definition with the fields that the file has changed, and those that differ from the file.
 
         Raises:
             InvalidEntry: the two together cannot be stored.
         """
-        file = declared.to_data(self._context.codec)
+        if snapshot.definition == json_text.to_text(file):
+            return declared, set()
         stored = json_text.from_text(snapshot.definition, "$")
         changed = changed_since(snapshot.origin, file)
         kept = {name for name in FIELDS if name not in changed and _differ(stored, file, name)}
         merged = {name: value for name, value in stored.items() if name not in changed}
         merged.update({name: file[name] for name in changed if name in file})
-        if not changed:
-            return Definition.from_text(snapshot.name, snapshot.definition, self._context.reader.decoder), kept
-        return Definition.from_text(snapshot.name, json_text.to_text(merged), self._context.codec), kept
+        text = json_text.to_text(merged) if changed else snapshot.definition
+        return Definition.from_text(snapshot.name, text, self._context.reader.codec), kept
 
     def _change(self, entry: FileEntry, definition: Definition, snapshot: Snapshot, origin: str) -> PlannedUpsert:
         state = entry.state if self._terms.restores else None
@@ -206,13 +220,15 @@ def _override(field: str, lines: Iterable[LogLine]) -> Override:
 def _stored(snapshot: Snapshot, context: Context) -> StoredEntry | None:
     """Return the entry that is stored; None: there is none that can be read."""
     try:
-        return StoredEntry.from_snapshot(snapshot, context.reader.decoder) if snapshot.exists else None
+        return StoredEntry.from_snapshot(snapshot, context.reader.codec) if snapshot.exists else None
     except InvalidEntry:
         return None
 
 
 def _differences(snapshot: Snapshot, text: str) -> tuple[FieldDifference, ...]:
     """Return the fields in which a new definition differs from the stored one; of kwargs and options their parts."""
+    if snapshot.definition == text:
+        return ()
     try:
         old = json_text.from_text(snapshot.definition, "$")
     except InvalidEntry:
@@ -237,6 +253,8 @@ def _parts(name: str, old: Any, new: Any) -> list[FieldDifference]:
 def _differ(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
     """Tell whether a field has another value; 1 and true are different, and most fields are in neither."""
     if name not in old and name not in new:
+        return False
+    if marshal.dumps(old.get(name), 0) == marshal.dumps(new.get(name), 0):  # most are the same, types included
         return False
     return _text(old, name) != _text(new, name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
+from functools import lru_cache
 from typing import Any
 
 from celery.schedules import BaseSchedule, solar
@@ -34,12 +35,19 @@ def schedule_of(word: str, value: Any, zone: tzinfo) -> Any:
         InvalidEntry: the value cannot be read; the path begins with the word.
     """
     try:
+        if isinstance(value, str):
+            return _schedule_of_text(word, value, zone)
         return SCHEDULE_WORDS[word](value, zone)
     except InvalidEntry as exc:
         path = f"$.{word}{exc.path.removeprefix('$.schedule')}" if exc.path.startswith("$.schedule") else f"$.{word}"
         raise InvalidEntry(path, exc.problem) from exc
     except (ValueError, TypeError, OverflowError) as exc:
         raise InvalidEntry(f"$.{word}", str(exc)) from exc
+
+
+@lru_cache(1000)  # thousands of entries share a few schedules, and nobody changes them
+def _schedule_of_text(word: str, text: str, zone: tzinfo) -> Any:
+    return SCHEDULE_WORDS[word](text, zone)
 
 
 def words_of(stored: Mapping[str, Any], codec: ScheduleCodec, zone: tzinfo) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -67,15 +67,18 @@ class Import:
         self._author = Author.of(by, note or f"imported from {source.name}")
         self.entries: list[ImportedEntry] = []
 
-    def read(self) -> None:
-        """Read the source, and check each entry as if it were to be written now.
+    def read(self, progress: Callable[[int], object] = lambda count: None) -> None:
+        """Read the source, and check each entry as if it were to be written now; ``progress`` gets their number.
 
         Raises:
             ImproperlyConfigured, StoreError: the source cannot be read.
         """
         existing = set(self._context.redis.contents.names())
         now, zone = self._context.redis.clock()
-        self.entries = [self._checked(candidate, existing, now, zone) for candidate in self._source.read()]
+        self.entries = []
+        for candidate in self._source.read():
+            self.entries.append(self._checked(candidate, existing, now, zone))
+            progress(len(self.entries))
 
     def compare(self, limit: int = MOST_FIRE_TIMES) -> Iterator[ImportedEntry]:
         """Compare the fire times of each entry that is to be imported; yield each once that is done."""
@@ -85,8 +88,8 @@ class Import:
             entry.comparison = compared(entry.candidate, now, zone, limit)
             yield entry
 
-    def write(self) -> Iterator[int]:
-        """Write what is to be imported, and yield the number of each page; doing it again finishes an interrupted one.
+    def write(self, progress: Callable[[int], object] = lambda count: None) -> None:
+        """Write what is to be imported; doing it again finishes an interrupted one. ``progress`` gets their number.
 
         Raises:
             StoreError: Redis failed; the pages before are written.
@@ -96,7 +99,7 @@ class Import:
             for entry in page:
                 failure = result.failures.get(entry.name)
                 entry.state, entry.reason = ("imported", "") if failure is None else self._failed(failure)
-            yield len(page)
+            progress(len(self.of_state("imported")))
 
     def disable_source(self) -> str:
         """Disable at the source what was imported; return a line of code that undoes it."""

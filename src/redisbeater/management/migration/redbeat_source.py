@@ -95,7 +95,7 @@ class RedBeatSource:
         if is_static:
             return Candidate(name=snapshot.name, left_out=_STATIC)
         try:
-            stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
+            stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
         except InvalidEntry as exc:
             return Candidate(name=snapshot.name, refused=str(exc))
         return Candidate(

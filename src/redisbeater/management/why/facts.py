@@ -52,6 +52,7 @@ class Facts:
         schedule_lines: the newest lines of the schedule's log.
         leader: who leads; empty: nobody. None: there is no lock.
         pause: the pause of the whole schedule; None: it is not paused.
+        max_rate: how many runs a second leave at most; None: any number.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Facts:
     schedule_lines: Sequence[LogLine]
     leader: str | None
     pause: Pause | None
+    max_rate: float | None = None
 
     def time(self, moment: datetime) -> str:
         """Return an instant in the zone of the entry: ``Fri 09:00:00 CET``."""
@@ -146,6 +148,7 @@ def read_facts(context: Context, name: str, now: datetime | None = None) -> Fact
         schedule_lines=redis.log.of_schedule(SCHEDULE_LINES),
         leader=redis.leader() if has_lock else None,
         pause=read_pause(context),
+        max_rate=context.config.max_rate,
     )
 
 

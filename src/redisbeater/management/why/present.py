@@ -64,7 +64,15 @@ def owed_run(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
             evidence=evidence_of_leaders(facts),
         )
     leader = f"{_host(facts.leader)} leads" if facts.leader else "there is no lock, any beat may send it"
-    return Answer(verdict="late", sentence=f"Late: {since}, and not sent yet; {leader}.", evidence=facts.recent())
+    sentence = f"Late: {since}, and not sent yet; {leader}{_pace(facts)}."
+    return Answer(verdict="late", sentence=sentence, evidence=facts.recent())
+
+
+def _pace(facts: Facts) -> str:
+    """Return how many runs may leave a second, where that is limited."""
+    if facts.max_rate is None:
+        return ""
+    return f", and sends at most {facts.max_rate:g} {'run' if facts.max_rate == 1 else 'runs'} a second (max_rate)"
 
 
 def _broken(facts: Facts) -> Answer:

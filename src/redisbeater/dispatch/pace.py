@@ -1,0 +1,86 @@
+"""``Pace``: how many runs may leave at a moment, by ``redisbeater_max_rate``."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from redisbeater.log_lines import get_logger
+from redisbeater.store import Claim
+
+__all__ = ("Pace",)
+
+logger = get_logger(__name__)
+
+#: Beat claims what may leave in so many seconds at once: one entry a claim would be many requests.
+SLICE_SECONDS = 0.05
+
+#: So many slices may leave at once, after a rest, or when a claim came late.
+MOST_SLICES = 2
+
+#: Runs that wait for less are no news: two entries of one second wait for each other at any low rate.
+QUIET_SECONDS = 5.0
+
+
+class Pace:
+    """Limits how many runs leave in a second.
+
+    What may not leave yet is not claimed: it stays in the schedule, in order and with its fire time, and no lease runs.
+    Where no rate is set, nothing is limited or counted.
+
+    Arguments:
+        rate: runs a second; None: any number.
+        clock: our monotonic clock.
+    """
+
+    def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
+        self._clock = clock
+        #: When all runs that have left would have left, one by one at that rate.
+        self._paid_until = -math.inf
+        #: Since when runs have been held back; None: they are not.
+        self._since: float | None = None
+
+    def limit(self, most: int) -> int:
+        """Return how many of ``most`` runs may leave now."""
+        if self.rate is None:
+            return most
+        now = self._clock()
+        credit = (now - self._begin_of_credit(now, self.rate)) * self.rate
+        return min(most, int(credit + 1e-6))
+
+    def sent(self, runs: int) -> None:
+        """Record that so many runs have left."""
+        if self.rate is not None and runs:
+            self._paid_until = self._begin_of_credit(self._clock(), self.rate) + runs / self.rate
+
+    @property
+    def ready_at(self) -> float:
+        """When the next runs may leave, on the monotonic clock; 0 if they may leave now."""
+        if self.rate is None or self.limit(1):
+            return 0.0
+        return self._paid_until + max(SLICE_SECONDS, 1 / self.rate)
+
+    def observe(self, claim: Claim) -> float | None:
+        """Record after a claim whether due runs wait for the rate; the begin and the end are logged.
+
+        Return for how many seconds they were held back, where that has ended; else None.
+        """
+        if self.rate is None:
+            return None
+        waits = claim.now - claim.next_look if claim.next_look else None
+        if self._since is None and waits and waits.total_seconds() > QUIET_SECONDS and self.ready_at:
+            self._since = self._clock()
+            logger.info(
+                "more runs are due than redisbeater_max_rate lets leave, %g a second; the oldest leave first", self.rate
+            )
+        elif self._since is not None and (waits is None or waits.total_seconds() <= 0):
+            since, self._since = self._since, None
+            logger.info("redisbeater_max_rate holds nothing back any more")
+            return self._clock() - since
+        return None
+
+    def _begin_of_credit(self, now: float, rate: float) -> float:
+        """Return since when the rate may be used: not long ago, so that a rest does not become a burst."""
+        return max(self._paid_until, now - max(SLICE_SECONDS * MOST_SLICES, 1 / rate))
