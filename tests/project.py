@@ -85,6 +85,12 @@ class Process:
         os.killpg(self.popen.pid, number)
 
 
+def leading(beat: Process) -> Process:
+    """Return a beat once it leads."""
+    beat.says("leading as")
+    return beat
+
+
 class Project:
     """A module ``proj`` in a folder, with an app, its settings and a task ``proj.note``."""
 

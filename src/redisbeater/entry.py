@@ -22,7 +22,7 @@ from redisbeater.editing.entry_state import EntryState
 from redisbeater.editing.leaving_out import DisableUntil, SkipNext
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
-from redisbeater.entry_name import check_name
+from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.entry_fields import ScheduleLike, TaskLike
@@ -213,7 +213,7 @@ class RedisScheduleEntry(EntryState, ScheduleEntry):
         A static one comes back when a beat begins to lead, with its counters and with the run that it owes by then:
         disable it instead.
         """
-        delete_entry(self._context, check_name(self.name), Author.of(by, note))
+        delete_entry(self._context, check_stored_name(self.name), Author.of(by, note))
         self._due_at = None
 
     def reschedule(self, last_run_at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:

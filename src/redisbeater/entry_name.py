@@ -11,6 +11,7 @@ __all__ = (
     "MAX_NAME_BYTES",
     "check_name",
     "check_new_name",
+    "check_stored_name",
     "check_unreserved",
     "is_name",
     "is_unreserved",
@@ -19,6 +20,9 @@ __all__ = (
 
 #: Redis would accept longer names, but people and logs could not read them.
 MAX_NAME_BYTES = 512
+
+#: What can be done about an entry whose name is longer: another program stored it.
+WHAT_REMAINS = "; an entry of that name does not run, but can be deleted and renamed"
 
 
 def is_unreserved(name: Any) -> bool:
@@ -47,19 +51,26 @@ def check_unreserved(name: Any) -> str:
     raise InvalidEntry("$.name", f"{quoted(name)} starts with ':', which is reserved for redisbeater's own keys")
 
 
-def check_name(name: Any) -> str:
-    """Return the name of an entry, if it can be one.
+def check_name(name: Any, advice: str = WHAT_REMAINS) -> str:
+    """Return the name of an entry, if it can be one; ``advice`` is what an error about its length says besides.
 
     Raises:
         InvalidEntry: as for :func:`check_unreserved`, or it is too long or not valid unicode.
     """
     check_unreserved(name)
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError as exc:
-        raise InvalidEntry("$.name", f"{quoted(name)} is not valid unicode") from exc
+    size = _size(name, "strict")
     if size > MAX_NAME_BYTES:
-        raise InvalidEntry("$.name", f"expected at most {MAX_NAME_BYTES} bytes, got {name[:40]!r}...")
+        raise InvalidEntry("$.name", f"expected at most {MAX_NAME_BYTES} bytes, got {size}: {name[:40]!r}...{advice}")
+    return name
+
+
+def check_stored_name(name: Any) -> str:
+    """Return a name under which another program may have stored an entry: to delete that, or to rename it.
+
+    Raises:
+        InvalidEntry: as for :func:`check_unreserved`, or it is not valid unicode.
+    """
+    _size(check_unreserved(name), "surrogateescape")
     return name
 
 
@@ -71,7 +82,7 @@ def check_new_name(name: Any) -> str:
     Raises:
         InvalidEntry: as for :func:`check_name`, or it holds a character that forges log lines or drives terminals.
     """
-    refuse_unsafe("$.name", check_name(name))
+    refuse_unsafe("$.name", check_name(name, ""))
     return name
 
 
@@ -84,3 +95,10 @@ def refuse_unsafe(path: str, text: str) -> None:
     unsafe = unsafe_character(text)
     if unsafe is not None:
         raise InvalidEntry(path, f"holds {unsafe}, a control character or a mark of direction; leave it out")
+
+
+def _size(name: str, errors: str) -> int:
+    try:
+        return len(name.encode("utf-8", errors))
+    except UnicodeEncodeError as exc:
+        raise InvalidEntry("$.name", f"{quoted(name)} is not valid unicode") from exc

@@ -13,7 +13,7 @@ import pytest
 import redis
 from celery.schedules import crontab
 from claims import is_claimed
-from project import Process, Project
+from project import Process, Project, leading
 from servers import Server, running
 from waiting import WAIT_SECONDS, wait_until
 
@@ -21,12 +21,6 @@ from redisbeater import RedisScheduleEntry
 
 #: Seconds of a lock that a test waits to end: short, but longer than a busy machine delays the leader's renewals.
 LOCK_SECONDS = 5
-
-
-def leading(process: Process) -> Process:
-    """Wait until a beat leads."""
-    process.says("leading as")
-    return process
 
 
 def interval(every: float, **fields: object) -> str:

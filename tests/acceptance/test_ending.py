@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
-from project import END_SECONDS, Process, Project
+from project import END_SECONDS, Project, leading
 from proxy import Proxy
 from servers import Server, programs
 from waiting import wait_until
@@ -26,11 +26,6 @@ SOON_SECONDS = 4.0
 def proxy(server: Server) -> Iterator[Proxy]:
     with Proxy(server.port) as proxy:
         yield proxy
-
-
-def leading(beat: Process) -> Process:
-    beat.says("leading as")
-    return beat
 
 
 @pytest.mark.parametrize("asks", [False, True], ids=["while it waits", "while it asks Redis"])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 from claims import is_claimed
-from project import Process, Project
+from project import Process, Project, leading
 from servers import Server, programs, running
 from waiting import wait_until
 
@@ -27,11 +27,6 @@ def schedule(server: Server) -> Iterator[Server]:
     """A server of its own for the schedule, which a test can end."""
     with running(server.program) as schedule:
         yield schedule
-
-
-def leading(beat: Process) -> Process:
-    beat.says("leading as")
-    return beat
 
 
 def ends_well(beat: Process) -> bool:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 from celery import Celery
+from click.testing import CliRunner, Result
 from kombu.transport import memory
 
-from redisbeater import RedisScheduler
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.cli import redisbeater
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +35,18 @@ def make_scheduler(make_app: Callable[..., Celery]) -> Iterator[Callable[..., Re
 @pytest.fixture
 def scheduler(app: Celery, make_scheduler: Callable[..., RedisScheduler]) -> RedisScheduler:
     return make_scheduler(app)
+
+
+@pytest.fixture
+def store(app: Celery) -> ScheduleStore:
+    return ScheduleStore(app)
+
+
+@pytest.fixture
+def run(app: Celery) -> Callable[..., Result]:
+    """Run a command of the command line in this process."""
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
+
+    return run

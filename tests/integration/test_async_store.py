@@ -154,7 +154,7 @@ def test_a_cancelled_call_leaves_no_half_written_entry(
         calls = [
             asyncio.ensure_future(store.update("report", args=[number], description=str(number))) for number in range(8)
         ]
-        await asyncio.sleep(0.03)
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         for call in calls:
             call.cancel()
         assert {type(error) for error in await asyncio.gather(*calls, return_exceptions=True)} <= {

@@ -266,6 +266,33 @@ def test_an_update_that_cannot_be_read_writes_nothing(
     assert result.stderr.startswith(f"Error: {error}")
 
 
+def test_labels_and_the_author_are_kept(run: Callable[..., Result], store: ScheduleStore) -> None:
+    run("create", "report", "proj.work", "--every", "60", "--label", "team=a", "--label", "tier=gold", "--by", "anna")
+    created = store.get("report").labels
+
+    run("update", "report", "--label", "team=b", "--by", "bert", "--note", "they have moved")
+    changed = store.get("report").labels
+    run("update", "report", "--unset", "label")
+
+    assert (created, changed) == ({"team": "a", "tier": "gold"}, {"team": "b"})
+    assert store.get("report").labels == {}
+    assert [line.details.get("by") for line in store.log("report")][1:] == ["bert", "anna"]
+    assert store.log("report")[1].details["note"] == "they have moved"
+
+
+def test_an_update_of_another_version_changes_nothing(run: Callable[..., Result], store: ScheduleStore) -> None:
+    seen = store.create("report", "proj.work", 60).version
+    store.update("report", args=[1])
+    found = store.get("report").version
+
+    late = run("update", "report", "--args", "[2]", "--if-version", seen)
+    again = run("update", "report", "--args", "[2]", "--if-version", found)
+
+    assert late.exit_code == 2
+    assert late.stderr == f"Error: 'report' has version {found}, not {seen}: read it again, then change that\n"
+    assert (again.exit_code, store.get("report").args) == (0, [2])
+
+
 def test_local_times_are_those_of_the_entry(run: Callable[..., Result], store: ScheduleStore) -> None:
     store.create("a", "shop.report", 60, timezone="Asia/Tokyo")
 

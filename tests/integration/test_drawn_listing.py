@@ -147,12 +147,29 @@ def test_show_draws_one_entry(run: Callable[..., Result], write: Callable[..., N
         "  description  for the board",
         "  schedule     at 09:00 on Monday to Friday, Europe/Vienna "
         "(fixed: once for each time of the day, also when the clocks change)",
+        "  cron         0 9 * * 1-5",
         "  next         Mon 23 Nov 2026 09:00:00 CET   2026-11-23T08:00:00Z   in 1 d 9 h",
         "  last run     Fri 20 Nov 2026 09:00:00 CET   2026-11-20T08:00:00Z   1 d 14 h ago",
         "  counts       318 runs",
         "  policies     max_runs 400; jitter 0",
         '  options      {"queue": "slow"}',
     ]
+
+
+def test_show_has_the_last_change(run: Callable[..., Result], vienna: Celery) -> None:
+    store = ScheduleStore(vienna)
+    store.create("report", "proj.work", 60, by="anna@ops1")
+    store.update("report", args=[1], by="bert@ops1", note="one page is enough")
+    store.trigger("report")
+
+    changed = [line for line in run("show", "report").stdout.splitlines() if line.startswith("  changed ")]
+    read = json.loads(run("show", "report", "--json").stdout)["changed"]
+
+    assert len(changed) == 1
+    assert re.fullmatch(
+        r'  changed      \w{3} \d\d:\d\d:\d\d CES?T   args by bert@ops1: "one page is enough"', changed[0]
+    )
+    assert (read["what"], read["fields"], read["by"]) == ("changed", ["args"], "bert@ops1")
 
 
 def test_upcoming_marks_what_is_overdue(run: Callable[..., Result], vienna: Celery) -> None:

@@ -8,10 +8,11 @@ import re
 import signal
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import redis
@@ -27,6 +28,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.files.changes import Applied
 from redisbeater.management.files.export import Export
+from redisbeater.schedules.datetime_codec import encode_datetime
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -316,6 +318,11 @@ def test_several_files_of_one_owner_are_one(
         ({"task": "t", "every": 60, "jitter": "5x"}, "$.jitter: '5x': expected a duration"),
         ({"task": "t", "every": 60, "name": "b"}, "$.name: is the key of the entry already"),
         ({"task": "t", "every": 60, "end_at": "2001-01-01T00:00:00Z"}, "$.end_at: "),
+        (
+            {"task": "t", "every": 60, "end_at": "2040-01-01T09:00:00+02:00[Europe/Vienna]"},
+            "$.end_at: Europe/Vienna has another offset then: write 2040-01-01T09:00:00+01:00[Europe/Vienna]",
+        ),
+        ({"task": "t", "every": 60, "start_at": "2040-01-01T09:00[Europe/Wien]"}, "$.start_at: "),
         ("t", "expected the fields of an entry, got 't'"),
     ],
 )
@@ -398,6 +405,52 @@ def test_every_kind_of_schedule_comes_back_from_a_file(
     assert export.entries["crontab"].fields["cron"] == "*/5 9-17 * * mon-fri"
     assert export.entries["day"].fields["every"] == "1d"
     assert export.entries["clocked"].fields["at"] == "2030-01-01T09:00:00+00:00"
+
+
+VIENNA = ZoneInfo("Europe/Vienna")
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (datetime(2040, 1, 1, 9, tzinfo=UTC), "2040-01-01T09:00:00+00:00"),
+        (datetime(2040, 1, 1, 9, tzinfo=VIENNA), "2040-01-01T09:00:00+01:00[Europe/Vienna]"),
+        (datetime(2030, 10, 27, 2, 30, tzinfo=VIENNA), "2030-10-27T02:30:00+02:00[Europe/Vienna]"),
+        (datetime(2030, 10, 27, 2, 30, fold=1, tzinfo=VIENNA), "2030-10-27T02:30:00+01:00[Europe/Vienna]"),
+        (datetime(2030, 3, 31, 2, 30, 0, 5, tzinfo=VIENNA), "2030-03-31T02:30:00.000005+01:00[Europe/Vienna]"),
+        (datetime(2040, 1, 1, 9, tzinfo=timezone(timedelta(hours=2))), "2040-01-01T09:00:00+02:00"),
+    ],
+)
+def test_times_come_back_from_a_file_as_they_were(
+    store: ScheduleStore, client: redis.Redis, prefix: str, moment: datetime, text: str
+) -> None:
+    bounds: dict[str, Any] = {"end_at": moment, "disabled_until": moment - timedelta(days=1), "start_at": None}
+    store.create("a", "t", 60, **bounds, options={"expires": moment})
+    store.create("b", "t", clocked(moment))
+    before = {name: client.hget(f"{prefix}{name}", "definition") for name in "ab"}
+
+    export = store.export()
+    for name in "ab":
+        store.delete(name)
+    store.apply(store.plan(Export.from_text(export.to_text(as_yaml=True)), "shop"))
+
+    fields = export.entries["a"].fields
+    assert (fields["end_at"], fields["options"]["expires"], export.entries["b"].fields["at"]) == (text, text, text)
+    assert {name: client.hget(f"{prefix}{name}", "definition") for name in "ab"} == before
+
+
+def test_the_stored_form_of_a_time_is_read_as_well(store: ScheduleStore) -> None:
+    moment = datetime(2040, 1, 1, 9, tzinfo=VIENNA)
+    entry = {
+        "task": "t",
+        "every": 60,
+        "end_at": encode_datetime(moment),
+        "options": {"expires": encode_datetime(moment)},
+    }
+
+    store.apply(store.plan(Export.from_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": entry}}))))
+
+    assert (store.get("a").end_at, store.get("a").options["expires"]) == (moment, moment)
 
 
 def test_an_export_can_be_of_one_owner(

@@ -53,6 +53,23 @@ def ago(client: redis.Redis, seconds: float) -> float:
     return float("{}.{:06d}".format(*client.time())) - seconds
 
 
+def test_status_says_how_late_runs_are_and_which_server_it_is(app: Celery, client: redis.Redis, prefix: str) -> None:
+    token = "web1:4121:abc"
+    client.set(f"{prefix}:lock", token, px=15_000)
+    write(client, prefix, token)
+    without = run(app, "status").stdout
+    measured = {"late_p50_ms": 4.2, "late_p99_ms": 1312.0, "server": "valkey 9.1.2", "clock_offset_ms": 0.81}
+    write(client, prefix, token, **measured)
+
+    drawn, read = run(app, "status").stdout.splitlines(), json.loads(run(app, "status", "--json").stdout)
+
+    assert drawn[0].endswith("     valkey 9.1.2, clock +0.8 ms")
+    assert "1,212 sent, 34 refused, 3 skipped, lateness p50 4 ms p99 1 s" in drawn[2]
+    assert {name: read["beats"][0][name] for name in measured} == measured
+    assert "lateness" not in without
+    assert "clock" not in without
+
+
 # The line
 
 

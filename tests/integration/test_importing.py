@@ -124,6 +124,16 @@ def test_a_schedule_of_redbeat_moves_with_its_counters(
     assert store.log("report")[0].details["note"] == "imported from redbeat"
 
 
+def test_the_log_of_each_entry_says_who_imported_it_and_why(app: Celery, run: Callable[..., Result]) -> None:
+    save(app, "report", 60.0)
+
+    result = run("redbeat", "--by", "anna", "--note", "RedBeat is switched off on Monday")
+
+    assert result.exit_code == 0, result.output
+    details = ScheduleStore(app).log("report")[0].details
+    assert (details["by"], details["note"]) == ("anna", "RedBeat is switched off on Monday")
+
+
 def test_a_dry_run_writes_nothing_and_is_drawn_as_a_table(app: Celery, run: Callable[..., Result]) -> None:
     save(app, "report", crontab(0, 9, day_of_week="1-5"))
     save(app, "ticker", 10.0)

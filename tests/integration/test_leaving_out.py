@@ -5,37 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from click.testing import CliRunner, Result
+from click.testing import Result
 from due import UTC, now
 from outbox import names, run_due
 from servers import programs
 
 from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
-def run(app: Celery) -> Callable[..., Result]:
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
-
-    return run
 
 
 def due_now(app: Celery, client: redis.Redis, name: str, at: datetime) -> None:

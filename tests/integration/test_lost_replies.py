@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from due import stored
+from due import save_due, stored
 from outbox import run_due
 from proxy import LOOPBACK, Proxy
 from servers import Server
@@ -163,6 +163,25 @@ def test_a_quarantine_whose_reply_is_lost_is_logged(
         run_due(scheduler)
 
     assert [record for record in caplog.records if "is broken, quarantined it" in record.message]
+
+
+@pytest.mark.parametrize("fields", [{}, {"max_runs": 1, "on_finish": "delete"}], ids=["planned", "finished"])
+def test_a_commit_whose_reply_is_lost_is_no_run_that_may_come_again(
+    store: ScheduleStore,
+    proxy: Proxy,
+    make_scheduler: Callable[..., RedisScheduler],
+    caplog: pytest.LogCaptureFixture,
+    fields: dict[str, Any],
+) -> None:
+    scheduler = make_scheduler(store._app)
+    save_due(store._app, "report", **fields)
+    lost = proxy.lose_reply(b'"seen"')
+
+    runs = run_due(scheduler)
+
+    assert [run.name for run in runs] == ["report"]
+    assert lost.is_set()
+    assert "may be sent again" not in caplog.text
 
 
 @contextmanager

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from types import SimpleNamespace
 
 import pytest
 import redis
 from celery import Celery
-from click.testing import CliRunner, Result
+from click.testing import Result
 from due import now, save_due
 from outbox import names, run_due
 from servers import programs
@@ -25,24 +24,10 @@ from redisbeater import (
     ScheduleStore,
     cron,
 )
-from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.store.schedule import KEEP_DELETED
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
-
-
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
-def run(app: Celery) -> Callable[..., Result]:
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
-
-    return run
 
 
 # Rename
@@ -111,7 +96,9 @@ def test_a_rename_that_cannot_be_is_refused_and_changes_nothing(app: Celery, sto
         store.rename("report", "other")
     with pytest.raises(EntryNotFound):
         store.rename("nothing", "new")
-    with pytest.raises(InvalidEntry, match=r"\$\.name: the entry is static: rename it in the code"):
+    with pytest.raises(
+        InvalidEntry, match=r"\$\.name: the entry is static: rename it in the code, or copy it and disable"
+    ):
         store.rename("nightly", "new")
     with pytest.raises(InvalidEntry, match=r"\$\.name"):
         store.rename("report", ":x")
@@ -133,10 +120,29 @@ def test_a_copy_starts_again(
     assert (copied.total_run_count, copied.last_run_at, list(copied.skip)) == (0, None, [])
     assert (copied.args, copied.labels, copied.task) == ([2], {"team": "a"}, store.get("report").task)
     assert store.log("second")[0].details["note"] == "for weiss"
-    assert run("copy", "report", "third").stdout == "third: created like report\n"
+    assert run("copy", "report", "third").stdout.startswith("third: created like report\n  schedule     every hour\n")
     assert run("copy", "report", "third").exit_code == 2
     with pytest.raises(InvalidEntry, match=r"\$\.max_runs"):
         store.copy("report", "fourth", max_runs=0)
+
+
+def test_a_copy_takes_the_options_of_create(store: ScheduleStore, run: Callable[..., Result]) -> None:
+    store.create("report", "proj.work", 3600, args=[1], options={"queue": "a", "expires": 60}, labels={"team": "a"})
+    options = ("--cron", "0 9 * * *", "--queue", "slow", "--label", "customer=weiss", "--kwargs", '{"pages": 3}')
+
+    planned = run("copy", "report", "second", *options, "--dry-run")
+    names_then = set(store.names())
+    done = run("copy", "report", "second", *options, "--note", "for weiss", "--by", "anna", "--json")
+
+    copied = store.get("second")
+    assert (planned.exit_code, planned.stdout.splitlines()[0]) == (0, "second: would be created like report")
+    assert names_then == {"report"}
+    assert (done.exit_code, json.loads(done.stdout)["name"]) == (0, "second")
+    assert (copied.args, copied.kwargs, copied.options) == ([1], {"pages": 3}, {"queue": "slow", "expires": 60})
+    assert (copied.schedule, copied.labels) == (cron("0 9 * * *"), {"customer": "weiss"})
+    assert store.log("second")[0].details == {"by": "anna", "note": "for weiss"}
+    assert run("copy", "report", "third", "--cron", "61 * * * *").exit_code == 2
+    assert set(store.names()) == {"report", "second"}
 
 
 # Delete and restore
@@ -229,3 +235,28 @@ def test_only_the_newest_deleted_entries_are_kept_and_none_of_a_bulk(
     assert len(kept) == KEEP_DELETED
     assert set(kept) == {f"e-{number}" for number in range(20, KEEP_DELETED + 20)}
     assert len(client.keys(f"{prefix}:deleted:*")) == KEEP_DELETED
+
+
+# Names that are too long, as another program stored them
+
+
+def test_an_entry_whose_name_is_too_long_is_deleted_and_renamed_and_all_else_says_so(
+    store: ScheduleStore, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    definition = json.dumps({"task": "proj.work", "schedule": {"__type__": "interval", "every": 60}})
+    long, other = "x" * 513, "日" * 171
+    for name in (long, other):
+        client.hset(f"{prefix}{name}", "definition", definition)
+        client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": 4e9})
+    advice = "but can be deleted and renamed"
+
+    refused = [run(verb, long) for verb in ("disable", "enable", "skip-next", "trigger", "why")]
+    renamed, deleted = run("rename", long, "short"), run("delete", other)
+
+    assert [result.exit_code for result in refused] == [2] * 5
+    assert all("$.name: expected at most 512 bytes, got 513: 'xxx" in result.stderr for result in refused)
+    assert all(advice in result.stderr for result in refused)
+    assert (renamed.exit_code, deleted.exit_code) == (0, 0)
+    assert set(store.names()) == {"short"}
+    assert store.get("short").task == "proj.work"
+    assert advice not in run("create", long, "proj.work", "--every", "60").stderr

@@ -265,7 +265,9 @@ def test_buffered_runs_are_not_sent_when_the_lease_runs_out_before_the_flush(
         def apply_async(self, *args: Any, **options: Any) -> Any:
             if waits:
                 waits.clear()
-                time.sleep(0.6)
+                dispatch = scheduler._dispatch
+                assert dispatch is not None
+                wait_until(lambda: time.monotonic() >= dispatch.claim.trusted_until, "the end of the trusted lease")
             return super().apply_async(*args, **options)
 
     @app.task(name="proj.slow", base=Slow, shared=False)

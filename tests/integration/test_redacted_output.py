@@ -43,6 +43,7 @@ def output(app: Celery, *arguments: str) -> str:
         ("show", "report"),
         ("show", "report", "--json"),
         ("show", "report", "--definition", "--redact"),
+        ("export", "--redact"),
         ("why", "report"),
         ("why", "report", "--json"),
     ],
@@ -61,6 +62,9 @@ def test_the_definition_has_them_unless_it_is_redacted(store: ScheduleStore, app
 
     assert whole["kwargs"] == {"db_password": "s3cret", "pages": 3}
     assert blanked["kwargs"] == {"db_password": "***", "pages": 3}
+    exported, blank = (json.loads(output(app, "export", *option)) for option in ((), ("--redact",)))
+    assert exported["entries"]["report"]["kwargs"] == {"db_password": "s3cret", "pages": 3}
+    assert blank["entries"]["report"]["kwargs"] == {"db_password": "***", "pages": 3}
 
 
 def test_they_are_sent_and_kept_as_they_are(store: ScheduleStore, app: Celery) -> None:

@@ -18,10 +18,11 @@ import redis
 from celery import Celery
 from click.testing import CliRunner, Result
 from servers import programs
+from waiting import wait_until
 
 from redisbeater import InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
-from redisbeater.cli.terminal import with_progress
+from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -186,8 +187,10 @@ class Terminal(io.StringIO):
 
 def test_work_of_more_than_a_second_shows_its_progress(server: object, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow() -> Iterator[int]:
+        began = time.monotonic()
         for number in range(12):
-            time.sleep(0.1)
+            if number == 10:
+                wait_until(lambda: time.monotonic() - began > MOST_SILENT_SECONDS, "a second of work")
             yield number
 
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())

@@ -131,6 +131,38 @@ def test_it_is_disabled_since_when_by_whom_and_why(store: ScheduleStore, log: Wr
     assert say() == f"disabled: {expected}"
 
 
+def test_it_is_disabled_until_a_time_in_the_zone_of_the_entry(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str, due: Write
+) -> None:
+    report(store, timezone="Europe/Lisbon")
+    until = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
+    store.disable("report", until=until, by="anna@ops1", note="no paper")
+    due("report", "2026-11-25T10:00")
+
+    answer = explain(Context.of(app), "report", now=NOW)
+
+    first = "Wed 09:00:00 WET, in 3 d 10 h"
+    assert answer.verdict == "disabled"
+    assert answer.sentence == f'Disabled until Tue 12:00:00 WET by anna@ops1: "no paper": first run {first}.'
+    lines = [fact.text for fact in answer.evidence if fact.text.startswith("disabled")]
+    assert len(lines) == 1
+    assert lines[0].startswith("disabled: until Tue 12:00:00 WET, next ")
+    assert lines[0].endswith(' WET -> Wed 09:00:00 WET by anna@ops1: "no paper"')
+    assert "+00:00" not in lines[0]
+
+
+@pytest.mark.usefixtures("lead")
+def test_the_schedule_is_paused(store: ScheduleStore, client: redis.Redis, prefix: str, due: Write, say: Say) -> None:
+    report(store)
+    client.set(f"{prefix}:pause", json.dumps({"since": "2026-11-21T20:00:00+00:00", "by": "anna", "note": "deploy"}))
+    due("report", "2026-11-21T23:00")
+
+    expected = (
+        'The schedule is paused since Sat 21:00:00 CET by anna: "deploy": due since Sat 23:00:00 CET, 31 min 7 s ago.'
+    )
+    assert say() == f"paused: {expected}"
+
+
 def test_it_is_disabled_and_nobody_knows_since_when(store: ScheduleStore, log: Write, say: Say) -> None:
     report(store, enabled=False)
     log("report", ("changed", "2026-11-17T14:02:11"))
@@ -279,6 +311,35 @@ def test_it_was_coalesced_into_another_run(store: ScheduleStore, log: Write, say
 
     expected = "Coalesced into Fri 06:00:00 CET, the newest of the missed fire times."
     assert [say(at=f"2026-11-20T0{hour}:00") for hour in (3, 4, 5)] == [f"coalesced: {expected}"] * 3
+
+
+@pytest.mark.parametrize(
+    ("reason", "sentence"),
+    [
+        ("skip", "skip: Left out: somebody told it to (skip-next)."),
+        ("disabled_until", "disabled_until: Not run: it was disabled until a later time (disable --until)."),
+    ],
+)
+def test_it_was_left_out(store: ScheduleStore, log: Write, say: Say, reason: str, sentence: str) -> None:
+    report(store)
+    log("report", ("skipped", "2026-11-20T09:00", 1, {"reason": reason}))
+
+    assert say(at="2026-11-20T09:00") == sentence
+
+
+def test_nobody_led_then(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    log("report", ("created", "2026-11-01T09:00"))
+    log(
+        "",
+        ("leading", "2026-11-20T09:02:31"),
+        ("standing_by", "2026-11-20T09:01"),
+        ("lock_lost", "2026-11-20T08:59:04"),
+    )
+
+    expected = "Nobody led from Fri 08:59:04 CET to Fri 09:02:31 CET: nothing ran meanwhile."
+    assert say(at="2026-11-20T09:00") == f"no_leader: {expected}"
+    assert say(at="2026-11-19T09:00").startswith("unknown: ")
 
 
 def test_a_folded_line_does_not_say_which_fire_time_was_skipped(store: ScheduleStore, log: Write, say: Say) -> None:

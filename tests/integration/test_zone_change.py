@@ -231,6 +231,23 @@ def test_a_new_zone_plans_again_and_logs_before_and_after(
     ]
 
 
+def test_deleted_entries_come_back_in_the_new_zone(
+    in_zone: Callable[[str], Celery], lead: Callable[[Celery], Any]
+) -> None:
+    old, new = in_zone("UTC"), in_zone(NEW_YORK)
+    for app in (old, new):
+        app.conf.beat_schedule = {"static": {"task": "proj.work", "schedule": DAILY}}
+    lead(old)
+    save(old, "dynamic")
+    for name in ("static", "dynamic"):
+        ScheduleStore(old).delete(name)
+
+    lead(new)
+    ScheduleStore(new).restore("dynamic")
+
+    assert [local_hour(new, NEW_YORK, name) for name in ("static", "dynamic")] == [9, 9]
+
+
 def test_a_restart_in_the_same_zone_writes_and_logs_nothing(
     in_zone: Callable[[str], Celery], lead: Callable[[Celery], Any], client: redis.Redis, prefix: str,
     caplog: pytest.LogCaptureFixture,
@@ -341,8 +358,10 @@ def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_finishes(
     monkeypatch.setattr(zone_change, "STEP_SECONDS", -1.0)
     halfway = ZoneChange(Context.of(in_zone(NEW_YORK)))
     halfway.begin()
+    halfway.step()
     monkeypatch.setattr(zone_change, "STEP_SECONDS", 0.0)
     page = list(halfway._names or ())[:2]
+    assert len(page) == 2
     halfway._replan(page)  # and it ends here
     other = make_scheduler(in_zone("UTC"))  # of an application that has the old zone still
 

@@ -230,7 +230,11 @@ def test_a_field_that_cannot_be_read_is_quoted_with_the_way_to_write_it(text: st
         pytest.param("0 9 * * day#1", r"^\$.schedule.day_of_week: cannot read 'day#1' in", id="no-weekday"),
         pytest.param("0 9 * * mon/2", r"^\$.schedule.day_of_week: .*a step needs a range", id="step-of-a-day"),
         pytest.param("0 9 * * 7/2", r"^\$.schedule.day_of_week: .*a step needs a range", id="step-of-7"),
-        pytest.param("0 9 * * 1,,2", r"^\$.schedule.day_of_week: cannot read '' in", id="empty-part"),
+        pytest.param(
+            "0 9 * * 1,,2",
+            r"^\$.schedule.day_of_week: cannot read '1,,2': a comma too many in .*; leave it out",
+            id="empty-part",
+        ),
         pytest.param("*/0 9 * * *", r"^\$.schedule.minute: the step in '\*/0' must be", id="step-0"),
         pytest.param("-1 9 * * *", r"^\$.schedule.minute: cannot read '-1' in", id="negative"),
         pytest.param("0 24 * * *", r"^\$.schedule.hour: '24' is out of range in", id="hour-24"),

@@ -46,7 +46,9 @@ class ZoneChange:
         self._wanted = zone_name(context.zone) or ""
         self._zone = self._wanted
         self._before: tzinfo = context.zone
+        #: The entries still to be planned again; None: there is no change.
         self._names: deque[str] | None = None
+        self._is_listed = False
         self._retry_at = float("inf")
         self._entries = self._replanned = 0
 
@@ -56,18 +58,20 @@ class ZoneChange:
         return self._names is None and time.monotonic() < self._retry_at
 
     def begin(self) -> None:
-        """Record the zone of the application, if it may be, and find the entries to plan again if that is a change."""
+        """Record the zone of the application, if it may be; if that is a change, :meth:`step` plans entries again."""
         self._names, self._retry_at = None, float("inf")
         word, self._zone, before = self._context.redis.adopt_zone(self._wanted)
         if self._zone != self._wanted:
             self._report_conflict(before)
         if word in ("CHANGED", "UNFINISHED"):
-            self._find_entries(before)
+            self._prepare(before)
 
     def step(self) -> None:
         """Plan entries again for up to STEP_SECONDS."""
         if self._names is None:
             self.begin()
+        if self._names is not None and not self._is_listed:
+            self._list_entries(self._names)
         deadline = time.monotonic() + STEP_SECONDS
         while self._names and time.monotonic() < deadline:
             page = list(islice(self._names, PAGE_ENTRIES))
@@ -77,7 +81,7 @@ class ZoneChange:
         if self._names is not None and not self._names:
             self._finish()
 
-    def _find_entries(self, before: str) -> None:
+    def _prepare(self, before: str) -> None:
         zone = _zone_of(before)
         if zone is None:
             key = self._context.redis.keys.zone
@@ -91,8 +95,13 @@ class ZoneChange:
             before,
             self._zone,
         )
-        self._before, self._names = zone, deque(self._context.redis.contents.names())
-        self._entries, self._replanned = len(self._names), 0
+        self._before, self._names, self._is_listed = zone, deque(), False
+
+    def _list_entries(self, names: deque[str]) -> None:
+        """List all entries: only now, since a leader restores static entries after :meth:`begin`."""
+        names.extend(self._context.redis.contents.names())
+        self._is_listed = True
+        self._entries, self._replanned = len(names), 0
 
     def _replan(self, page: list[str]) -> list[str]:
         """Plan a page of entries again; return those that other programs kept changing meanwhile."""

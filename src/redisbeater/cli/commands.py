@@ -11,7 +11,7 @@ from redisbeater.cli.completion import NAME
 from redisbeater.cli.details import details
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.listing import SORTS, STATES, Row, row_of, rows
-from redisbeater.cli.options import labelled
+from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import STATE, View, aligned, head, table
 from redisbeater.cli.terminal import WATCH, coloured, watched
 from redisbeater.context import Context
@@ -166,11 +166,11 @@ def show(
 
 @redisbeater.command()
 @click.option("--retry", metavar="NAME", help="Let this entry run again: the reason is gone.")
-@click.option("--note", default="", help="Why, for the log of the entry.")
+@authored
 @as_json
 @times
 @command
-def broken(app: Celery, retry: str | None, note: str, as_json: bool, now: str | None, is_utc: bool) -> None:
+def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, now: str | None, is_utc: bool) -> None:
     """List quarantined entries, which cannot be read or planned, with the reasons; or try one again.
 
     \b
@@ -179,7 +179,7 @@ def broken(app: Celery, retry: str | None, note: str, as_json: bool, now: str | 
       celery -A proj redisbeater broken --retry report --note "the class is registered now"
     """
     if retry is not None:
-        entry = ScheduleStore(app).retry(retry, note=note)
+        entry = ScheduleStore(app).retry(retry, note=note, by=by)
         view = view_of(Context.of(app), now, is_utc)
         due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
         click.echo(f"{shown(retry)}: {entry.state}{due}")

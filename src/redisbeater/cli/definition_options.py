@@ -1,16 +1,22 @@
-"""The options that ``create`` and ``update`` share: what an entry runs, and when."""
+"""The options that ``create``, ``update`` and ``copy`` share: what an entry runs, and when."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from celery import Celery
 
-from redisbeater.cli.group import BadInput
+from redisbeater.cli.group import BadInput, as_json, times, view_of
+from redisbeater.cli.options import authored, read_labels
+from redisbeater.cli.table import View
+from redisbeater.context import Context
 
-__all__ = ("definition_options", "read_at", "words_of")
+__all__ = ("Given", "definition_options", "read_at")
 
 #: Bytes of a file at most: more than one entry may have.
 MOST_BYTES = 10_000_000
@@ -44,33 +50,71 @@ _FIELDS = (
 _FROM_FILE = ("args", "kwargs", "options")
 
 _OTHERS = (
+    click.option(
+        "--label", "labels", multiple=True, metavar="K=V", callback=read_labels, help="Label; it can be repeated."
+    ),
     click.option("--disabled", is_flag=True, help="Do not run until it is enabled."),
     click.option("--dry-run", is_flag=True, help="Check it, show what would be done, and write nothing."),
-    click.option("--note", default="", help="Why, for the log of the entry."),
+    authored,
+    as_json,
+    times,
 )
 
 
-def definition_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command; their texts come as keyword arguments, None for one that was not passed."""
-    for option in reversed(_OTHERS):
-        function = option(function)
-    for name, metavar, help_ in reversed((*_SCHEDULES, *_FIELDS)):
-        function = click.option(f"--{name.replace('_', '-')}", name, metavar=metavar, help=help_)(function)
-    return function
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What was passed of the shared options.
 
-
-def words_of(options: dict[str, Any], *, disabled: bool) -> dict[str, Any]:
-    """Return the words of the options, with the contents of the files that they name.
-
-    Raises:
-        BadInput: a file cannot be read.
+    Attributes:
+        options: the texts of the definition by the names of their options; None for one that was not passed.
+        dry_run: whether nothing is written.
+        author: ``note`` and ``by`` of the change.
+        as_json: whether JSON is printed.
+        now, is_utc: how times are shown.
     """
-    words = dict(options)
-    for name in _FROM_FILE:
-        text = words.get(name)
-        if text is not None and text.startswith("@"):
-            words[name] = read_at(text[1:], f"--{name}")
-    return {**words, "enabled": False} if disabled else words
+
+    options: dict[str, Any]
+    dry_run: bool
+    author: dict[str, Any]
+    as_json: bool
+    now: str | None
+    is_utc: bool
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The words of the definition, with the contents of the files that they name.
+
+        Raises:
+            BadInput: a file cannot be read.
+        """
+        words = dict(self.options)
+        for name in _FROM_FILE:
+            text = words.get(name)
+            if text is not None and text.startswith("@"):
+                words[name] = read_at(text[1:], f"--{name}")
+        return words
+
+    def view(self, app: Celery) -> View:
+        """Return how times are shown."""
+        return view_of(Context.of(app), self.now, self.is_utc)
+
+
+def definition_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, which gets what was passed as :class:`Given` after the app."""
+
+    @functools.wraps(function)
+    def run(app: Celery, **passed: Any) -> None:
+        options = {name: passed.pop(name) for name, _, _ in (*_SCHEDULES, *_FIELDS)}
+        options.update(labels=passed.pop("labels") or None, enabled=False if passed.pop("disabled") else None)
+        author = {name: passed.pop(name) for name in ("note", "by")}
+        shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "now", "is_utc")}
+        function(app, Given(options=options, author=author, **shared), **passed)
+
+    for option in reversed(_OTHERS):
+        run = option(run)
+    for name, metavar, help_ in reversed((*_SCHEDULES, *_FIELDS)):
+        run = click.option(f"--{name.replace('_', '-')}", name, metavar=metavar, help=help_)(run)
+    return run
 
 
 def read_at(path: str, option: str) -> str:

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any
 
+from celery.schedules import crontab
+
 from redisbeater.cli.listing import Row
 from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
+from redisbeater.management.why.facts import author_words
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.policy_fields import given_policies
 from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.time_words import date_words, relative_words
+from redisbeater.schedules.crontab.field import cron_text
+from redisbeater.time_words import clock_words, date_words, relative_words
 
 __all__ = ("details",)
 
@@ -40,12 +44,24 @@ def _lines(row: Row, view: View) -> Iterator[tuple[str, str]]:
     yield "last run", _moment(row.last_run_at, row, view)
     yield "counts", ", ".join(filter(None, (f"{row.runs:,} {'run' if row.runs == 1 else 'runs'}", row.skipped)))
     yield "policies", "; ".join(_policies(row))
+    yield "changed", _changed(row, view)
     yield "labels", ", ".join(f"{name}={value}" for name, value in row.labels.items())
     yield "options", printable_json(row.fields.options) if row.fields and row.fields.options else ""
     yield "error", row.last_error
     yield "tries", _tries(row, view)
     yield "declaration", row.declaration and f"not stored: {row.declaration}"
     yield "definition", "" if row.fields else row.definition
+
+
+def _changed(row: Row, view: View) -> str:
+    """Return when it was changed last, what, by whom and why."""
+    line = row.changed
+    if line is None or line.last is None:
+        return ""
+    local, fields = view.local(line.last, row.zone), line.details.get("fields") or ()
+    what = ", ".join(map(str, fields)) or line.what
+    when = f"{clock_words(local, view.now_in(row.zone))} {local:%Z}"
+    return f"{when}   {what}{author_words(line.details.get('by'), line.details.get('note'))}"
 
 
 def _version(row: Row) -> str:
@@ -60,8 +76,10 @@ def _arguments(row: Row) -> str:
 
 
 def _cron(row: Row) -> str:
-    """Return the text of a cron expression, and what it is with the numbers that the name of the entry decides."""
+    """Return a cron text, and that with the numbers that the name of the entry decides."""
     schedule = row.fields.schedule if row.fields else None
+    if type(schedule) is crontab:
+        return cron_text(schedule)
     if not isinstance(schedule, cron_expression):
         return ""
     return schedule.text if schedule.resolved_text == schedule.text else f"{schedule.text}: {schedule.resolved_text}"

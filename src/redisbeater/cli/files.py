@@ -30,9 +30,10 @@ MOST_DUE_AT_ONCE = 100
 @click.option("--prefix", default="", help="Only entries whose name begins with this text.")
 @click.option("--owner", default="", help="Only entries that the file of this owner declares.")
 @click.option("--state", is_flag=True, help="Also run counts, next runs and the schedule's identity: a backup.")
+@click.option("--redact", is_flag=True, help="Blank secrets; what is blanked cannot be applied again.")
 @click.option("-o", "--output", "file", help="Write this file; one that ends with .yaml or .yml becomes YAML.")
 @command
-def export(app: Celery, *, prefix: str, owner: str, state: bool, file: str | None) -> None:
+def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, file: str | None) -> None:
     """Write entries as a file, which apply reads.
 
     \b
@@ -40,7 +41,7 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, file: str | Non
       celery -A proj redisbeater export --prefix report- -o reports.yaml
       celery -A proj redisbeater export --state -o backup.json
     """
-    found = ScheduleStore(app).export(prefix=prefix, owner=owner, state=state)
+    found = ScheduleStore(app).export(prefix=prefix, owner=owner, state=state, redact=redact)
     text = found.to_text(as_yaml=bool(file and file.endswith((".yaml", ".yml"))))
     if file is None:
         click.echo(text, nl=False)

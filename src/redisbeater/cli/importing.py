@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +13,10 @@ from celery.schedules import crontab
 
 from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
+from redisbeater.cli.options import authored
+from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import aligned
+from redisbeater.cli.terminal import with_progress
 from redisbeater.display import printable_json, shown
 from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
@@ -22,7 +24,7 @@ from redisbeater.management.migration.comparison import Comparison
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import, ImportedEntry
 from redisbeater.management.migration.redbeat_source import RedBeatSource
-from redisbeater.schedules.crontab.field import field_texts
+from redisbeater.schedules.crontab.field import cron_text
 from redisbeater.schedules.description.describe import describe_in_brief
 
 __all__ = ("import_",)
@@ -34,8 +36,6 @@ _WORDS = {"new": "to import", "exists": "skipped"}
 
 #: So many names are put into a line of the shell; JSON has all.
 MOST_NAMES = 20
-
-_FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
 
 @redisbeater.group("import")
@@ -61,12 +61,14 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         disable_source: bool,
         as_json: bool,
         yes: bool,
+        note: str,
+        by: str,
         **arguments: Any,
     ) -> None:
         source = function(app, **arguments)
         if disable_source:
             source.check_disabling()
-        work = Import(app, source, skip_existing=skip_existing)
+        work = Import(app, source, skip_existing=skip_existing, by=by, note=note)
         work.read()
         undo = ""
         if dry_run:
@@ -77,15 +79,17 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         if work.of_state("refused"):
             raise click.exceptions.Exit(BadInput.exit_code)
 
+    wrapped: Callable[..., None] = run
     for option in (
         click.option("--yes", is_flag=True, help="Do not ask."),
+        authored,
         as_json,
         click.option("--disable-source", is_flag=True, help="Disable there what was imported."),
         click.option("--skip-existing", is_flag=True, help="Skip entries that exist, instead of refusing them."),
         click.option("--dry-run", is_flag=True, help="Write nothing; compare the fire times of both schedulers."),
     ):
-        run = option(run)
-    return run
+        wrapped = option(wrapped)
+    return wrapped
 
 
 @import_.command("redbeat")
@@ -124,15 +128,9 @@ def beat_schedule(app: Celery) -> Source:
 
 
 def _compare(work: Import) -> None:
-    """Compare all entries; on a terminal, show how far that is."""
-    if not sys.stderr.isatty():
-        for _ in work.compare():
-            pass
-        return
-    number = len(work.of_state("new"))
-    with click.progressbar(work.compare(), length=number, label="comparing", file=sys.stderr) as bar:
-        for _ in bar:
-            pass
+    """Compare all entries, and show how far that is."""
+    for _ in with_progress(work.compare(), "comparing entries", len(work.of_state("new"))):
+        pass
 
 
 def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
@@ -141,7 +139,11 @@ def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
     if not names:
         return ""
     confirm("import", names, yes)
-    work.write()
+    progress, done = Progress("imported"), 0
+    for count in work.write():
+        done += count
+        progress(done)
+    progress.end()
     imported = [entry.name for entry in work.of_state("imported")]
     if disable_source and imported:
         return work.disable_source()
@@ -165,9 +167,8 @@ def _schedule(entry: ImportedEntry) -> str:
         return "-"
     if type(definition.schedule) is not crontab:
         return describe_in_brief(definition.schedule, definition.timezone)
-    fields = field_texts(definition.schedule)
     zone = (definition.timezone or "").rpartition("/")[2]
-    return " ".join([*(str(fields[name]) for name in _FIELDS), zone]).rstrip()
+    return f"{cron_text(definition.schedule)} {zone}".rstrip()
 
 
 def _outcome(entry: ImportedEntry) -> str:

@@ -20,6 +20,7 @@ from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.management.redaction import redacted, redacted_text
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.log_line import LogLine
 from redisbeater.model.origin import file_owner
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules import describe
@@ -47,6 +48,7 @@ class Row:
     Attributes:
         zone: the zone of the entry's local times.
         brief: the schedule in words, without the zone of the app.
+        changed: the newest line of its log about a change; None: there is none, or it was not read.
         declaration: why the declaration of that name in the code of an application could not be stored.
         fields: the definition, unless it cannot be read.
     """
@@ -75,6 +77,7 @@ class Row:
     zone: tzinfo = timezone.utc
     brief: str = ""
     fields: Definition | None = None
+    changed: LogLine | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON has of the entry in a listing."""
@@ -85,6 +88,8 @@ class Row:
         return {
             **self.as_dict(),
             **{name: _iso(getattr(self, name)) for name in DETAILS},
+            "changed": self.changed
+            and {"what": self.changed.what, "at": _iso(self.changed.last), **self.changed.details},
             "definition": self.parsed_definition,
         }
 
@@ -162,11 +167,17 @@ def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
     reader = _Reader(context, EVERY)
     (row,) = reader.read([name], 1)
     if row.state != "missing":
+        row = replace(row, changed=_last_change(context, name))
         return row if has_secrets else _without_secrets(row, context.config.redact)
     for unstored in reader.unstored(seen=()):
         if unstored.name == name:
             return unstored
     raise EntryNotFound(name)
+
+
+def _last_change(context: Context, name: str) -> LogLine | None:
+    lines = context.redis.log.of_entry(name)
+    return next((line for line in lines if line.last and "by" in line.details and line.what != "triggered"), None)
 
 
 def _without_secrets(row: Row, patterns: Sequence[str]) -> Row:

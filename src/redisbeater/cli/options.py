@@ -9,7 +9,7 @@ import click
 
 from redisbeater.cli.group import BadInput
 
-__all__ = ("authored", "labelled")
+__all__ = ("authored", "labelled", "read_labels")
 
 
 def authored(function: Callable[..., None]) -> Callable[..., None]:
@@ -21,12 +21,17 @@ def authored(function: Callable[..., None]) -> Callable[..., None]:
 def labelled(function: Callable[..., None]) -> Callable[..., None]:
     """Add the option ``--label``, which may be repeated; the command gets ``labels``, texts by name."""
     option = click.option(
-        "--label", "labels", multiple=True, metavar="K=V", callback=_labels, help="Only entries with this label."
+        "--label", "labels", multiple=True, metavar="K=V", callback=read_labels, help="Only entries with this label."
     )
     return option(function)
 
 
-def _labels(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+def read_labels(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+    """Return the labels of an option that can be repeated, texts by name.
+
+    Raises:
+        BadInput: one is no name and text.
+    """
     pairs = [text.partition("=") for text in given]
     for name, sign, value in pairs:
         if not (name and sign and value):

@@ -11,6 +11,7 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.management.files.changes import Changes, FieldDifference, Override, PlannedChange
+from redisbeater.management.files.moments import moment_text
 from redisbeater.management.files.schedule_words import words_of
 from redisbeater.management.forecast import Forecast
 from redisbeater.schedules.description.describe import describe_in_brief
@@ -125,7 +126,8 @@ def _value(path: str, value: Any, context: Context) -> str:
     if path == "schedule" and isinstance(value, Mapping):
         word, text = next(iter(words_of(value, context.codec, context.zone).items()))
         return shown(text if word == "cron" else f"{word} {text}", MOST_VALUE)
-    return shown(printable_json(value), MOST_VALUE)
+    text = moment_text(value)
+    return shown(text if isinstance(text, str) and text is not value else printable_json(value), MOST_VALUE)
 
 
 def _due_at(entry: StoredEntry | None, context: Context) -> datetime | None:

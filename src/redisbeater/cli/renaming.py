@@ -1,4 +1,4 @@
-"""The commands that bring entries about from others: rename, copy, restore."""
+"""The commands that give entries other names, and bring deleted ones back: rename and restore."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redisbeater.cli.options import authored
 from redisbeater.display import shown
 from redisbeater.management.schedule_store import ScheduleStore
 
-__all__ = ("copy", "rename", "restore")
+__all__ = ("rename", "restore")
 
 
 @redisbeater.command()
@@ -29,20 +29,6 @@ def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
     """
     entry = ScheduleStore(app).rename(name, new, note=note, by=by)
     click.echo(f"{shown(name)}: renamed to {shown(entry.name)}")
-
-
-@redisbeater.command()
-@NAME
-@click.argument("new")
-@authored
-@command
-def copy(app: Celery, name: str, new: str, note: str, by: str) -> None:
-    """Create an entry like another one. The copy starts again, without runs.
-
-    Example: celery -A proj redisbeater copy report "report for weiss"
-    """
-    entry = ScheduleStore(app).copy(name, new, note=note, by=by)
-    click.echo(f"{shown(entry.name)}: created like {shown(name)}")
 
 
 @redisbeater.command()

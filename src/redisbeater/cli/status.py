@@ -71,7 +71,8 @@ def status_lines(found: Status, view: View) -> list[str]:
 def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
     entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
     identity = f", id {found.id}" if found.id else ""
-    yield "schedule", f"{found.prefix} at {found.address}, {entries}{identity}"
+    schedule = f"{found.prefix} at {found.address}, {entries}{identity}"
+    yield "schedule", "     ".join(filter(None, (schedule, _server(found.leaders))))
     if not found.is_led:
         yield "leader", "none: no entry runs"
     elif not found.leaders:
@@ -113,7 +114,26 @@ def _counts(leaders: Sequence[BeatLine]) -> str:
     if not leaders:
         return ""
     sent, refused, skipped = (sum(getattr(beat, name) for beat in leaders) for name in ("sent", "refused", "skipped"))
-    return f"since it leads: {sent:,} sent, {refused:,} refused, {skipped:,} skipped"
+    return f"since it leads: {sent:,} sent, {refused:,} refused, {skipped:,} skipped{_lateness(leaders)}"
+
+
+def _lateness(leaders: Sequence[BeatLine]) -> str:
+    """Return how late runs were sent; of several beats the latest."""
+    known = [(beat.late_p50_ms, beat.late_p99_ms) for beat in leaders if beat.sent]
+    halves, most = ([value for value in values if value is not None] for values in zip(*known)) if known else ([], [])
+    return f", lateness p50 {_milliseconds(max(halves))} p99 {_milliseconds(max(most))}" if halves and most else ""
+
+
+def _milliseconds(number: float) -> str:
+    return f"{number:.0f} ms" if number < 1000 else duration_words(timedelta(milliseconds=number))
+
+
+def _server(leaders: Sequence[BeatLine]) -> str:
+    """Return what the server of the schedule is, and how far the leader's clock is ahead of it, as the leader says."""
+    if not leaders:
+        return ""
+    offset = leaders[0].clock_offset_ms
+    return ", ".join(filter(None, (leaders[0].server, "" if offset is None else f"clock {offset:+.1f} ms")))
 
 
 def _broker(beat: BeatLine, view: View) -> str:

@@ -1,4 +1,4 @@
-"""The commands that write the definition of an entry: create and update."""
+"""The commands that write the definition of an entry: create, update and copy."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import click
 from celery import Celery
 
 from redisbeater.cli.completion import NAME
-from redisbeater.cli.definition_options import definition_options, read_at, words_of
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.definition_options import Given, definition_options, read_at
+from redisbeater.cli.group import BadInput, command, print_lines, redisbeater
 from redisbeater.cli.table import View
-from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -27,7 +26,7 @@ from redisbeater.schedules import describe
 from redisbeater.schedules.zone import read_zone
 from redisbeater.time_words import clock_words, date_words, relative_words
 
-__all__ = ("create", "update")
+__all__ = ("copy", "create", "update")
 
 #: How many runs of a new entry are shown.
 SHOWN_RUNS = 3
@@ -41,26 +40,12 @@ _FIELDS_OF_ENTRY = (*EntryFields.__optional_keys__,)
 @redisbeater.command()
 @click.argument("name", required=False)
 @click.argument("task", required=False)
-@definition_options
 @click.option("--json-file", metavar="FILE", help="Take the definition from a file, as show --definition prints it.")
 @click.option("--if-missing", is_flag=True, help="Do nothing if an entry of that name exists.")
-@as_json
-@times
 @command
+@definition_options
 def create(
-    app: Celery,
-    *,
-    name: str | None,
-    task: str | None,
-    json_file: str | None,
-    if_missing: bool,
-    disabled: bool,
-    dry_run: bool,
-    note: str,
-    as_json: bool,
-    now: str | None,
-    is_utc: bool,
-    **options: Any,
+    app: Celery, given: Given, *, name: str | None, task: str | None, json_file: str | None, if_missing: bool
 ) -> None:
     """Create an entry. Show its schedule in words and its next runs.
 
@@ -72,27 +57,25 @@ def create(
     """
     store = ScheduleStore(app)
     if json_file is not None:
-        wanted = _from_file(store, name, task, json_file, {**options, "disabled": disabled})
+        wanted = _from_file(store, name, task, json_file, given.options)
     else:
-        wanted = _from_options(store, app, name, task, words_of(options, disabled=disabled))
+        wanted = _from_options(store, app, name, task, given.words)
     fields: Any = {field: getattr(wanted, field) for field in _FIELDS_OF_ENTRY if field != "relative"}
     try:
-        entry = store.create(wanted.name, wanted.task, wanted.schedule, dry_run=dry_run, note=note, **fields)
+        entry = store.create(wanted.name, wanted.task, wanted.schedule, dry_run=given.dry_run, **given.author, **fields)
     except EntryExists:
         if not if_missing:
             raise
         click.echo(f"{shown(wanted.name)}: exists, left as it is")
         return
-    view = view_of(Context.of(app), now, is_utc)
-    _show_created(store, entry, view, as_json=as_json, dry_run=dry_run)
-    _warn_of_task(store, app, entry.task)
+    _show_created(store, app, entry, given)
 
 
 def _from_file(
     store: ScheduleStore, name: str | None, task: str | None, path: str, options: dict[str, Any]
 ) -> RedisScheduleEntry:
     """Return the entry of a file, which holds all of the definition, perhaps but its name."""
-    if task is not None or any(value not in (None, False) for value in options.values()):
+    if task is not None or any(value is not None for value in options.values()):
         raise BadInput("--json-file has the whole definition; pass no other part of it but the name")
     return store.read_definition(read_at(path, "--json-file"), name or "")
 
@@ -113,19 +96,20 @@ def _from_options(
     return RedisScheduleEntry(name, task, fields.pop("schedule"), app=app, **fields)
 
 
-def _show_created(store: ScheduleStore, entry: RedisScheduleEntry, view: View, *, as_json: bool, dry_run: bool) -> None:
-    runs, change = entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
+def _show_created(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry, given: Given, like: str = "") -> None:
+    view, runs, change = given.view(app), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
     zone = entry.definition().zone(view.zone)
     words = describe(entry.schedule, zone)
-    if as_json:
+    if given.as_json:
         data = {
-            "name": entry.name, "dry_run": dry_run, "schedule": words, "next": [run.as_dict() for run in runs],
+            "name": entry.name, "dry_run": given.dry_run, "schedule": words, "next": [run.as_dict() for run in runs],
             "clock_change": change and change.as_dict(),
         }  # fmt: skip
         click.echo(printable_json(data, indent=2))
-        return
-    print_lines([f"{shown(entry.name)}: {'would be created' if dry_run else 'created'}"])
-    print_lines(f"  {name:<12} {shown(value, None)}" for name, value in _lines(words, runs, change, view, entry))
+    else:
+        print_lines([f"{shown(entry.name)}: {'would be created' if given.dry_run else 'created'}{like}"])
+        print_lines(f"  {name:<12} {shown(value, None)}" for name, value in _lines(words, runs, change, view, entry))
+    _warn_of_task(store, app, entry.task)
 
 
 def _lines(
@@ -154,24 +138,34 @@ def _warn_of_task(store: ScheduleStore, app: Celery, task: str) -> None:
 
 @redisbeater.command()
 @NAME
+@click.argument("new")
 @click.option("--task", help="The task to run.")
-@definition_options
-@click.option("--unset", multiple=True, metavar="FIELD", help="Set a field back to what it is without the option.")
-@as_json
-@times
 @command
+@definition_options
+def copy(app: Celery, given: Given, *, name: str, new: str, task: str | None) -> None:
+    """Create an entry like another one, with what is named changed. The copy starts again, without runs.
+
+    \b
+    Examples:
+      celery -A proj redisbeater copy report "report for weiss"
+      celery -A proj redisbeater copy report "report for weiss" --args '["weiss"]' --queue slow --label customer=weiss
+    """
+    store = ScheduleStore(app)
+    words = store.words({**given.words, "task": task}, name)
+    options = words.task_options()
+    entry = store.copy(name, new, task_options=options, dry_run=given.dry_run, **given.author, **words.fields())
+    _show_created(store, app, entry, given, like=f" like {shown(name)}")
+
+
+@redisbeater.command()
+@NAME
+@click.option("--task", help="The task to run.")
+@click.option("--unset", multiple=True, metavar="FIELD", help="Set a field back to what it is without the option.")
+@click.option("--if-version", metavar="VERSION", help="Only if show still has this version of the entry.")
+@command
+@definition_options
 def update(
-    app: Celery,
-    *,
-    name: str,
-    unset: Sequence[str],
-    disabled: bool,
-    dry_run: bool,
-    note: str,
-    as_json: bool,
-    now: str | None,
-    is_utc: bool,
-    **options: Any,
+    app: Celery, given: Given, *, name: str, task: str | None, unset: Sequence[str], if_version: str | None
 ) -> None:
     """Change an entry: only what is named. Show the changed fields, and the next run before and after.
 
@@ -182,8 +176,8 @@ def update(
       celery -A proj redisbeater update report --unset end-at --unset queue
     """
     store = ScheduleStore(app)
-    given = store.words(words_of(options, disabled=disabled), name)
-    fields, task_options = given.fields(), given.task_options()
+    words = store.words({**given.words, "task": task}, name)
+    fields, task_options = words.fields(), words.task_options()
     for word in unset:
         field, value = default_of(word)
         if field in fields or field in task_options:
@@ -191,11 +185,13 @@ def update(
         (task_options if value is None and field in ("queue", "priority") else fields)[field] = value
     if not fields and not task_options:
         raise BadInput("nothing to change; see --help for what can be changed")
-    report = store.edit(name, task_options=task_options, dry_run=dry_run, note=note, **fields)
-    if as_json:
-        click.echo(printable_json({**report.as_dict(), "dry_run": dry_run}, indent=2))
+    report = store.edit(
+        name, task_options=task_options, if_version=if_version, dry_run=given.dry_run, **given.author, **fields
+    )
+    if given.as_json:
+        click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:
-        print_lines(_report_lines(report, view_of(Context.of(app), now, is_utc), dry_run=dry_run))
+        print_lines(_report_lines(report, given.view(app), dry_run=given.dry_run))
     if "task" in report.changed:
         _warn_of_task(store, app, report.entry.task)
 

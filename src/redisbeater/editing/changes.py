@@ -152,7 +152,7 @@ class FieldChange:
         before = stored_definition(snapshot, codec)
         if self.if_version not in (None, version_of(snapshot.definition)):
             raise _conflict(snapshot, str(self.if_version))
-        fields, meta = self._changed_fields(before), stored_meta(snapshot)
+        fields, meta = self.fields_for(before), stored_meta(snapshot)
         after = before.changed(self.option_rules, **fields)
         if "options" in fields:
             check_expiry(after.options, snapshot.now)
@@ -170,7 +170,8 @@ class FieldChange:
             dropped_skips=dropped,
         )
 
-    def _changed_fields(self, before: Definition) -> Mapping[str, Any]:
+    def fields_for(self, before: Definition) -> Mapping[str, Any]:
+        """Return the fields that are changed, with the options that are changed one by one."""
         options = self.fields.get("options", before.options)
         if not self.options or not isinstance(options, Mapping):
             return self.fields

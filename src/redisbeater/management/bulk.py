@@ -13,7 +13,7 @@ from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import WriteResult, preview, write_page
 from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import check_name
+from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.template import EntryTemplates, RenderedEntry
@@ -101,7 +101,7 @@ class Bulk:
             InvalidEntry: no entry can have that name.
             StoreUnavailable, EditConflict: as for :meth:`flush`.
         """
-        self._make_room_for(check_name(name))
+        self._make_room_for(check_stored_name(name))
         self._deletions.add(name)
         self._flush_if_full()
 

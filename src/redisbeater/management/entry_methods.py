@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from redisbeater.context import task_options
 from redisbeater.context import task_options as rules_of
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import check_name
+from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.definition_file import read_definition
@@ -105,15 +105,19 @@ class EntryMethods(AppStore):
         Raises:
             EntryNotFound, EditConflict: as for :meth:`update`.
         """
-        change = FieldChange(
+        change = self._change(name, changes, task_options, note, by)
+        return edit_entry(self._app, replace(change, if_version=if_version), dry_run=dry_run)
+
+    def _change(
+        self, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
+    ) -> FieldChange:
+        return FieldChange(
             name=check_name(name),
-            fields={**changes},
-            options=task_options or {},
+            fields={**fields},
+            options=options or {},
             option_rules=rules_of(self._app),
             author=Author.of(by, note),
-            if_version=if_version,
         )
-        return edit_entry(self._app, change, dry_run=dry_run)
 
     def words(self, words: Mapping[str, Any], name: str = "") -> EntryWords:
         """Read the fields of an entry from words such as ``{"every": "1h30m"}``, those of the command line.
@@ -171,7 +175,7 @@ class EntryMethods(AppStore):
         Raises:
             EntryNotFound: there is none of that name.
         """
-        if delete_entry(self._context, check_name(name), Author.of(by, note)) is None:
+        if delete_entry(self._context, check_stored_name(name), Author.of(by, note)) is None:
             raise EntryNotFound(name)
 
     def restore(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
@@ -216,16 +220,26 @@ class EntryMethods(AppStore):
         return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._app)
 
     def copy(
-        self, name: str, new: str, *, note: str = "", by: str = "", **changes: Unpack[EntryChanges]
+        self,
+        name: str,
+        new: str,
+        *,
+        task_options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
     ) -> RedisScheduleEntry:
         """Create an entry like another one, with some fields changed. It starts again, without runs.
+
+        ``task_options`` and ``dry_run`` are those of :meth:`edit`.
 
         Raises:
             EntryNotFound: there is none of that name.
             EntryExists: there is one of the new name.
         """
-        rules, author = task_options(self._app), Author.of(by, note)
-        return RedisScheduleEntry.of(copy_entry(self._context, name, new, {**changes}, rules, author), self._app)
+        change = self._change(name, changes, task_options, note, by)
+        return RedisScheduleEntry.of(copy_entry(self._context, name, new, change, dry_run=dry_run), self._app)
 
     def trigger(
         self,

@@ -30,9 +30,10 @@ OPTION_WORDS = ("queue", "priority")
 _DEFAULTS: dict[str, Any] = {
     "args": [], "kwargs": {}, "options": {}, "timezone": None, "start_at": None, "end_at": None, "max_runs": None,
     "on_finish": "keep", "misfire_grace_time": INHERIT, "coalesce": INHERIT, "jitter": INHERIT, "description": "",
+    "labels": {}, "disabled_until": None, "skip": [],
 }  # fmt: skip
 
-_FIELD_OF_WORD = {"grace": "misfire_grace_time"}
+_FIELD_OF_WORD = {"grace": "misfire_grace_time", "label": "labels"}
 
 
 def default_of(word: str) -> tuple[str, Any]:
@@ -188,6 +189,7 @@ _READERS: Mapping[str, tuple[str, Callable[[EntryWords, Any, str], Any]]] = {
     "coalesce": ("coalesce", EntryWords._as_it_is),
     "jitter": ("jitter", EntryWords._duration),
     "description": ("description", EntryWords._as_it_is),
+    "labels": ("labels", EntryWords._as_it_is),
     "enabled": ("enabled", EntryWords._as_it_is),
     "task": ("task", EntryWords._as_it_is),
 }

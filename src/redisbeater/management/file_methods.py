@@ -31,15 +31,19 @@ __all__ = ("FileMethods",)
 class FileMethods(AppStore):
     """The methods that compare the schedule with files, forecast it, and find what is wrong with it."""
 
-    def export(self, prefix: str | None = None, owner: str | None = None, state: bool = False) -> Export:
+    def export(
+        self, prefix: str | None = None, owner: str | None = None, state: bool = False, redact: bool = False
+    ) -> Export:
         """Return entries as a file has them, all by default; ``to_text`` of the result makes its text.
 
         Arguments:
             prefix: only names that begin with this text.
             owner: only those that the file of this owner declares.
             state: also run counts, fire times and the identity of the schedule: a backup.
+            redact: blank the values of keys that name a secret, as ``redisbeater_redact`` says.
         """
-        return collect(self._context, prefix=prefix or "", owner=owner or "", state=state)
+        found = collect(self._context, prefix=prefix or "", owner=owner or "", state=state)
+        return found.without_secrets(self._context.config.redact) if redact else found
 
     def plan(
         self,

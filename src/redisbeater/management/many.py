@@ -14,7 +14,7 @@ from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.deletion import delete_entries
 from redisbeater.editing.edit_log import log_edit
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import check_name
+from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.store import SAVE_PAGE, pages
 
@@ -54,7 +54,7 @@ def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: 
                 log_edit(edit, stored.due_at(context.in_zone(stored.zone).defaults))
                 yield Outcome(name=name, entry=RedisScheduleEntry.of(stored, app))
 
-    return _by_page(names, change)
+    return _by_page(names, change, check_name)
 
 
 def delete_many(app: Celery, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:
@@ -68,21 +68,25 @@ def delete_many(app: Celery, names: Iterable[str], *, author: Author) -> Iterato
             else:
                 yield Outcome(name=name, error=EntryNotFound(name))
 
-    return _by_page(names, delete)
+    return _by_page(names, delete, check_stored_name)
 
 
-def _by_page(names: Iterable[str], change: Callable[[Sequence[str]], Iterator[Outcome]]) -> Iterator[Outcome]:
+def _by_page(
+    names: Iterable[str],
+    change: Callable[[Sequence[str]], Iterator[Outcome]],
+    check: Callable[[str], str],
+) -> Iterator[Outcome]:
     """Change the entries of each page, in the order of the names; a name that none can have is an outcome as well."""
     for page in pages(list(dict.fromkeys(names)), SAVE_PAGE):
-        refused = {name: error for name in page if (error := _refusal(name))}
+        refused = {name: error for name in page if (error := _refusal(name, check))}
         changed = {outcome.name: outcome for outcome in change([name for name in page if name not in refused])}
         for name in page:
             yield changed.get(name) or Outcome(name=name, error=refused[name])
 
 
-def _refusal(name: str) -> InvalidEntry | None:
+def _refusal(name: str, check: Callable[[str], str]) -> InvalidEntry | None:
     try:
-        check_name(name)
+        check(name)
     except InvalidEntry as exc:
         return exc
     return None

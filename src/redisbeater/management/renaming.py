@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.author import Author
-from redisbeater.editing.changes import Upsert
-from redisbeater.editing.compare_and_set import write
-from redisbeater.editing.stored_entry import StoredEntry, load, stored_definition
-from redisbeater.entry_name import check_name, check_new_name, check_unreserved
+from redisbeater.editing.changes import FieldChange, Upsert
+from redisbeater.editing.compare_and_set import applied, write
+from redisbeater.editing.stored_entry import StoredEntry, load
+from redisbeater.entry_name import check_name, check_new_name, check_stored_name
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry, RunActive
 from redisbeater.instant import EPOCH
 from redisbeater.log_lines import get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW
-from redisbeater.model.options import OptionRules
+from redisbeater.model.origin import file_owner
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.schedules.cron_expression.expression import cron_expression
@@ -43,7 +40,7 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
     """
     check_new_name(new)
     for _ in range(ATTEMPTS):
-        snapshot = context.redis.load(check_unreserved(name))
+        snapshot = context.redis.load(check_stored_name(name))
         outcome = _rename(context, snapshot, new, author)
         if outcome == "RENAMED":
             logger.info("entry %r renamed to %r", name, new)
@@ -57,10 +54,10 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
     raise EditConflict(f"other programs changed {quoted(name)} {ATTEMPTS} times; it was not renamed")
 
 
-def copy_entry(
-    context: Context, name: str, new: str, changes: Mapping[str, Any], rules: OptionRules, author: Author
-) -> StoredEntry:
-    """Create an entry like another one, which starts again: without runs, and with no fire time left out.
+def copy_entry(context: Context, name: str, new: str, change: FieldChange, *, dry_run: bool = False) -> StoredEntry:
+    """Create an entry like another one with a change, which starts again: without runs, and with no fire time left out.
+
+    With ``dry_run`` nothing is written.
 
     Raises:
         EntryNotFound: there is none of that name.
@@ -69,23 +66,32 @@ def copy_entry(
     """
     check_new_name(new)
     source = load(context, check_name(name)).definition._replace(skip=())
-    text = source.changed(rules, **changes).to_text(context.codec)
+    text = source.changed(change.option_rules, **change.fields_for(source)).to_text(context.codec)
     definition = Definition.from_text(new, text, context.codec)
     text = definition.to_text(context.codec)
-    return write(context, Upsert(definition=definition, text=text, initial_meta=NEW, only_new=True, author=author))
+    copied = Upsert(definition=definition, text=text, initial_meta=NEW, only_new=True, author=change.author)
+    return applied(copied, context.redis.load(new), context).to_stored_entry() if dry_run else write(context, copied)
 
 
 def _rename(context: Context, snapshot: Snapshot, new: str, author: Author) -> str:
-    definition = stored_definition(snapshot, context.codec)
+    if not snapshot.exists:
+        return "ABSENT"
     if snapshot.origin:
-        raise InvalidEntry("$.name", "the entry is static: rename it in the code")
+        raise InvalidEntry("$.name", _elsewhere(snapshot))
     renamed = Definition.from_text(new, snapshot.definition, context.codec)
     score = _score(renamed, snapshot, context.in_zone(snapshot.zone).defaults)
     if score is not None and score.fire_time != (snapshot.score and snapshot.score.fire_time):
         renamed = renamed._replace(skip=())
-    line = author.line("renamed", **{"from": definition.name})
+    line = author.line("renamed", **{"from": snapshot.name})
     score_text = score.to_text() if score else ""
     return context.redis.rename(snapshot, new, definition=renamed.to_text(context.codec), score=score_text, log=line)
+
+
+def _elsewhere(snapshot: Snapshot) -> str:
+    """Return where an entry is renamed that code or a file declares: here it would come back by its old name."""
+    owner = file_owner(snapshot.origin)
+    where = f"the file of owner {quoted(owner)} declares the entry: rename it there" if owner else ""
+    return f"{where or 'the entry is static: rename it in the code'}, or copy it and disable this one"
 
 
 def _score(renamed: Definition, snapshot: Snapshot, defaults: Defaults) -> Score | None:

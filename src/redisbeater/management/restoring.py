@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 
 from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.editing.rescheduling import score_after_edit
 from redisbeater.editing.stored_entry import StoredEntry, load, stored_definition, stored_meta
-from redisbeater.entry_name import check_unreserved
+from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.log_lines import get_logger
-from redisbeater.model.resolved_policy import Defaults
+from redisbeater.model.definition import Definition
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
@@ -19,6 +21,8 @@ from redisbeater.store import Snapshot
 __all__ = ("restore_entry",)
 
 logger = get_logger(__name__)
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
@@ -30,7 +34,7 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
         InvalidEntry: it is back, and broken as it was before.
     """
     now, zone = context.redis.clock()
-    kept = context.redis.deleted.load(check_unreserved(name), now, zone)
+    kept = context.redis.deleted.load(check_stored_name(name), now, zone)
     if kept is None:
         raise EntryNotFound(name)
     score = _score(kept, context.in_zone(zone).defaults, context.codec)
@@ -51,5 +55,16 @@ def _score(kept: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Score:
         definition = stored_definition(kept, codec)
         before = definition._replace(enabled=False)
         moved = score_after_edit(before, definition, stored_meta(kept), kept, defaults, codec)
-        return moved or kept.score or FINISHED
+        return _in_present_zone(moved or kept.score or FINISHED, definition, kept, defaults)
     return kept.score or FINISHED
+
+
+def _in_present_zone(score: Score, definition: Definition, kept: Snapshot, defaults: Defaults) -> Score:
+    """Return the score as the zone of the schedule has it, which may have changed since the entry was deleted."""
+    policy, fire_time = ResolvedPolicy.of(definition, defaults), score.fire_time
+    if score.dormant or fire_time is None or fire_time <= kept.now or not definition.follows_app_zone:
+        return score
+    following = policy.timetable.next(kept.now)
+    if policy.timetable.next(fire_time - _MICROSECOND) == fire_time or following is None:
+        return score
+    return Score.planned(policy.resumed(following))

@@ -27,6 +27,10 @@ class BeatLine:
         sent, refused, skipped: runs that it has sent, entries that could not be sent and fire times that were skipped,
             since it leads.
         late_ms: how late the oldest entry of its last claim was.
+        late_p50_ms, late_p99_ms: half of its runs, and all but one in a hundred, were sent no later than this since it
+            leads; None: it does not say.
+        server: what the server of the schedule is, such as ``valkey 9.1.0``; empty: it does not say.
+        clock_offset_ms: how far the clock of its host is ahead of the server's; None: it does not know.
         broker, redis: what it is connected to.
         broker_away: how long the broker has been unavailable when the line was written; zero: it is available.
         is_embedded: whether it is part of a worker.
@@ -45,6 +49,10 @@ class BeatLine:
     refused: int = 0
     skipped: int = 0
     late_ms: int = 0
+    late_p50_ms: float | None = None
+    late_p99_ms: float | None = None
+    server: str = ""
+    clock_offset_ms: float | None = None
     broker: str = ""
     broker_away: timedelta = timedelta(0)
     redis: str = ""
@@ -68,6 +76,10 @@ class BeatLine:
                 refused=int(stored["refused"]),
                 skipped=int(stored["skipped"]),
                 late_ms=int(stored["late_ms"]),
+                late_p50_ms=_number(stored.get("late_p50_ms")),
+                late_p99_ms=_number(stored.get("late_p99_ms")),
+                server=shown(stored.get("server", "")),
+                clock_offset_ms=_number(stored.get("clock_offset_ms")),
                 host=shown(stored["host"]),
                 celery=shown(stored["celery"]),
                 python=shown(stored["python"]),
@@ -92,6 +104,10 @@ class BeatLine:
     def leads(self) -> bool:
         """Whether it may send runs, or may do so once the schedule is not paused."""
         return self.role in ("leader", "active", "paused")
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def name_of(token: str) -> str:

@@ -132,7 +132,7 @@ class Definition(NamedTuple):
             options=storable_options(options),
             **{"extra": {}, **others},
         )
-        check_name(definition.name)
+        check_name(definition.name, advice="")
         _check(definition)
         return definition
 

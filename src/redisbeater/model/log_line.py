@@ -58,6 +58,10 @@ class LogLine:
         """The word and the details, as they are stored; lines of the same text are folded."""
         return line_text(self.what, **self.details)
 
+    def overlaps(self, start: datetime, end: datetime) -> bool:
+        """Tell whether what the line is about happened in a span of time, whose end is not part of it."""
+        return self.first is not None and self.last is not None and self.first < end and self.last >= start
+
     def to_row(self) -> list[Any]:
         """Return the line as the commit script takes it: its text, its count, and its first and last time."""
         times = [to_unix(moment) for moment in (self.first, self.last) if moment is not None]

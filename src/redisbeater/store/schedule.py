@@ -178,8 +178,8 @@ class RedisSchedule(OwnKeys):
         if not commitments:
             return result
         keys = [*self._own_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
-        terms = [*self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
-        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments), *terms])
+        args = [claim.id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
+        refused = self._connection.run("commit", keys, [*args, ""], retry_args=[*args, "1"])
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
             if "fenced" in stored:

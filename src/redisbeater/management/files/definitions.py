@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from typing import Any
 
@@ -11,7 +11,8 @@ from celery.schedules import BaseSchedule
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.export import FileEntry
-from redisbeater.management.files.schedule_words import SCHEDULE_WORDS, duration_of, moment_of, schedule_of, words_of
+from redisbeater.management.files.moments import moment_of, moment_text
+from redisbeater.management.files.schedule_words import SCHEDULE_WORDS, duration_of, schedule_of, words_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import OptionRules, decoded_options
@@ -27,6 +28,7 @@ FIELDS = ("task", "schedule", "args", "kwargs", "options", "enabled", "timezone"
 
 _DURATIONS = ("misfire_grace_time", "jitter")
 _MOMENTS = ("start_at", "end_at", "disabled_until")
+_MOMENTS_OF_OPTIONS = ("expires", "eta")
 
 
 def definition_of(entry: FileEntry, codec: ScheduleCodec, rules: OptionRules, zone: tzinfo) -> Definition:
@@ -51,7 +53,19 @@ def fields_of(definition: Definition, codec: ScheduleCodec, zone: tzinfo) -> dic
     stored = data.pop("schedule")
     words = words_of(stored, codec, definition.zone(zone))
     others = {name: value for name, value in data.items() if name in FIELDS and not _is_default(name, value)}
+    for name in _MOMENTS:
+        if name in others:
+            others[name] = moment_text(others[name])
+    if "options" in others:
+        others["options"] = _with_moments(others["options"], lambda value, _: moment_text(value))
     return {"task": others.pop("task"), **words, **others}
+
+
+def _with_moments(options: Mapping[str, Any], convert: Callable[[Any, str], Any]) -> dict[str, Any]:
+    return {
+        name: convert(value, f"$.options.{name}") if name in _MOMENTS_OF_OPTIONS else value
+        for name, value in options.items()
+    }
 
 
 def _is_default(name: str, value: Any) -> bool:
@@ -71,9 +85,7 @@ def _values(fields: Mapping[str, Any], codec: ScheduleCodec, zone: tzinfo) -> di
         if name in values:
             values[name] = moment_of(values[name], f"$.{name}")
     if isinstance(options := values.get("options"), dict):
-        if isinstance(options.get("expires"), str):
-            options = {**options, "expires": moment_of(options["expires"], "$.options.expires")}
-        values["options"] = decoded_options(options)
+        values["options"] = decoded_options(_with_moments(options, moment_of))
     zone = read_zone(values["timezone"], "$.timezone") if values.get("timezone") else zone
     return {"task": None, **values, "schedule": _schedule(fields, codec, zone)}
 

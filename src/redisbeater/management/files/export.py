@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.text import parse, render
+from redisbeater.management.redaction import redacted
 
 __all__ = ("Export", "FileEntry", "check_owner")
 
@@ -110,6 +111,11 @@ class Export:
                 entries[name] = entry
             owner, schedule_id = owner or each.owner, schedule_id or each.schedule_id
         return cls(entries=entries, owner=owner, schedule_id=schedule_id)
+
+    def without_secrets(self, patterns: Sequence[str]) -> Export:
+        """Return the same entries with the values of keys that name a secret blanked."""
+        entries = {name: replace(each, fields=redacted(each.fields, patterns)) for name, each in self.entries.items()}
+        return replace(self, entries=entries)
 
     def to_text(self, *, as_yaml: bool = False) -> str:
         """Return the text of a file with these entries.

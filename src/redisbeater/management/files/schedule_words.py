@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Any
 
 from celery.schedules import BaseSchedule, solar
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.files.moments import moment_of, moment_text
 from redisbeater.model.passed_values import as_schedule
 from redisbeater.schedules import ScheduleCodec, clocked, cron, rrule
 from redisbeater.time_words import read_duration
 
-__all__ = ("SCHEDULE_WORDS", "duration_of", "moment_of", "schedule_of", "words_of")
+__all__ = ("SCHEDULE_WORDS", "duration_of", "schedule_of", "words_of")
 
 _UNITS = (("d", 86_400), ("h", 3600), ("m", 60))
 
@@ -66,21 +67,6 @@ def duration_of(value: Any, path: str) -> Any:
         raise InvalidEntry(path, str(exc)) from exc
 
 
-def moment_of(value: Any, path: str) -> Any:
-    """Return the datetime of a text in the form of ISO 8601; return anything else unchanged.
-
-    Raises:
-        InvalidEntry: the text is no such time.
-    """
-    if not isinstance(value, str):
-        return value
-    text = f"{value[:-1]}+00:00" if value.endswith(("Z", "z")) else value
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as exc:
-        raise InvalidEntry(path, f"{quoted(value)}: expected a time such as 2026-11-23T09:00") from exc
-
-
 def _words(stored: Mapping[str, Any]) -> tuple[str, Any]:
     match stored:
         case {"__type__": "interval", "every": float() | int() as every, "relative": False}:
@@ -89,8 +75,8 @@ def _words(stored: Mapping[str, Any]) -> tuple[str, Any]:
             return "cron", " ".join(str(stored.get(field, "*")) for field in _CRON_FIELDS)
         case {"__type__": "cron", "text": text}:
             return "cron", text
-        case {"__type__": "clocked", "at": {"year": _, **parts}} if not parts.get("fold"):
-            return "at", _moment_text(stored["at"])
+        case {"__type__": "clocked", "at": {"year": _}}:
+            return "at", moment_text(stored["at"])
         case {"__type__": "solar", "event": event, "lat": lat, "lon": lon}:
             return "solar", f"{event},{lat},{lon}"
         case {"__type__": "rrule", "text": text}:
@@ -103,15 +89,6 @@ def _duration_text(seconds: float) -> Any:
         if seconds % size == 0:
             return f"{int(seconds // size)}{unit}"
     return int(seconds) if seconds % 1 == 0 else seconds
-
-
-def _moment_text(parts: Mapping[str, Any]) -> str:
-    names = ("year", "month", "day", "hour", "minute", "second", "microsecond")
-    try:
-        text = datetime(*(parts[name] for name in names)).isoformat()
-    except (KeyError, TypeError, ValueError):
-        return ""
-    return f"{text}+00:00" if parts.get("timezone") == "UTC" else text
 
 
 def _every(value: Any, zone: tzinfo) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -85,8 +85,8 @@ class Import:
             entry.comparison = compared(entry.candidate, now, zone, limit)
             yield entry
 
-    def write(self, progress: Callable[[int], object] = lambda count: None) -> None:
-        """Write what is to be imported, a page at a time; doing it again finishes what was interrupted.
+    def write(self) -> Iterator[int]:
+        """Write what is to be imported, and yield the number of each page; doing it again finishes an interrupted one.
 
         Raises:
             StoreError: Redis failed; the pages before are written.
@@ -96,7 +96,7 @@ class Import:
             for entry in page:
                 failure = result.failures.get(entry.name)
                 entry.state, entry.reason = ("imported", "") if failure is None else self._failed(failure)
-            progress(len(page))
+            yield len(page)
 
     def disable_source(self) -> str:
         """Disable at the source what was imported; return a line of code that undoes it."""

@@ -22,9 +22,10 @@ class Answer:
     """Why an entry did or did not run.
 
     Attributes:
-        verdict: a word for programs: ``waits``, ``being_sent``, ``late``, ``no_leader``, ``failing``, ``disabled``,
-            ``broken``, ``not_started``, ``ended``, ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``,
-            ``left_out``, ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``.
+        verdict: a word for programs: ``waits``, ``being_sent``, ``late``, ``no_leader``, ``paused``, ``failing``,
+            ``disabled``, ``broken``, ``not_started``, ``ended``, ``spent``, ``finished``, ``ran``, ``missed``,
+            ``coalesced``, ``left_out``, ``skip``, ``disabled_until``, ``max_runs``, ``out_of_bounds``,
+            ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``.
         sentence: the answer for people, with times in the zone of the entry.
         evidence: what it follows from, and what else is known of that time.
     """

@@ -10,9 +10,11 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.management.pausing import read_pause
 from redisbeater.management.redaction import redacted
 from redisbeater.management.why.answer import Evidence
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.store import Snapshot
 from redisbeater.time_words import clock_words, relative_words
@@ -20,9 +22,9 @@ from redisbeater.time_words import clock_words, relative_words
 __all__ = (
     "MOST_SHOWN",
     "Facts",
+    "author_of",
     "author_words",
     "evidence_of",
-    "line_words",
     "read_facts",
     "redacted_line",
     "zone_of_entry",
@@ -49,6 +51,7 @@ class Facts:
         most_lines: how many lines the log keeps.
         schedule_lines: the newest lines of the schedule's log.
         leader: who leads; empty: nobody. None: there is no lock.
+        pause: the pause of the whole schedule; None: it is not paused.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Facts:
     most_lines: int
     schedule_lines: Sequence[LogLine]
     leader: str | None
+    pause: Pause | None
 
     def time(self, moment: datetime) -> str:
         """Return an instant in the zone of the entry: ``Fri 09:00:00 CET``."""
@@ -80,22 +84,27 @@ class Facts:
 
     def recent(self) -> tuple[Evidence, ...]:
         """Return the newest lines of the entry's log as evidence."""
-        return evidence_of(self.lines[:MOST_SHOWN])
+        return evidence_of(self, self.lines[:MOST_SHOWN])
 
 
-def evidence_of(lines: Iterable[LogLine]) -> tuple[Evidence, ...]:
+def evidence_of(facts: Facts, lines: Iterable[LogLine]) -> tuple[Evidence, ...]:
     """Return lines of a log as evidence."""
-    return tuple(Evidence(at=line.last, text=line_words(line)) for line in lines)
+    return tuple(Evidence(at=line.last, text=_line_words(line, facts)) for line in lines)
 
 
-def line_words(line: LogLine) -> str:
-    """Return a line of a log for people: its word, how often it happened, and its details."""
+def _line_words(line: LogLine, facts: Facts) -> str:
+    """Return a line of a log for people: its word, how often it happened, and its details, with local times."""
     details = dict(line.details)
     by, note = details.pop("by", ""), details.pop("note", "")
-    parts = [f"{name} {shown(_joined(value))}" for name, value in details.items()]
+    parts = [f"{name} {shown(_detail(name, value, facts))}" for name, value in details.items()]
     text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
     text += f": {', '.join(parts)}" if parts else ""
     return text + author_words(by, note)
+
+
+def author_of(line: LogLine | None) -> str:
+    """Return who made the change of a line, and why; empty where nothing is known of that."""
+    return author_words(line.details.get("by"), line.details.get("note")) if line else ""
 
 
 def author_words(by: object, note: object) -> str:
@@ -136,6 +145,7 @@ def read_facts(context: Context, name: str, now: datetime | None = None) -> Fact
         most_lines=redis.log.most_of_entry,
         schedule_lines=redis.log.of_schedule(SCHEDULE_LINES),
         leader=redis.leader() if has_lock else None,
+        pause=read_pause(context),
     )
 
 
@@ -163,5 +173,16 @@ def _decoded(context: Context, snapshot: Snapshot) -> tuple[StoredEntry | None, 
         return None, shown(exc)
 
 
-def _joined(value: object) -> object:
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
+def _detail(name: str, value: object, facts: Facts) -> object:
+    if name == "next" and isinstance(value, list):
+        return " -> ".join("none" if moment is None else _local(moment, facts) for moment in value)
+    return ", ".join(_local(each, facts) for each in value) if isinstance(value, list) else _local(value, facts)
+
+
+def _local(value: object, facts: Facts) -> str:
+    """Return an instant in the zone of the entry; anything else as it is."""
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        return str(value)
+    return str(value) if moment.tzinfo is None else facts.time(moment)

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.why.answer import Answer, Evidence
-from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_words, evidence_of
+from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_of, evidence_of
+from redisbeater.management.why.leadership import without_leader
 from redisbeater.management.why.present import absence, answer_now, owed_run
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -48,6 +49,7 @@ def answer_at(facts: Facts, at: datetime) -> Answer:
         case.was_broken,
         case.is_out_of_bounds,
         case.has_no_fire_time,
+        case.had_no_leader,
     )
     return next((answer for rule in rules if (answer := rule()) is not None), None) or case.unknown()
 
@@ -100,8 +102,7 @@ class _Case:
         before = [line for line in self._events() if line.last is not None and line.last <= self.at]
         if before and before[0].what != "deleted":
             return None
-        who = author_words(created.details.get("by"), created.details.get("note"))
-        return self._answer("created_later", f"Created only at {self.facts.time(created.last)}{who}.")
+        return self._answer("created_later", f"Created only at {self.facts.time(created.last)}{author_of(created)}.")
 
     def is_gone(self) -> Answer | None:
         """Answer where there is no entry any more."""
@@ -115,8 +116,7 @@ class _Case:
             return None
         begin = f"since {self.facts.time(start.last)}" if start and start.last else "then"
         until = f", enabled {self.facts.time(end.last)}" if end and end.what == "enabled" and end.last else ""
-        who = author_words(start.details.get("by"), start.details.get("note")) if start else ""
-        return self._answer("disabled", f"Disabled {begin}{who}{until}.")
+        return self._answer("disabled", f"Disabled {begin}{author_of(start)}{until}.")
 
     def was_broken(self) -> Answer | None:
         """Answer where the log has it quarantined at that time."""
@@ -162,6 +162,11 @@ class _Case:
         after = f"; its next fire time after that is {self.facts.time(following)}" if following else ""
         return self._answer("no_fire_time", f"It does not fire at {self.facts.time(self.at)}{after}.")
 
+    def had_no_leader(self) -> Answer | None:
+        """Answer where the log of the schedule proves that nobody led at its fire time."""
+        sentence = self.fire_time and without_leader(self.facts, self.fire_time)
+        return self._answer("no_leader", sentence) if sentence else None
+
     def unknown(self) -> Answer:
         """Answer that nothing proves what happened."""
         facts = self.facts
@@ -182,11 +187,13 @@ class _Case:
             Reason.COALESCED.value: lambda: self._coalesced(line, place),
             Reason.LEFT_OUT.value: lambda: "Left out: coalesce=all runs only the newest 100 missed fire times.",
             Reason.MAX_RUNS.value: lambda: "Not run: the entry had had all its runs (max_runs).",
+            Reason.SKIP.value: lambda: "Left out: somebody told it to (skip-next).",
+            Reason.DISABLED_UNTIL.value: lambda: "Not run: it was disabled until a later time (disable --until).",
             Reason.OUT_OF_BOUNDS.value: lambda: "Not run: it was before start_at or after end_at.",
         }
         reason = str(line.details.get("reason"))
         sentence = sentences.get(reason, lambda: f"Skipped: {reason}.")()
-        return self._answer(reason if reason in sentences else "skipped", sentence, evidence_of([line]))
+        return self._answer(reason if reason in sentences else "skipped", sentence, evidence_of(self.facts, [line]))
 
     def _missed(self) -> str:
         grace = self.facts.policy.grace if self.facts.policy else None
@@ -279,9 +286,9 @@ class _Case:
 
     def _answer(self, verdict: str, sentence: str, evidence: tuple[Evidence, ...] = ()) -> Answer:
         """Return an answer with the lines of both logs that are about that time."""
-        near = [line for line in self.facts.schedule_lines if _covers(line, self.at, self.until)]
-        of_entry = [line for line in self.facts.lines if _covers(line, self.at, self.until)]
-        more = (*evidence_of(of_entry[:MOST_SHOWN]), *evidence_of(near[:MOST_SHOWN]))
+        near = [line for line in self.facts.schedule_lines if line.overlaps(self.at, self.until)]
+        of_entry = [line for line in self.facts.lines if line.overlaps(self.at, self.until)]
+        more = evidence_of(self.facts, [*of_entry[:MOST_SHOWN], *near[:MOST_SHOWN]])
         unique = tuple(dict.fromkeys((*evidence, *more)))
         return Answer(verdict=verdict, sentence=self.preface + sentence, evidence=unique)
 
@@ -291,8 +298,3 @@ def _shortly_before(policy: ResolvedPolicy, until: datetime) -> Iterator[datetim
     first = policy.timetable.next(until - _GAP)
     if first is not None and first < until:
         yield from reversed(policy.timetable.newest_of(60, first, until - _MICROSECOND))
-
-
-def _covers(line: LogLine, at: datetime, until: datetime) -> bool:
-    """Return whether what a line of a log is about overlaps a span of time."""
-    return line.first is not None and line.last is not None and line.first < until and line.last >= at

@@ -5,18 +5,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from redisbeater.management.why.answer import Answer, Evidence
-from redisbeater.management.why.facts import Facts, author_words, evidence_of
+from redisbeater.management.why.facts import Facts, author_of, author_words
+from redisbeater.management.why.leadership import evidence_of_leaders, since_nobody_leads
 from redisbeater.model.failing import Failing
+from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.schedules.local_time import in_zone
 from redisbeater.time_words import duration_words
 
 __all__ = ("absence", "answer_now", "owed_run")
 
 #: The words of an entry's log that say whether it may run.
 _STATES = ("enabled", "disabled", "finished", "created")
-
-#: The words of the schedule's log about leadership.
-_LEADERSHIP = ("leading", "standing_by", "lock_lost", "stopped_leading")
 
 
 def answer_now(facts: Facts) -> Answer:
@@ -40,8 +40,9 @@ def absence(facts: Facts) -> Answer:
     if deleted is None or deleted.what == "created" or deleted.last is None:
         sentence = "It is not in the schedule any more, and its log does not say who deleted it."
         return Answer(verdict="gone", sentence=sentence, evidence=facts.recent())
-    who = author_words(deleted.details.get("by"), deleted.details.get("note"))
-    return Answer(verdict="deleted", sentence=f"Deleted {facts.time(deleted.last)}{who}.", evidence=facts.recent())
+    return Answer(
+        verdict="deleted", sentence=f"Deleted {facts.time(deleted.last)}{author_of(deleted)}.", evidence=facts.recent()
+    )
 
 
 def owed_run(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answer | None:
@@ -54,9 +55,13 @@ def owed_run(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
     since = f"due since {facts.time_and_distance(due_at)}"
     if facts.is_claimed:
         return Answer(verdict="being_sent", sentence=f"Being sent now: {since}; a beat has claimed it.")
+    if facts.pause:
+        return Answer(verdict="paused", sentence=f"{_pause_words(facts, facts.pause)}: {since}.")
     if facts.leader == "":
         return Answer(
-            verdict="no_leader", sentence=f"Nobody leads{_since_when(facts)}: {since}.", evidence=_leadership(facts)
+            verdict="no_leader",
+            sentence=f"Nobody leads{since_nobody_leads(facts)}: {since}.",
+            evidence=evidence_of_leaders(facts),
         )
     leader = f"{_host(facts.leader)} leads" if facts.leader else "there is no lock, any beat may send it"
     return Answer(verdict="late", sentence=f"Late: {since}, and not sent yet; {leader}.", evidence=facts.recent())
@@ -75,10 +80,9 @@ def _disabled(facts: Facts, policy: ResolvedPolicy) -> Answer:
         return Answer(
             verdict="disabled", sentence="Disabled; its log does not say since when.", evidence=facts.recent()
         )
-    who = author_words(line.details.get("by"), line.details.get("note"))
     return Answer(
         verdict="disabled",
-        sentence=f"Disabled since {facts.time(line.last)}{who}. It runs again when it is enabled.",
+        sentence=f"Disabled since {facts.time(line.last)}{author_of(line)}. It runs again when it is enabled.",
         evidence=facts.recent(),
     )
 
@@ -115,31 +119,40 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
     due_at, start_at = policy.due_at(fire_time), policy.timetable.start_at
     if due_at != fire_time:
         evidence.insert(0, Evidence(at=due_at, text="when it is sent, by its jitter"))
+    if facts.pause:
+        evidence.insert(0, Evidence(text=_pause_words(facts, facts.pause)))
     if facts.leader == "":
         evidence.insert(0, Evidence(text="no beat leads at this moment: without one nothing runs"))
     when = facts.time_and_distance(fire_time)
-    if start_at is not None and start_at > facts.now:
+    until = _disabled_until(facts)
+    if until is not None:
+        who = author_of(facts.newest(*_STATES))
+        verdict, sentence = "disabled", f"Disabled until {facts.time(until)}{who}: first run {when}."
+    elif start_at is not None and start_at > facts.now:
         verdict, sentence = "not_started", f"Before its start_at, {facts.time(start_at)}: first run {when}."
     else:
         verdict, sentence = "waits", f"Waits for its time: {when}."
     return Answer(verdict=verdict, sentence=sentence, evidence=tuple(evidence))
 
 
+def _disabled_until(facts: Facts) -> datetime | None:
+    """Return until when the entry is disabled; None: it is not, or for good."""
+    stored = facts.stored
+    if stored is None or not stored.is_paused or stored.definition.disabled_until is None:
+        return None
+    return in_zone(stored.definition.disabled_until, facts.zone)
+
+
+def _pause_words(facts: Facts, pause: Pause) -> str:
+    """Return since when the schedule is paused, until when, by whom and why."""
+    since = f" since {facts.time(pause.since)}" if pause.since else ""
+    until = f" until {facts.time(pause.until)}" if pause.until else ""
+    return f"The schedule is paused{since}{until}{author_words(pause.by, pause.note)}"
+
+
 def _last_run(facts: Facts) -> list[Evidence]:
     last = facts.stored.meta.last_run_at if facts.stored else None
     return [] if last is None else [Evidence(at=last, text="its last run")]
-
-
-def _since_when(facts: Facts) -> str:
-    """Return since when nobody leads, as far as the log of the schedule knows."""
-    line = next((line for line in facts.schedule_lines if line.what in _LEADERSHIP), None)
-    is_end = line is not None and line.what in ("lock_lost", "stopped_leading")
-    return f" since {facts.time(line.last)}" if line is not None and is_end and line.last else ""
-
-
-def _leadership(facts: Facts) -> tuple[Evidence, ...]:
-    lines = [line for line in facts.schedule_lines if line.what in _LEADERSHIP]
-    return evidence_of(lines[:3]) or (Evidence(text="the log of the schedule does not say since when"),)
 
 
 def _host(token: str) -> str:

@@ -16,7 +16,7 @@ from celery.schedules import ParseException, crontab
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("DAYS", "FIELDS", "LIMITS", "MONTHS", "NO_DATE", "check_text", "field_texts", "make_crontab")
+__all__ = ("DAYS", "FIELDS", "LIMITS", "MONTHS", "NO_DATE", "check_text", "cron_text", "field_texts", "make_crontab")
 
 FIELDS = ("minute", "hour", "day_of_week", "day_of_month", "month_of_year")
 
@@ -61,6 +61,13 @@ def field_texts(schedule: crontab) -> dict[str, Any]:
     return {name: value if isinstance(value, (int, str)) else sorted(value) for name, value in passed.items()}
 
 
+def cron_text(schedule: crontab) -> str:
+    """Return the five fields in the order of a cron text: ``0 9 * * mon-fri``."""
+    fields = field_texts(schedule)
+    order = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+    return " ".join(_joined(fields[name]) for name in order)
+
+
 def make_crontab(fields: dict[str, Any], path: str) -> crontab:
     """Return the crontab of five optional fields.
 
@@ -93,6 +100,8 @@ def check_text(name: str, text: str, path: str, highest: int | None = None) -> N
         InvalidEntry: a part cannot be read, or is out of range.
     """
     for part in text.split(","):
+        if not part and text:
+            raise InvalidEntry(path, f"cannot read {quoted(text, _MOST_QUOTED)}: a comma too many; leave it out")
         match = _PART.fullmatch(part)
         if match is None or len(part) > _MAX_PART_LENGTH:
             problem = f"cannot read {quoted(part, _MOST_QUOTED)}"
@@ -107,6 +116,10 @@ def check_text(name: str, text: str, path: str, highest: int | None = None) -> N
         for value in (match["first"], match["last"]):
             if value and value != "*":
                 _check_value(name, value, path, highest)
+
+
+def _joined(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _days_in(month: int) -> int:

@@ -43,7 +43,15 @@ class Connection:
             reraise=True,
         )
 
-    def run(self, script: str, keys: Sequence[str], args: Sequence[str] = (), *, undo: Undo | None = None) -> Any:
+    def run(
+        self,
+        script: str,
+        keys: Sequence[str],
+        args: Sequence[str] = (),
+        *,
+        undo: Undo | None = None,
+        retry_args: Sequence[str] | None = None,
+    ) -> Any:
         """Run a script and return its reply; retry while Redis is unreachable.
 
         Arguments:
@@ -51,6 +59,7 @@ class Connection:
             keys: its KEYS.
             args: its ARGV.
             undo: the script to run before each retry, for a script that must not be executed twice.
+            retry_args: its ARGV of each retry, for a script that must know; default: those of the first attempt.
 
         Raises:
             StoreUnavailable: Redis is unreachable; the script may have been executed.
@@ -59,9 +68,10 @@ class Connection:
         loaded, attempts = load_script(script), count(1)
 
         def attempt(client: Any) -> Any:
-            if next(attempts) > 1 and undo is not None:
+            is_retry = next(attempts) > 1
+            if is_retry and undo is not None:
                 load_script(undo.script).run(client, undo.keys, undo.args)
-            return loaded.run(client, keys, args)
+            return loaded.run(client, keys, retry_args if is_retry and retry_args else args)
 
         try:
             return self.call(attempt)

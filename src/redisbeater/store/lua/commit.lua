@@ -18,10 +18,11 @@
 -- ARGV[3] log        text: the key of a log, without the name of its entry
 -- ARGV[4] lines      number of lines that a log keeps
 -- ARGV[5] keep       milliseconds for which the log of an entry that is deleted is kept
+-- ARGV[6] is_retry   '1': it may have been executed before, with its reply lost; then what is written already is not refused
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the claim
 --      is not ours any more, or {definition, meta, recorded_run}, as another writer left them
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local claim_id, outcomes, log, lines, keep, is_retry = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local any_broken = redis.call('TYPE', broken).ok == 'hash'
 local any_failing = redis.call('TYPE', failing).ok == 'zset'
@@ -40,8 +41,13 @@ local function schedule_next(key, new)
   if new.is_due_now then redis.call('HSET', key, 'is_due_now', new.is_due_now) end
 end
 
+local function is_written(stored, new)
+  return not stored.claim and (stored.meta == new.meta or not new.meta or not (new.score or stored.definition))
+end
+
 local function commit(key, new)
   local stored = read(key, 'claim', 'definition', 'meta', 'recorded_run', 'fire_time', 'look_at')
+  if is_retry == '1' and is_written(stored, new) then return nil end
   if stored.claim ~= claim_id then return {fenced = true} end
   if digest(stored) ~= new.seen then
     return {definition = stored.definition, meta = stored.meta, recorded_run = stored.recorded_run}

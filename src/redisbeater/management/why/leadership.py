@@ -1,0 +1,42 @@
+"""Who led a schedule when, as far as its log knows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from redisbeater.management.why.answer import Evidence
+from redisbeater.management.why.facts import Facts, evidence_of
+
+__all__ = ("evidence_of_leaders", "since_nobody_leads", "without_leader")
+
+#: The words of the schedule's log after which nobody leads, until another beat does.
+_ENDS = ("lock_lost", "stopped_leading")
+
+_WORDS = ("leading", "standing_by", *_ENDS)
+
+
+def since_nobody_leads(facts: Facts) -> str:
+    """Return since when nobody leads, as far as the log of the schedule knows; else an empty text."""
+    line = next((line for line in facts.schedule_lines if line.what in _WORDS), None)
+    is_end = line is not None and line.what in _ENDS
+    return f" since {facts.time(line.last)}" if line is not None and is_end and line.last else ""
+
+
+def evidence_of_leaders(facts: Facts) -> tuple[Evidence, ...]:
+    """Return the newest lines about who led as evidence."""
+    lines = [line for line in facts.schedule_lines if line.what in _WORDS]
+    return evidence_of(facts, lines[:3]) or (Evidence(text="the log of the schedule does not say since when"),)
+
+
+def without_leader(facts: Facts, fire_time: datetime) -> str:
+    """Return that nobody led at a fire time, and from when to when; an empty text: the log does not prove it."""
+    following = None
+    for line in facts.schedule_lines:
+        if line.what not in ("leading", *_ENDS) or line.last is None:
+            continue
+        if line.last <= fire_time:
+            if line.what not in _ENDS or following is None:
+                return ""
+            return f"Nobody led from {facts.time(line.last)} to {facts.time(following)}: nothing ran meanwhile."
+        following = line.last if line.what == "leading" else None
+    return ""
