@@ -118,4 +118,7 @@ def _defaults(app: Celery, config: Config) -> Defaults:
         crontab_grace_time=cron_starting_deadline(app),
         coalesce=config.coalesce,
         jitter=config.jitter,
+        overlap=config.overlap,
+        requeue_lost=config.requeue_lost,
+        track_runs=config.track_runs,
     )

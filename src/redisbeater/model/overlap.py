@@ -18,10 +18,12 @@ class Activity:
     Attributes:
         active: ids of runs that were sent and have not ended; a few of them if there are many.
         buffered: id of the run that waits until they have ended; empty: none does.
+        ended_at: when the last run ended, aware UTC; read only for an interval that counts from there.
     """
 
     active: tuple[str, ...] = ()
     buffered: str = ""
+    ended_at: datetime | None = None
 
 
 #: Nothing of the entry is active, or nobody knows.

@@ -23,8 +23,8 @@ __all__ = ("MAX_CATCH_UP_RUNS", "Plan", "plan")
 #: How many missed fire times ``coalesce="all"`` runs at once.
 MAX_CATCH_UP_RUNS = 100
 
-#: An interval with ``anchor="execution"`` comes up again after this long while a run of it is active. The worker that
-#: ends the run moves it.
+#: An interval that counts from the end of a run comes up again after this long while one is active, or after its own
+#: length if that is shorter: so its end is known before the next run is due.
 ANCHOR_LOOK = timedelta(seconds=10)
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -94,8 +94,10 @@ def plan(
     if not policy.timetable.includes(fire_time):
         out_of_bounds = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
         return Plan(next=policy.score_after(fire_time, run_count), skipped=(out_of_bounds,), handled=fire_time)
-    if policy.anchor is Anchor.EXECUTION and activity.active:
-        return Plan(next=Score(fire_time=now + ANCHOR_LOOK))
+    if policy.anchor is Anchor.EXECUTION:
+        score = _after_execution(policy, now, activity)
+        if score is not None:
+            return Plan(next=score)
     if policy.leaves_out:
         return _plan_leaving_out(policy, fire_time, now, run_count, activity)
     return _plan_due(policy, fire_time, now, run_count, activity)
@@ -135,6 +137,17 @@ def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_co
         handled=newest,
         buffered=buffered,
     )
+
+
+def _after_execution(policy: ResolvedPolicy, now: datetime, activity: Activity) -> Score | None:
+    """Return the score of an interval that counts from the end of a run, if it is not due; None: it is."""
+    if activity.active:
+        following = policy.timetable.next(now)
+        return Score(fire_time=now + ANCHOR_LOOK if following is None else min(now + ANCHOR_LOOK, following))
+    if activity.ended_at is None:
+        return None
+    following = policy.timetable.next(activity.ended_at)
+    return Score.planned(following) if following is None or following > now else None
 
 
 def _owed(policy: ResolvedPolicy, fire_time: datetime, meta: Meta) -> datetime | None:
