@@ -13,7 +13,7 @@ from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry, StoreError, WrongType
+from redisbeater.exceptions import StoreError, WrongType
 from redisbeater.log_lines import get_logger
 from redisbeater.management.runs.caller import Caller
 from redisbeater.management.runs.reserved import Errand, send_run
@@ -23,7 +23,7 @@ from redisbeater.model.policy_fields import checked_policies
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
 from redisbeater.schedules.local_time import in_zone
-from redisbeater.sending.run import make_run
+from redisbeater.sending.run import make_run, run_options
 
 __all__ = ("Triggers", "read_overlap", "triggered_run")
 
@@ -84,10 +84,16 @@ class Triggers:
 
 
 def triggered_run(app: Celery, stored: StoredEntry, definition: Definition, fire_time: datetime) -> RedisScheduleEntry:
-    """Return a run of an entry out of turn, with that fire time; a naive one is in the entry's zone."""
-    zone = definition.zone(Context.of(app).in_zone(stored.zone).zone)
-    count = stored.meta.total_run_count
-    run = make_run(definition, in_zone(fire_time, zone), schedule_id="", run_count=count, app=app)
+    """Return a run of an entry out of turn, with that fire time; a naive one is in the entry's zone.
+
+    Its deadline counts from now: the fire time may be long ago.
+    """
+    context = Context.of(app)
+    moment = in_zone(fire_time, definition.zone(context.in_zone(stored.zone).zone))
+    count, attempt = stored.meta.total_run_count, int(context.config.track_runs)
+    run = make_run(definition, moment, schedule_id="", run_count=count, app=app, attempt=attempt, now=stored.now)
+    if definition.deadline is not None:
+        run.options["expires"] = run_options(definition, stored.now, stored.now)["expires"]
     # A random id: the run at that fire time has the other one, and workers discard what they know as revoked.
     run.options["task_id"] = str(uuid.uuid4())
     return run
@@ -102,9 +108,7 @@ def read_overlap(given: str | None) -> Overlap | None:
     if given is None:
         return None
     overlap = checked_policies({"overlap": given})["overlap"]
-    if not isinstance(overlap, Overlap):
-        raise InvalidEntry("$.overlap", f"expected {', '.join(Overlap)}, or None for the entry's own")
-    return overlap
+    return overlap if isinstance(overlap, Overlap) else None
 
 
 def _check_moment(moment: Any) -> None:

@@ -63,7 +63,8 @@ def read_history(
     wanted = check_states(states)
     runs = _runs(context, name, limit + 1, before, wanted)
     lines = [] if wanted and "skipped" not in states else _lines(context, name, before, only_skipped=bool(wanted))
-    found = sorted((*runs, *lines), key=moment_of, reverse=True)
+    items: list[Run | LogLine] = [*runs, *lines]
+    found = sorted(items, key=moment_of, reverse=True)
     if since is not None:
         found = [item for item in found if moment_of(item) >= since]
     page = tuple(found[:limit])
@@ -79,7 +80,9 @@ def check_states(states: Collection[str]) -> frozenset[str]:
     known = (*map(str, State), "skipped")
     for state in states:
         if state not in known:
-            raise ValueError(f"state: expected {', '.join(known)}, got {quoted(state)}{did_you_mean(str(state), known)}")
+            raise ValueError(
+                f"state: expected {', '.join(known)}, got {quoted(state)}{did_you_mean(str(state), known)}"
+            )
     return frozenset(map(str, states))
 
 
@@ -107,8 +110,8 @@ def read_run(context: Context, run_id: str) -> Run:
 def shown_run(context: Context, run: Run) -> Run:
     """Return a run as people see it, with what names a secret blanked in its texts."""
     patterns = context.config.redact
-    texts = {field: redacted_text(getattr(run, field), patterns) for field in ("error", "result", "note")}
-    return replace(run, payload="", **texts)
+    error, result, note = (redacted_text(text, patterns) for text in (run.error, run.result, run.note))
+    return replace(run, payload="", error=error, result=result, note=note)
 
 
 def check_tracked(context: Context) -> None:

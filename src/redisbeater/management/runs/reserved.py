@@ -17,7 +17,7 @@ from redisbeater.management.runs.history import check_tracked
 from redisbeater.management.runs.stop import ask_to_stop
 from redisbeater.model.policies import Overlap
 from redisbeater.model.run import Kind
-from redisbeater.sending.record import ATTEMPT_HEADER, new_run
+from redisbeater.sending.record import new_run
 from redisbeater.store import Reservation
 from redisbeater.time_words import relative_words
 
@@ -65,7 +65,6 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
     """
     context = Context.of(caller.app)
     if context.config.track_runs:
-        run.options["headers"].setdefault(ATTEMPT_HEADER, 1)
         reservation = _reserve(context, run, errand, now)
         for active in reservation.active if errand.overlap is Overlap.CANCEL_OTHER else ():
             ask_to_stop(caller.app, active, errand.author)
