@@ -9,7 +9,7 @@ from statistics import median
 from redisbeater.model.run import Kind, Run, State
 from redisbeater.time_words import duration_words, relative_words, span_words
 
-__all__ = ("end_words", "lateness", "note_words", "outcome_words", "took", "usual_seconds", "usually")
+__all__ = ("end_words", "late_words", "lateness", "note_words", "outcome_words", "took", "usual_seconds", "usually")
 
 #: How many runs tell how long one usually takes.
 FEWEST_FOR_USUAL = 3
@@ -20,6 +20,11 @@ def lateness(run: Run) -> timedelta | None:
     if run.kind is not Kind.SCHEDULE or run.sent_at is None or run.fire_time is None:
         return None
     return max(run.sent_at - run.fire_time, timedelta(0))
+
+
+def late_words(late: timedelta) -> str:
+    """Return how late a run was sent: ``0.04 s``, ``3 min 20 s``."""
+    return f"{late.total_seconds():.2f} s" if late < timedelta(seconds=10) else duration_words(late, units=2)
 
 
 def took(run: Run, now: datetime) -> timedelta | None:
