@@ -58,7 +58,7 @@ class Triggers:
         is_sent = send_run(self._caller, run, Errand(author=author, overlap=policy, kind=Kind.TRIGGER), stored.now)
         task_id: str = run.options["task_id"]
         header = scheduled_for and run.options["headers"]["scheduled_for"]
-        self._log(name, author, run=task_id, scheduled_for=header, buffered=not is_sent)
+        self._log(name, author, run=task_id, scheduled_for=header, buffered=None if is_sent else True)
         return task_id
 
     def _definition(

@@ -29,6 +29,9 @@ logger = get_logger(__name__)
 CLAIMED_SECONDS, ASK_AGAIN_SECONDS = 2.0, 0.05
 
 
+_DONE = {Kind.TRIGGER: "triggered", Kind.RESTART: "restarted", Kind.BACKFILL: "backfilled"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Errand:
     """Why a run is sent, by whom, and what it must not meet.
@@ -75,7 +78,8 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
     error = caller.send(run)
     if error is not None:
         _withdraw(context, run, error)
-        raise SendFailed(f"entry {run.name!r}: the broker did not take its run: {shown(error)}")
+        done = _DONE[errand.kind]
+        raise SendFailed(f"entry {run.name!r} was not {done}, the broker did not take its run: {shown(error)}")
     return True
 
 

@@ -51,7 +51,7 @@ def restart_run(caller: Caller, run_id: str, overlap: Overlap | None, author: Au
     is_sent = send_run(caller, run, errand, now)
     logger.info("entry %r: run %s restarted as %s", ended.name, run_id, new_id)
     try:
-        line = author.line("restarted", run=run_id, **{"as": new_id}, buffered=not is_sent)
+        line = author.line("restarted", run=run_id, **{"as": new_id}, buffered=None if is_sent else True)
         context.redis.log.add_to_entry(ended.name, line)
     except StoreError as exc:
         logger.warning("run %s was restarted, but the log of its entry does not say so: %s", run_id, exc)
