@@ -8,21 +8,29 @@ from datetime import datetime
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.dispatch.earlier_runs import EarlierRuns
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.overlap import NO_RUNS, Activity
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.score import Score
+from redisbeater.model.run import NewRun, State
+from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import add_skips
-from redisbeater.sending.run import make_run
+from redisbeater.sending.record import planned_run
+from redisbeater.sending.run import make_run, task_id
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
 
 __all__ = ("BrokenByCode", "Job", "broken_by_code")
+
+
+#: The plan of a job that is planned once more is known.
+_UNPLANNED = Plan(next=FINISHED)
 
 
 class BrokenByCode(InvalidEntry):
@@ -64,9 +72,18 @@ class Job:
     #: Whether another program set the last run while this job was sent. Then the run is counted, and the last run
     #: stays as the other program set it.
     keeps_last_run: bool = False
+    #: The identity of the schedule, and the server's time at the claim; for the records of its runs.
+    schedule_id: str = ""
+    now: datetime | None = None
+    #: Fire times whose runs an earlier claim has sent, although it was not committed: they are not sent again.
+    sent_before: frozenset[datetime] = frozenset()
+    #: Whether its runs have failed so often in a row that it is disabled, and not sent.
+    gives_up: bool = False
+    #: The definition by which its runs were sent, where another program has changed it since.
+    sent_as: Definition | None = None
 
     @classmethod
-    def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context) -> Job:
+    def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context, schedule_id: str = "") -> Job:
         """Read and plan a claimed entry, and return its job.
 
         Raises:
@@ -76,15 +93,24 @@ class Job:
         with broken_by_code("$"):
             definition, policy = context.reader.read(claimed.name, claimed.definition)
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
-        with broken_by_code("$.schedule"):
-            planned = plan(
-                policy,
-                claimed.fire_time,
-                now,
-                run_count=meta.total_run_count,
-                meta=NEW if claimed.is_due_now else meta,
+        if context.config.track_runs:
+            job = cls(
+                context=context, claimed=claimed, definition=definition, meta=meta, plan=_UNPLANNED, policy=policy
             )
+            return replace(job, schedule_id=schedule_id, now=now)._after_earlier_runs()
+        planned = _plan(claimed, policy, meta, now)
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned, policy=policy)
+
+    def _after_earlier_runs(self) -> Job:
+        """Return the job planned with what is known of earlier runs of its entry."""
+        claimed, policy, now, most = self.claimed, self.policy, self.now, self.definition.disable_after_failures
+        assert policy is not None, "a job that is to be planned has one"
+        assert now is not None, "a job that is to be planned has its time"
+        if most is not None and claimed.failures >= most:
+            return replace(self, plan=Plan(next=Score.planned(claimed.fire_time, enabled=False)), gives_up=True)
+        earlier = EarlierRuns(claimed, policy, self.context, self.schedule_id)
+        plan = earlier.plan(lambda activity: _plan(claimed, policy, self.meta, now, activity))
+        return replace(self, plan=plan, sent_before=earlier.sent_before(plan))
 
     def runs(
         self,
@@ -108,6 +134,8 @@ class Job:
                 app=app,
                 entry_class=entry_class,
                 due_at=self.policy.due_at(fire_time) if self.policy else fire_time,
+                attempt=1 if self.context.config.track_runs else 0,
+                now=self.now,
             )
             for fire_time in self.plan.runs[first:end]
         ]
@@ -129,21 +157,46 @@ class Job:
         """Return what to commit once all runs of the job are sent."""
         plan, meta = self.plan, self._meta_after()
         ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
+        is_tracked = self.context.config.track_runs
         return Commitment(
             entry=self.claimed,
             next=None if ending is OnFinish.DELETE else plan.next,
             meta="" if meta is self.meta else meta.to_text(),
             recorded_run="" if meta is self.meta else meta.recorded_run,
-            definition=self._disabled() if ending is OnFinish.DISABLE else "",
+            definition=self._disabled() if ending is OnFinish.DISABLE or self.gives_up else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
-            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished else (),
+            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or self.gives_up else (),
+            runs=self._new_runs() if is_tracked else (),
+            skipped_count=sum(skip.count for skip in plan.skipped) if is_tracked else 0,
         )
+
+    def _new_runs(self) -> list[NewRun]:
+        """Return the records of what was sent, and of what is to wait."""
+        records = [self._new_run(fire_time, State.SENT) for fire_time in self.plan.runs]
+        if self.plan.buffered is not None:
+            records.append(self._new_run(self.plan.buffered.fire_time, State.BUFFERED))
+        return records
+
+    def _new_run(self, fire_time: datetime, state: State) -> NewRun:
+        id = task_id(self.schedule_id, self.definition.name, fire_time)
+        return planned_run(self.sent_as or self.definition, fire_time, id=id, now=self.now or fire_time, state=state)
+
+    @property
+    def cancelled(self) -> tuple[str, ...]:
+        """The ids of the runs that are asked to stop, because their entry has ``overlap="cancel_other"``."""
+        if self.plan.buffered is None or not self.plan.buffered.cancels:
+            return ()
+        own = (task_id(self.schedule_id, self.definition.name, fire_time) for fire_time in self.plan.runs)
+        return (*self.claimed.active, *own)
 
     def _log_lines(self, ending: OnFinish) -> list[LogLine]:
         """Return the lines of the entry's log: what was skipped, and whether that was the end."""
         lines = [skip.to_log_line() for skip in self.plan.skipped]
         if self.plan.next.is_finished:
             lines.append(LogLine(what="finished", details={"then": ending.value}))
+        if self.gives_up:
+            note = f"{self.claimed.failures} failures in a row"
+            lines.append(LogLine(what="disabled", details={"by": "redisbeater", "note": note}))
         return lines
 
     def bare_commitment(self) -> Commitment:
@@ -153,10 +206,11 @@ class Job:
 
     def _meta_after(self) -> Meta:
         """Return the meta to store; the stored one itself when nothing changes."""
-        if not self.plan.runs:
+        counted = self.plan.counted
+        if not counted:
             return self.meta.followed_by_score() if self._score_follows_last_run else self.meta
         meta = self.meta
-        for fire_time in self.plan.runs:
+        for fire_time in counted:
             meta = meta.after_run(fire_time)
         if self.keeps_last_run:
             return replace(self.meta, total_run_count=meta.total_run_count)
@@ -199,11 +253,12 @@ class Job:
             theirs, policy = self.context.reader.read(self.claimed.name, definition)
             score = Score.planned(fire_time, enabled=theirs.enabled)
             if self.plan.handled is not None:
-                run_count = self.meta.total_run_count + len(self.plan.runs)
+                run_count = self.meta.total_run_count + len(self.plan.counted)
                 score = policy.score_after(self.plan.handled, run_count)
         except Exception:  # a custom schedule may raise anything; the next claim reports it
             theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
-        return replace(self, definition=theirs, plan=replace(self.plan, next=score))
+        sent_as = self.sent_as or self.definition
+        return replace(self, definition=theirs, plan=replace(self.plan, next=score), sent_as=sent_as, gives_up=False)
 
     def _score_of_unreadable(self) -> Score:
         """Return a score that makes the next claim look at the entry at once, but not send this fire time again."""
@@ -211,6 +266,20 @@ class Job:
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
         return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
+
+
+def _plan(
+    claimed: ClaimedEntry, policy: ResolvedPolicy, meta: Meta, now: datetime, activity: Activity = NO_RUNS
+) -> Plan:
+    with broken_by_code("$.schedule"):
+        return plan(
+            policy,
+            claimed.fire_time,
+            now,
+            run_count=meta.total_run_count,
+            meta=NEW if claimed.is_due_now else meta,
+            activity=activity,
+        )
 
 
 def _meta_or_empty(text: str, recorded_run: str) -> Meta:

@@ -38,6 +38,10 @@ class PlannedEntry:
         """The task's name; empty for a broken entry."""
         return self.job.definition.task if self.job else ""
 
+    def was_sent(self, run: RedisScheduleEntry) -> bool:
+        """Return whether an earlier claim has sent a run, so that it is only committed."""
+        return self.job is not None and run.last_run_at in self.job.sent_before
+
 
 def plan_entries(claim: Claim, entries: Iterable[ClaimedEntry], resources: Resources) -> list[PlannedEntry]:
     """Plan the first run of entries for up to GATHER_SECONDS and return those that were planned, in order.
@@ -74,7 +78,7 @@ def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> Pl
             claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
         )
     try:
-        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone))
+        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone), claim.schedule_id)
         return PlannedEntry(claimed=claimed, job=job, runs=_runs(job, claim, resources, first=0, count=1))
     except InvalidEntry as exc:
         error = exc.__cause__ if isinstance(exc, BrokenByCode) else None

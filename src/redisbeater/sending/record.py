@@ -10,10 +10,10 @@ from celery import Celery
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.options import decoded_options, encoded_options
+from redisbeater.model.options import decoded_options, encoded_options, option_instant
 from redisbeater.model.run import Kind, NewRun, Payload, State
 from redisbeater.schedules.datetime_codec import encode_datetime
-from redisbeater.sending.run import ATTEMPT_HEADER, option_instant, run_options, sendable
+from redisbeater.sending.run import ATTEMPT_HEADER, run_options, sendable
 
 __all__ = ("ATTEMPT_HEADER", "new_run", "planned_run", "run_again")
 
@@ -37,7 +37,12 @@ def new_run(
     Arguments:
         run: the run, with its id and its fire time.
         now: the time of the Redis server, from which relative options count.
-        state, kind, attempt, by, note, restart_of: as in the record.
+        state: SENT, or BUFFERED.
+        kind: why there is this run.
+        attempt: how often it is sent with this one.
+        by: who wants it.
+        note: why.
+        restart_of: the id of the run that it repeats.
     """
     options = run.options
     return NewRun(

@@ -15,9 +15,10 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.options import option_instant
 from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
-__all__ = ("ATTEMPT_HEADER", "make_run", "option_instant", "run_options", "sendable", "task_id")
+__all__ = ("ATTEMPT_HEADER", "make_run", "run_options", "sendable", "task_id")
 
 #: The header that tells a worker that a run is recorded, and which attempt this is.
 ATTEMPT_HEADER = "redisbeater_attempt"
@@ -96,19 +97,6 @@ def run_options(definition: Definition, fire_time: datetime, now: datetime) -> d
     if definition.deadline is not None:
         options["expires"] = _sooner(options.get("expires"), fire_time + timedelta(seconds=definition.deadline), now)
     return options
-
-
-def option_instant(value: Any, now: datetime) -> datetime | None:
-    """Return the instant that an option such as ``expires`` or ``countdown`` means; None: it means none.
-
-    A naive datetime is left to Celery, which reads it in the zone of its app.
-    """
-    if isinstance(value, datetime):
-        return value if value.tzinfo else None
-    if isinstance(value, timedelta):
-        return now + value
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return now + timedelta(seconds=value) if is_number else None
 
 
 def _sooner(expires: Any, deadline: datetime, now: datetime) -> Any:

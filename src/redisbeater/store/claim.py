@@ -93,6 +93,12 @@ class Claim:
     next_resend: datetime | None = None
 
     @property
+    def has_resends(self) -> bool:
+        """Whether runs are to be sent by now that wait in their records."""
+        return self.next_resend is not None and self.next_resend <= self.now
+
+    @property
     def idle_seconds(self) -> float | None:
-        """Seconds from the request until the next entry is due; None when nothing is planned."""
-        return None if self.next_look is None else max((self.next_look - self.now).total_seconds(), 0.0)
+        """Seconds from the request until the next entry, or the next run, is due; None when nothing is planned."""
+        looks = [look for look in (self.next_look, self.next_resend) if look is not None]
+        return max((min(looks) - self.now).total_seconds(), 0.0) if looks else None
