@@ -82,7 +82,8 @@ def stock_sync(store: ScheduleStore, write: Write, log: Callable[..., None], cli
         )  # fmt: skip
     write(
         "stock sync", "failed", "FAILURE", fire_time="23:20:00", started_at="23:20:01", finished_at="23:20:02.2",
-        worker="celery@w1", attempt=2, starts=2, late=0.005, error="ValueError: no feed", note="1: LOST, celery@w3 gone",
+        worker="celery@w1", attempt=2, starts=2, late=0.005, error="ValueError: no feed",
+        note="1: LOST, celery@w3 gone",
     )  # fmt: skip
     write(
         "stock sync", GOING, "STARTED", fire_time="23:25:00", started_at="23:25:00", seen_at="23:31:03",
@@ -134,7 +135,10 @@ def test_history_as_json_is_one_object_a_line(
 
     lines = [json.loads(line) for line in run(app, "history", "stock sync", "-n", "2", "--json").stdout.splitlines()]
 
-    assert [(line["type"], line.get("what") or line["state"]) for line in lines] == [("log", "skipped"), ("run", "STARTED")]
+    assert [(line["type"], line.get("what") or line["state"]) for line in lines] == [
+        ("log", "skipped"),
+        ("run", "STARTED"),
+    ]
     assert lines[0]["details"] == {"reason": "overlap", "run": GOING}
     assert (lines[1]["id"], lines[1]["fire_time"]) == (GOING, vienna("23:25:00").isoformat())
     assert not {"holder", "payload"} & set(lines[1])
@@ -329,7 +333,9 @@ def test_why_without_a_time_tells_of_a_run_that_no_worker_has_started(
     assert explain(Context.of(app), "report", now=NOW).verdict == "queued"
 
 
-def test_workers_that_never_report_are_named(store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str) -> None:
+def test_workers_that_never_report_are_named(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str
+) -> None:
     def says() -> tuple[bool, bool, bool]:
         status = CliRunner().invoke(redisbeater, ["status"], obj=SimpleNamespace(app=app)).stdout
         problems = store.health(strict=True).problems
@@ -367,7 +373,7 @@ def test_lint_finds_runs_that_take_longer_than_the_time_between_them(
     found = findings(app)
 
     assert found["overlaps-self"] == (
-        "sync", "runs take 1 min (p95), the next one comes after 1 min: fire times are skipped",
+        "sync", "runs take 1 min 30 s (p95), the next one comes after 1 min: fire times are skipped",
     )  # fmt: skip
     assert "no-deadline" not in found
 

@@ -129,6 +129,6 @@ def _policies(row: Row) -> Iterator[str]:
 
 
 def _policy(name: str, value: Any) -> str:
-    if name in _DURATIONS and isinstance(value, float) and value >= 1:
+    if name in _DURATIONS and isinstance(value, (int, float)) and value >= 1:
         return duration_words(timedelta(seconds=value), units=2)
     return value.isoformat() if isinstance(value, datetime) else "none" if value is None else str(value)

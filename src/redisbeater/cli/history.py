@@ -157,7 +157,7 @@ def _states(text: str) -> list[str]:
 
 def _followed(context: Context, draw: Callable[[], None]) -> None:
     """Draw again after each event, and every two seconds, until Ctrl-C."""
-    events = context.redis.events()
+    events = context.redis.runs.events()
     try:
         with suppress(StoreError):
             events.listen()

@@ -61,8 +61,8 @@ def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) ->
         Overlap.BUFFER_ONE: "runs are buffered, others skipped",
         Overlap.CANCEL_OTHER: "runs are stopped before their end",
     }[policy.overlap]
-    text = f"runs take {span_words(longest)} (p95), the next one comes after {span_words(shortest)}: {effect}"
-    yield Finding.of("overlaps-self", stored.definition.name, text)
+    times = f"runs take {span_words(longest, units=2)} (p95), the next one comes after {span_words(shortest, units=2)}"
+    yield Finding.of("overlaps-self", stored.definition.name, f"{times}: {effect}")
 
 
 def usual_most(runs: Sequence[Run]) -> timedelta | None:

@@ -39,7 +39,7 @@ class RunMethods(AppStore):
     ) -> HistoryPage:
         """Return the runs of an entry with the lines of its :meth:`log`, the newest first.
 
-        Without a name, the runs of all entries with the lines of the schedule; that reads the newest runs of each entry.
+        Without a name, the runs of all entries with the lines of the schedule, for which those of each entry are read.
         Without ``redisbeater_track_runs`` there are lines only.
 
         Arguments:

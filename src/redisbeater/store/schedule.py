@@ -393,10 +393,6 @@ class RedisSchedule(OwnKeys):
         """Return a listener for changes, for one beat."""
         return Notifier(self._connection, self.keys.changes)
 
-    def events(self) -> Notifier:
-        """Return a listener for changes of runs, for whoever watches them."""
-        return Notifier(self._connection, self.keys.events)
-
 
 def _message(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else SEVERAL

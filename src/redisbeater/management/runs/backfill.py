@@ -133,7 +133,7 @@ def _send(caller: Caller, stored: StoredEntry, fire_time: datetime, errand: Erra
     """Send one run as soon as its overlap allows, and return its id."""
     run = triggered_run(caller.app, stored, stored.definition, fire_time)
     context = Context.of(caller.app)
-    events = context.redis.events()
+    events = context.redis.runs.events()
     try:
         while True:
             try:

@@ -17,8 +17,9 @@ from redisbeater.log_lines import get_logger
 from redisbeater.management.runs.history import check_tracked, shown_run
 from redisbeater.management.runs.words import outcome_words
 from redisbeater.model.run import Run, State
+from redisbeater.sending.stopping import revoke
 
-__all__ = ("Stopped", "ask_to_stop", "stop_run")
+__all__ = ("Stopped", "stop_run")
 
 logger = get_logger(__name__)
 
@@ -75,27 +76,15 @@ def stop_run(app: Celery, run_id: str, author: Author) -> Stopped:
     return _after(context, run, refusal)
 
 
-def ask_to_stop(app: Celery, run_id: str, author: Author) -> None:
-    """Ask a run to stop, and do not wait for its end."""
-    context = Context.of(app)
-    run = context.redis.runs.stop(run_id, by=author.by, note=author.note)
-    if run is not None and not run.is_final:
-        _revoke(app, run, context.config.stop_signal, asks_for_reply=False)
-
-
-def _revoke(app: Celery, run: Run, stop_signal: str | None, *, asks_for_reply: bool = True) -> str:
+def _revoke(app: Celery, run: Run, stop_signal: str | None) -> str:
     """Tell the workers. Return why the one that executes it cannot end it; empty: nothing is known against it."""
-    terminates = stop_signal is not None
-    options: dict[str, Any] = {"terminate": True, "signal": stop_signal} if terminates else {}
     is_known = run.state is State.STARTED and bool(run.worker)
-    if is_known:
-        options["destination"] = [run.worker]
-        options.update({"reply": True, "timeout": REPLY_SECONDS} if asks_for_reply else {})
+    options: dict[str, Any] = {"reply": True, "timeout": REPLY_SECONDS} if is_known else {}
     try:
-        replies: Any = app.control.revoke(run.id, **options)
+        replies: Any = revoke(app, run, stop_signal, **options)
     except Exception as exc:  # the broker may be away, or its transport may not carry such messages
         return f"its worker could not be reached through the broker ({shown(exc, 200)})"
-    if not terminates:
+    if stop_signal is None:
         return "redisbeater_stop_signal = None: only its task is asked"
     for reply in (replies or ()) if is_known else ():
         for worker, answer in reply.items():

@@ -30,7 +30,7 @@ def wait_for_end(
     """
     check_tracked(context)
     deadline = None if timeout is None else time.monotonic() + timeout
-    events = context.redis.events()
+    events = context.redis.runs.events()
     try:
         with suppress(StoreError):
             events.listen()
