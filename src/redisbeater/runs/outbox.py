@@ -130,14 +130,18 @@ class Outbox:
         except StoreUnavailable:
             raise
         except StoreError as exc:
-            self._log_refusal("Redis refused a report of a run, which is dropped: %s", exc)
-        except Exception as exc:
-            self._log_refusal("a report of a run failed and is dropped, this is a bug: %s", exc)
+            if self._may_log():
+                logger.error("Redis refused a report of a run, which is dropped: %s", exc)
+        except Exception:
+            if self._may_log():
+                logger.exception("a report of a run failed and is dropped; this is a bug")
 
-    def _log_refusal(self, line: str, error: Exception) -> None:
-        if time.monotonic() >= self._silent_until:
-            self._silent_until = time.monotonic() + REPEAT_SECONDS
-            logger.error(line, error, exc_info=None if isinstance(error, StoreError) else error)
+    def _may_log(self) -> bool:
+        """Return whether no refusal was logged in the last REPEAT_SECONDS."""
+        if time.monotonic() < self._silent_until:
+            return False
+        self._silent_until = time.monotonic() + REPEAT_SECONDS
+        return True
 
     def _is_away(self, error: StoreUnavailable) -> None:
         now = time.monotonic()

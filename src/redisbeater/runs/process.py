@@ -95,12 +95,7 @@ class Process:
         asked_at = time.monotonic()
         running.started(*self._store.start(running.execution), asked_at)
         if running.answer in ("RUNNING", "DUPLICATE"):
-            logger.warning(
-                "run %s of %r is started a second time: %s; a task of the class OnceTask is not",
-                running.execution.run_id,
-                running.execution.name,
-                "another execution of it is going on" if running.answer == "RUNNING" else "it has ended before",
-            )
+            _log_second_start(running)
 
     def release(self, running: Running, retry_at: datetime | None, error: str) -> None:
         """Give up the lease of an execution whose task is about to publish the next execution of its run.
@@ -172,6 +167,20 @@ class Process:
                 running.renewed_by(renewal, asked_at)
             if renewal.not_ours and self._watchdog is not None:
                 self._watchdog.look()
+
+
+def _log_second_start(running: Running) -> None:
+    execution = running.execution
+    why = "another execution of it is going on" if running.answer == "RUNNING" else "it has ended before"
+    if execution.is_exclusive:
+        logger.info("run %s of %r is not executed a second time: %s", execution.run_id, execution.name, why)
+    else:
+        logger.warning(
+            "run %s of %r is executed a second time, unlike tasks of the class OnceTask: %s",
+            execution.run_id,
+            execution.name,
+            why,
+        )
 
 
 def flush_all() -> None:

@@ -106,7 +106,7 @@ def _publish(process: Process, task: Any, headers: dict[str, Any]) -> None:
 
 
 def on_postrun(task: Any, retval: Any = None, state: str | None = None, **_: Any) -> None:
-    """Receive that a task has ended; ``state`` is None where its process was told to end."""
+    """Receive that a task has ended; ``state`` is None where it was interrupted."""
     request = task.request
     if is_tracked(request):
         _end(task, request, retval, state)
