@@ -299,8 +299,8 @@ def test_why_names_the_run_in_the_way_and_how_to_end_it(
         (
             "SUCCESS",
             {"attempt": 2, "started_at": "23:00:01", "finished_at": "23:00:02"},
-            "ran: It ran: sent 0.04 s after its fire time, SUCCESS after 1.0 s. It is attempt 2: it was LOST before, and "
-            "sent again.",
+            "ran: It ran: sent 0.04 s after its fire time, SUCCESS after 1.0 s. It is attempt 2: it was LOST before, "
+            "and sent again.",
         ),
     ],
 )

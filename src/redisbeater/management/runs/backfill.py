@@ -32,6 +32,9 @@ logger = get_logger(__name__)
 #: Fire times of one backfill at most.
 MOST_FIRE_TIMES = 10_000
 
+#: Engine steps that finding them may take.
+_STEPS = 20_000_000
+
 _MICROSECOND = timedelta(microseconds=1)
 
 #: The states of runs that need no other one.
@@ -147,7 +150,7 @@ def _send(caller: Caller, stored: StoredEntry, fire_time: datetime, errand: Erra
 
 def _fire_times(context: Context, stored: StoredEntry, first: datetime, last: datetime) -> Iterator[datetime]:
     """Yield the fire times of an entry in a span, by the phase that an interval has now."""
-    policy = ResolvedPolicy.of(stored.definition, context.in_zone(stored.zone).defaults).afresh()
+    policy = ResolvedPolicy.of(stored.definition, context.in_zone(stored.zone).defaults).afresh(_STEPS)
     table = policy.timetable
     after = first - _MICROSECOND
     if not interval.counts_from_last(table.schedule):
