@@ -278,7 +278,7 @@ def test_a_lost_run_is_final_without_a_requeue(site: RunSite) -> None:
     assert (site.lose_overdue(), site.lose_overdue()) == (["a"], [])
     assert (site.state("a"), site.active(), site.runs.take(token="")) == (S.LOST, set(), [])
     assert site.runs.counts("report") == RunCounts(sent=1, lost=1, failures=1)
-    assert [line.what for line in site.store.log.of_entry("report")][0] == "lost"
+    assert site.store.log.of_entry("report")[0].what == "lost"
 
 
 def test_a_run_that_was_renewed_since_is_alive(site: RunSite) -> None:

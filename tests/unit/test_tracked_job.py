@@ -52,7 +52,7 @@ def records(job: Job) -> list[NewRun]:
 
 def test_what_is_sent_is_recorded_with_what_is_needed_to_send_it_again(context: Context, app: Celery) -> None:
     job = planned(context, args=[1], kwargs={"a": {"b": None}}, options={"queue": "slow", "headers": {"x": "y"}})
-    (run,), (record,) = job.runs(ID, app), records(job)
+    (run,), (record,) = job.runs(ID, app, now=NOW), records(job)
 
     again = run_again("report", Payload.from_text(record.payload), FIRE_TIME, app=app, task_id=OWN)
 
@@ -88,7 +88,7 @@ def test_a_buffered_fire_time_is_recorded_and_counts(context: Context, app: Cele
     job = planned(context, {"active": ("other",)}, overlap="buffer_one")
 
     (record,) = records(job)
-    assert job.runs(ID, app) == []
+    assert job.runs(ID, app, now=NOW) == []
     assert (record.id, record.state) == (OWN, State.BUFFERED)
     assert Meta.from_text(job.commitment().meta).total_run_count == 1
 
@@ -113,7 +113,8 @@ def test_the_own_run_of_a_fire_time_is_not_in_its_way_and_is_not_sent_again(cont
     job = planned(context, {"active": (OWN,)}, overlap=overlap)
 
     assert job.plan.runs == (FIRE_TIME,)
-    assert job.sent_before == {FIRE_TIME}
+    assert job.tracking
+    assert job.tracking.sent_before == {FIRE_TIME}
     assert [(record.id, record.state) for record in records(job)] == [(OWN, State.SENT)]
 
 
@@ -121,7 +122,9 @@ def test_the_own_run_of_the_newest_fire_time_is_not_in_its_way(context: Context)
     newest = FIRE_TIME + timedelta(minutes=1)
     job = planned(context, {"active": (task_id(ID, "report", newest),)}, now=newest, overlap="skip")
 
-    assert (job.plan.runs, job.sent_before) == ((newest,), {newest})
+    assert job.plan.runs == (newest,)
+    assert job.tracking
+    assert job.tracking.sent_before == {newest}
 
 
 # -- deadline
@@ -143,7 +146,7 @@ def test_a_run_expires_at_its_deadline_or_by_its_own_expiry(
     context: Context, app: Celery, fields: dict[str, Any], expected: datetime | None
 ) -> None:
     job = planned(context, **fields)
-    (run,), (record,) = job.runs(ID, app), records(job)
+    (run,), (record,) = job.runs(ID, app, now=NOW), records(job)
 
     assert record.expires == expected
     sent = run.options.get("expires")
@@ -171,7 +174,7 @@ def test_an_entry_whose_runs_failed_too_often_is_disabled_and_not_sent(context: 
     commitment = job.commitment()
 
     (line,) = commitment.log
-    assert (job.runs(ID, app), commitment.runs, commitment.meta) == ([], [], "")
+    assert (job.runs(ID, app, now=NOW), commitment.runs, commitment.meta) == ([], [], "")
     assert commitment.next == Score(fire_time=FIRE_TIME, dormant=True)
     assert json.loads(commitment.definition)["enabled"] is False
     assert (line.what, line.details) == ("disabled", {"by": "redisbeater", "note": "3 failures in a row"})

@@ -33,6 +33,17 @@ class EarlierRuns:
         self._claimed, self._policy = claimed, policy
         self._runs, self._schedule_id = context.redis.runs, schedule_id
 
+    @staticmethod
+    def matter(claimed: ClaimedEntry, policy: ResolvedPolicy) -> bool:
+        """Return whether there are any that may change the plan of an entry."""
+        return bool(
+            claimed.active
+            or claimed.buffered
+            or claimed.failures
+            or claimed.is_abandoned
+            or policy.anchor is Anchor.EXECUTION
+        )
+
     def plan(self, plan: Callable[[Activity], Plan]) -> Plan:
         """Return the plan of the entry.
 

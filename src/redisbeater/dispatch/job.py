@@ -9,6 +9,7 @@ from celery import Celery
 
 from redisbeater.context import Context
 from redisbeater.dispatch.earlier_runs import EarlierRuns
+from redisbeater.dispatch.tracking import Tracking
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
@@ -22,7 +23,7 @@ from redisbeater.model.run import NewRun, State
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import add_skips
 from redisbeater.sending.record import planned_run
-from redisbeater.sending.run import make_run, task_id
+from redisbeater.sending.run import make_run
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
 
@@ -72,15 +73,8 @@ class Job:
     #: Whether another program set the last run while this job was sent. Then the run is counted, and the last run
     #: stays as the other program set it.
     keeps_last_run: bool = False
-    #: The identity of the schedule, and the server's time at the claim; for the records of its runs.
-    schedule_id: str = ""
-    now: datetime | None = None
-    #: Fire times whose runs an earlier claim has sent, although it was not committed: they are not sent again.
-    sent_before: frozenset[datetime] = frozenset()
-    #: Whether its runs have failed so often in a row that it is disabled, and not sent.
-    gives_up: bool = False
-    #: The definition by which its runs were sent, where another program has changed it since.
-    sent_as: Definition | None = None
+    #: What is needed to record its runs; None: they are not recorded.
+    tracking: Tracking | None = None
 
     @classmethod
     def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context, schedule_id: str = "") -> Job:
@@ -94,23 +88,26 @@ class Job:
             definition, policy = context.reader.read(claimed.name, claimed.definition)
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
         if context.config.track_runs:
+            tracking = Tracking(schedule_id=schedule_id, now=now)
             job = cls(
-                context=context, claimed=claimed, definition=definition, meta=meta, plan=_UNPLANNED, policy=policy
+                context=context, claimed=claimed, definition=definition, meta=meta, plan=_UNPLANNED, tracking=tracking
             )
-            return replace(job, schedule_id=schedule_id, now=now)._after_earlier_runs()
+            return job._after_earlier_runs(policy, tracking)
         planned = _plan(claimed, policy, meta, now)
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned, policy=policy)
 
-    def _after_earlier_runs(self) -> Job:
+    def _after_earlier_runs(self, policy: ResolvedPolicy, tracking: Tracking) -> Job:
         """Return the job planned with what is known of earlier runs of its entry."""
-        claimed, policy, now, most = self.claimed, self.policy, self.now, self.definition.disable_after_failures
-        assert policy is not None, "a job that is to be planned has one"
-        assert now is not None, "a job that is to be planned has its time"
+        claimed, meta, now, most = self.claimed, self.meta, tracking.now, self.definition.disable_after_failures
+        if not EarlierRuns.matter(claimed, policy):
+            return replace(self, plan=_plan(claimed, policy, meta, now), policy=policy)
         if most is not None and claimed.failures >= most:
-            return replace(self, plan=Plan(next=Score.planned(claimed.fire_time, enabled=False)), gives_up=True)
-        earlier = EarlierRuns(claimed, policy, self.context, self.schedule_id)
-        plan = earlier.plan(lambda activity: _plan(claimed, policy, self.meta, now, activity))
-        return replace(self, plan=plan, sent_before=earlier.sent_before(plan))
+            dormant = Plan(next=Score.planned(claimed.fire_time, enabled=False))
+            return replace(self, plan=dormant, policy=policy, tracking=replace(tracking, gives_up=True))
+        earlier = EarlierRuns(claimed, policy, self.context, tracking.schedule_id)
+        plan = earlier.plan(lambda activity: _plan(claimed, policy, meta, now, activity))
+        tracking = replace(tracking, sent_before=earlier.sent_before(plan))
+        return replace(self, plan=plan, policy=policy, tracking=tracking)
 
     def runs(
         self,
@@ -119,13 +116,15 @@ class Job:
         first: int = 0,
         end: int | None = None,
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
+        now: datetime | None = None,
     ) -> list[RedisScheduleEntry]:
         """Return an entry for each run that is due, or for those from number ``first`` up to ``end``.
 
         Raises:
             InvalidEntry: args, kwargs or options are nested too deeply to be sent.
         """
-        return [
+        fire_times = self.plan.runs[first:end]
+        runs = [
             make_run(
                 self.definition,
                 fire_time,
@@ -134,11 +133,14 @@ class Job:
                 app=app,
                 entry_class=entry_class,
                 due_at=self.policy.due_at(fire_time) if self.policy else fire_time,
-                attempt=1 if self.context.config.track_runs else 0,
-                now=self.now,
+                attempt=0 if self.tracking is None else 1,
+                now=now,
             )
-            for fire_time in self.plan.runs[first:end]
+            for fire_time in fire_times
         ]
+        if self.tracking is not None:
+            self.tracking.ids.update((fire_time, run.options["task_id"]) for fire_time, run in zip(fire_times, runs))
+        return runs
 
     def first_runs(self, count: int, *, look_at: datetime | None = None) -> Job:
         """Return the job reduced to its first ``count`` runs; the others come up again.
@@ -157,7 +159,7 @@ class Job:
         """Return what to commit once all runs of the job are sent."""
         plan, meta = self.plan, self._meta_after()
         ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
-        is_tracked = self.context.config.track_runs
+        tracking = self.tracking
         return Commitment(
             entry=self.claimed,
             next=None if ending is OnFinish.DELETE else plan.next,
@@ -166,28 +168,33 @@ class Job:
             definition=self._disabled() if ending is OnFinish.DISABLE or self.gives_up else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
             log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or self.gives_up else (),
-            runs=self._new_runs() if is_tracked else (),
-            skipped_count=sum(skip.count for skip in plan.skipped) if is_tracked else 0,
+            runs=() if tracking is None else self._new_runs(tracking),
+            skipped_count=0 if tracking is None else sum(skip.count for skip in plan.skipped),
         )
 
-    def _new_runs(self) -> list[NewRun]:
-        """Return the records of what was sent, and of what is to wait."""
-        records = [self._new_run(fire_time, State.SENT) for fire_time in self.plan.runs]
-        if self.plan.buffered is not None:
-            records.append(self._new_run(self.plan.buffered.fire_time, State.BUFFERED))
-        return records
-
-    def _new_run(self, fire_time: datetime, state: State) -> NewRun:
-        id = task_id(self.schedule_id, self.definition.name, fire_time)
-        return planned_run(self.sent_as or self.definition, fire_time, id=id, now=self.now or fire_time, state=state)
+    @property
+    def gives_up(self) -> bool:
+        """Whether its runs have failed so often in a row that the entry is disabled, and nothing is sent."""
+        return self.tracking is not None and self.tracking.gives_up
 
     @property
     def cancelled(self) -> tuple[str, ...]:
         """The ids of the runs that are asked to stop, because their entry has ``overlap="cancel_other"``."""
-        if self.plan.buffered is None or not self.plan.buffered.cancels:
+        buffered, tracking = self.plan.buffered, self.tracking
+        if buffered is None or not buffered.cancels or tracking is None:
             return ()
-        own = (task_id(self.schedule_id, self.definition.name, fire_time) for fire_time in self.plan.runs)
-        return (*self.claimed.active, *own)
+        return (*self.claimed.active, *(tracking.id(self.claimed.name, fire_time) for fire_time in self.plan.runs))
+
+    def _new_runs(self, tracking: Tracking) -> list[NewRun]:
+        """Return the records of what was sent, and of what is to wait."""
+        states = [(fire_time, State.SENT) for fire_time in self.plan.runs]
+        if self.plan.buffered is not None:
+            states.append((self.plan.buffered.fire_time, State.BUFFERED))
+        sent_as, name = tracking.sent_as or self.definition, self.claimed.name
+        return [
+            planned_run(sent_as, fire_time, id=tracking.id(name, fire_time), now=tracking.now, state=state)
+            for fire_time, state in states
+        ]
 
     def _log_lines(self, ending: OnFinish) -> list[LogLine]:
         """Return the lines of the entry's log: what was skipped, and whether that was the end."""
@@ -257,8 +264,10 @@ class Job:
                 score = policy.score_after(self.plan.handled, run_count)
         except Exception:  # a custom schedule may raise anything; the next claim reports it
             theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
-        sent_as = self.sent_as or self.definition
-        return replace(self, definition=theirs, plan=replace(self.plan, next=score), sent_as=sent_as, gives_up=False)
+        tracking = self.tracking and replace(
+            self.tracking, sent_as=self.tracking.sent_as or self.definition, gives_up=False
+        )
+        return replace(self, definition=theirs, plan=replace(self.plan, next=score), tracking=tracking)
 
     def _score_of_unreadable(self) -> Score:
         """Return a score that makes the next claim look at the entry at once, but not send this fire time again."""

@@ -40,7 +40,8 @@ class PlannedEntry:
 
     def was_sent(self, run: RedisScheduleEntry) -> bool:
         """Return whether an earlier claim has sent a run, so that it is only committed."""
-        return self.job is not None and run.last_run_at in self.job.sent_before
+        tracking = self.job.tracking if self.job else None
+        return tracking is not None and run.last_run_at in tracking.sent_before
 
 
 def plan_entries(claim: Claim, entries: Iterable[ClaimedEntry], resources: Resources) -> list[PlannedEntry]:
@@ -97,4 +98,4 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
 
 def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
     with broken_by_code("$"):
-        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class)
+        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, claim.now)

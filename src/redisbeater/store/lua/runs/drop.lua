@@ -2,7 +2,7 @@
 --
 -- Executed twice, it does not make the lease longer.
 --
--- KEYS[1] run        hash: the run
+-- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] holder     text: the token of the execution, or what the tokens of its process begin with
 -- ARGV[3] seconds    until its lease ends

@@ -4,7 +4,7 @@
 -- is a SUCCESS; else while nobody has begun to send the next one. Where a process ends for another, the holder is what the tokens
 -- of that process begin with; it is empty where no execution has begun.
 --
--- KEYS[1] run        hash: the run
+-- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] limit      number of runs that the history of an entry keeps
 -- ARGV[3] retention  milliseconds for which they are kept
@@ -35,15 +35,8 @@ local function refusal(run)
   local is_ours = holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder
   if run.state == state or is_over and is_ours then return (is_ours or holder == '') and 'FINISHED' or 'LATE' end
   local is_older = tonumber(attempt) < run.attempt and not can_return(prefix, run)
-  return (is_over or run.state == 'STARTED' and not is_ours or is_older and state ~= 'SUCCESS') and 'LATE'
-end
-
-local function count_duration(run)
-  local took, bound = tonumber(seconds) or instant(run.started_at) and server_time() - run.started_at, '+Inf'
-  if not took then return end
-  for _, most in ipairs({86400, 14400, 3600, 900, 300, 60, 15, 5, 1, 0.5, 0.1}) do if took <= most then bound = most end end
-  count_total(prefix, '<=' .. bound, run.task)
-  count_total(prefix, 'ms', run.task, math.floor(took * 1000))
+  local is_late = is_over or run.state == 'STARTED' and not is_ours or is_older and state ~= 'SUCCESS'
+  return is_late and 'LATE'
 end
 
 local function finish(run)
@@ -55,10 +48,10 @@ local function finish(run)
     await_start(prefix, wait, run, retry_at ~= '' and retry_at or nil)
     return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   end
+  run.took = tonumber(seconds) or instant(run.started_at) and server_time() - run.started_at
   if seconds ~= '' and instant(run.started_at) then run.finished_at = string.format('%.6f', run.started_at + seconds) end
   local was_counted = run.state == 'LOST' and not try('ZSCORE', prefix .. ':resend', run_key)
   end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not was_counted)
-  if run.started_at then count_duration(run) end
 end
 
 local run = read_run(run_key) or create()

@@ -2,7 +2,7 @@
 -- with the next attempt. When it is executed twice, because its reply was lost, the second time writes nothing and answers as
 -- the first.
 --
--- KEYS[1] run        hash: the run
+-- KEYS[1] run_key    hash: the run
 -- KEYS[2] active     sorted set: run key -> when its lease ends, or until when it may wait for its start
 -- KEYS[3] answer     string: what this call has answered, kept for a minute
 -- ARGV[1] prefix     text: what every key of the schedule begins with

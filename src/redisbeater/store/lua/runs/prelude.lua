@@ -130,6 +130,15 @@ local function count_total(prefix, what, task, number)
   count(totals, what .. ' other', number)
 end
 
+-- Add the seconds that a run took to the totals of its task, if they are known, by the smallest bound that is not less.
+local function count_duration(prefix, run)
+  local bound = '+Inf'
+  if not run.took then return end
+  for _, most in ipairs({86400, 14400, 3600, 900, 300, 60, 15, 5, 1, 0.5, 0.1}) do if run.took <= most then bound = most end end
+  count_total(prefix, '<=' .. bound, run.task)
+  count_total(prefix, 'ms', run.task, math.floor(run.took * 1000))
+end
+
 -- Remove the oldest runs of an entry that have ended, where there are more than so many, and keep the rest for so long.
 local function cap_history(prefix, name, limit, retention)
   local index = prefix .. ':runs:' .. name
@@ -156,6 +165,7 @@ local function end_run(prefix, limit, retention, run, state, is_failure)
   cap_history(prefix, run.name, limit, retention)
   count_end(prefix, run, state, is_failure)
   count_total(prefix, state, run.task)
+  count_duration(prefix, run)
   release_buffered(prefix, run.name)
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
 end

@@ -29,9 +29,8 @@ end
 local function renew(key, holder)
   local run = read_run(key)
   if not run then return 'ABSENT' end
-  if run.holder ~= holder then return 'LATE' end
-  if run.state ~= 'STARTED' and run.state ~= 'LOST' then return run.state == 'SENT' and 'LATE' or 'ENDED' end
-  if is_refused(run) then return 'LATE' end
+  if run.holder == holder and run.state ~= 'STARTED' and run.state ~= 'LOST' and run.state ~= 'SENT' then return 'ENDED' end
+  if run.holder ~= holder or run.state == 'SENT' or is_refused(run) then return 'LATE' end
   if run.state == 'LOST' then give_back(run) end
   redis.call('HSET', key, 'seen_at', now)
   try('ZADD', active, lease_end, key)

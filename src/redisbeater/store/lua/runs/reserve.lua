@@ -7,11 +7,13 @@
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] wait       seconds that a run may wait for its start
 -- ARGV[3] overlap    text: allow, skip, buffer_one or cancel_other
--- ARGV[4] new        JSON of the run, as commit takes it
+-- ARGV[4] text       JSON of the run, as commit takes it
 -- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'CLAIMED': a beat has claimed the entry, or
 --      'BUSY': these runs are in its way; of the last two nothing was written
 local entry, schedule, answer = KEYS[1], KEYS[2], KEYS[3]
-local prefix, wait, overlap, new = ARGV[1], ARGV[2], ARGV[3], cjson.decode(ARGV[4])
+local prefix, wait, overlap, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local new = cjson.decode(text)
 
 local function is_claimed()
   local look = redis.call('ZSCORE', schedule, entry)

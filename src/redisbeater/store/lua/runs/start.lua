@@ -3,7 +3,7 @@
 -- The holder, a token of this execution, fences what follows. The same token again is the same execution, whose reply was lost.
 -- A message that was published by the execution before it, for another try, has a later step and takes the lease over.
 --
--- KEYS[1] run        hash: the run
+-- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] name       text: the name of the entry, where the run does not say it
 -- ARGV[3] attempt    number: which attempt the message is

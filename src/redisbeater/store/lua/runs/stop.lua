@@ -1,7 +1,7 @@
 -- Ask to stop a run. One that waits for beat is revoked at once; one that has ended is left as it is. When it is executed twice,
 -- because its reply was lost, the second time writes nothing and answers as the first.
 --
--- KEYS[1] run        hash: the run
+-- KEYS[1] run_key    hash: the run
 -- KEYS[2] answer     string: what this call has answered, kept for a minute
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] limit      number of runs that the history of an entry keeps
