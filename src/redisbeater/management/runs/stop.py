@@ -23,11 +23,11 @@ __all__ = ("Stopped", "stop_run")
 
 logger = get_logger(__name__)
 
-#: How long the end of a run that was asked to stop is waited for.
+#: How long the end of a run that was asked to stop is waited for, the answer of its worker included.
 WAIT_SECONDS = 2.0
 
 #: How long a worker has to answer.
-REPLY_SECONDS = 1.0
+REPLY_SECONDS = 1.5
 
 #: Between two looks at a run.
 LOOK_SECONDS = 0.05
@@ -72,8 +72,9 @@ def stop_run(app: Celery, run_id: str, author: Author) -> Stopped:
         why = "it had not been sent, and never will be" if waited else "it has ended"
         return _stopped(context, "REVOKED" if run.state is State.REVOKED else "CANNOT", run, why)
     logger.info("run %s of entry %r is asked to stop by %s", run_id, run.name, author.by)
+    deadline = time.monotonic() + WAIT_SECONDS
     refusal = _revoke(app, run, context.config.stop_signal)
-    return _after(context, run, refusal)
+    return _after(context, run, refusal, deadline)
 
 
 def _revoke(app: Celery, run: Run, stop_signal: str | None) -> str:
@@ -93,9 +94,8 @@ def _revoke(app: Celery, run: Run, stop_signal: str | None) -> str:
     return f"{run.worker} does not answer" if is_known and not replies else ""
 
 
-def _after(context: Context, run: Run, refusal: str) -> Stopped:
+def _after(context: Context, run: Run, refusal: str, deadline: float) -> Stopped:
     """Wait for the end of a run that was asked to stop, and say what is known then."""
-    deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         try:
             run = context.redis.runs.run(run.id) or run
