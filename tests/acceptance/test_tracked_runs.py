@@ -1,11 +1,9 @@
-"""What Celery's signals say, and what workers of each pool report of it: one worker for all tests of a pool and broker."""
+"""What Celery's signals say, and what workers of each pool report: one worker for all tests of a pool and broker."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import pytest
 from rabbitmq import RabbitMQ
@@ -164,10 +162,10 @@ def test_a_task_that_is_killed_at_its_request_is_revoked(worker: Worker) -> None
 def test_the_lease_of_a_child_that_dies_ends_soon(worker: Worker, task: str, error: str) -> None:
     run_id = worker.send(task)
 
-    run = wait_until(lambda: (run := worker.run(run_id)) and run.error and run, "the end of the child")
+    run = wait_until(lambda: (run := worker.run(run_id)) and error in run.error and run, "the end of the child")
 
     assert (run.state, run.starts) == (State.STARTED, 1)
-    assert error in run.error
+    assert run.error.startswith("WorkerLostError: ")
     assert run.lease_end is not None
     assert run.lease_end - datetime.now(timezone.utc) <= timedelta(seconds=10)
 
@@ -264,12 +262,9 @@ def test_tasks_that_a_task_starts_are_no_runs(worker: Worker) -> None:
 
 def test_tasks_that_beat_has_not_sent_leave_nothing_in_redis(worker: Worker) -> None:
     schedule = worker.project.server.client()
-    before = sorted(schedule.scan_iter(f"{worker.prefix}*"))
     sent = worker.app.send_task("proj.work")
 
     wait_until(lambda: worker.noted("began", sent.id) == 1, "the task to run")
 
     assert worker.run(sent.id) is None
-    assert {key for key in schedule.scan_iter(f"{worker.prefix}*") if sent.id in key} == set()
-    assert before
-    assert time.time()
+    assert [key for key in schedule.scan_iter(f"{worker.prefix}*") if sent.id in key] == []

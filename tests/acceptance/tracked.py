@@ -133,7 +133,9 @@ class Worker:
 
     def start(self, *arguments: str) -> Process:
         """Start one worker process with its children, and wait until it takes messages."""
-        process = self.project.worker("--concurrency", "4", *self.arguments, *arguments)
+        # Not Project.worker(): Celery patches for gevent and eventlet by the first --pool.
+        options = ("--loglevel", "INFO", "--concurrency", "4", "--without-gossip", "--without-mingle")
+        process = self.project.celery("worker", *options, *self.arguments, *arguments)
         process.says("ready.")
         return process
 

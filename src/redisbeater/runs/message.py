@@ -8,12 +8,15 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
-from redisbeater.store.runs import Execution
+from redisbeater.store import Execution
 
-__all__ = ("ATTEMPT", "execution_of", "is_tracked", "is_tracked_request", "with_headers_of")
+__all__ = ("ATTEMPT", "add_headers", "execution_of", "is_tracked", "is_tracked_request")
 
 #: The header that beat sends with the runs that it tracks: which try of the run this is, counted from 1.
 ATTEMPT = "redisbeater_attempt"
+
+#: The header of a message that a run has published itself, for another try or as a replacement: how often it did so.
+STEP = "redisbeater_step"
 
 #: The headers of a run that all its messages carry.
 NAME, FIRE_TIME = "periodic_task_name", "scheduled_for"
@@ -31,11 +34,19 @@ def is_tracked_request(request: Any) -> bool:
     return ATTEMPT in headers or ATTEMPT in (headers.get("headers") or {})
 
 
-def with_headers_of(request: Any, headers: dict[str, Any]) -> None:
-    """Add the headers of a run to those of another message."""
-    for name in (ATTEMPT, NAME, FIRE_TIME):
+def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None:
+    """Add the headers of a run to those of another message of it.
+
+    Arguments:
+        request: the request of the execution that publishes the message.
+        headers: the headers of the message.
+        is_next: the message follows this execution; else it is only a copy, to be looked at later.
+    """
+    for name in (ATTEMPT, STEP, NAME, FIRE_TIME):
         if name in request.headers:
             headers.setdefault(name, request.headers[name])
+    if is_next:
+        headers[STEP] = _number(request.headers.get(STEP), 0) + 1
 
 
 def execution_of(task: Any, request: Any, holder: str = "", *, is_exclusive: bool = False) -> Execution:
@@ -52,7 +63,8 @@ def execution_of(task: Any, request: Any, holder: str = "", *, is_exclusive: boo
         run_id=request.id,
         name=str(headers.get(NAME) or ""),
         task=task.name,
-        attempt=_attempt(headers),
+        attempt=_number(headers[ATTEMPT], 1),
+        step=_number(headers.get(STEP), 0),
         holder=holder,
         fire_time=_fire_time(headers),
         worker=str(request.hostname or ""),
@@ -63,11 +75,11 @@ def execution_of(task: Any, request: Any, holder: str = "", *, is_exclusive: boo
     )
 
 
-def _attempt(headers: Mapping[str, Any]) -> int:
-    """Return which try of the run a message is; 1 for what another program wrote there."""
-    with suppress(TypeError, ValueError):
-        return max(int(headers[ATTEMPT]), 1)
-    return 1
+def _number(value: Any, least: int) -> int:
+    """Return the number in a header; the least one for what another program wrote there."""
+    with suppress(TypeError, ValueError, OverflowError):
+        return max(int(value), least)
+    return least
 
 
 def _fire_time(headers: Mapping[str, Any]) -> datetime | None:

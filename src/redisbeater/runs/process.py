@@ -22,15 +22,11 @@ from redisbeater.runs.cut_off import Watchdog
 from redisbeater.runs.message import execution_of
 from redisbeater.runs.outbox import Outbox
 from redisbeater.runs.running import Running, RunningTable
-from redisbeater.store import pages
-from redisbeater.store.runs import Execution, RunStore, holder_prefix, new_holder
+from redisbeater.store import Execution, RunStore, holder_prefix, new_holder
 
 __all__ = ("Process", "flush_all")
 
 logger = get_logger(__name__)
-
-#: How many leases one script renews.
-RENEWAL_PAGE = 250
 
 #: Seconds that a process that ends waits for its last reports, in units of ``redisbeater_run_write_timeout``.
 FLUSH_TIMEOUTS = 2
@@ -160,13 +156,12 @@ class Process:
         self._outbox.put(write)
 
     def _renew(self) -> None:
-        for page in pages(list(self.running.to_renew()), RENEWAL_PAGE):
-            asked_at = time.monotonic()
-            renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in page})
-            for running in page:
-                running.renewed_by(renewal, asked_at)
-            if renewal.not_ours and self._watchdog is not None:
-                self._watchdog.look()
+        due, asked_at = self.running.to_renew(), time.monotonic()
+        renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in due})
+        for running in due:
+            running.renewed_by(renewal, asked_at)
+        if renewal.not_ours and self._watchdog is not None:
+            self._watchdog.look()
 
 
 def _log_second_start(running: Running) -> None:

@@ -20,7 +20,7 @@ from celery.utils.time import maybe_make_aware
 
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import State, error_text, result_text
-from redisbeater.runs.message import execution_of, is_tracked, is_tracked_request, with_headers_of
+from redisbeater.runs.message import add_headers, execution_of, is_tracked, is_tracked_request
 from redisbeater.runs.once_task import OnceTask
 from redisbeater.runs.process import Process, flush_all
 from redisbeater.runs.running import Running
@@ -94,8 +94,10 @@ def on_publish(headers: Any = None, **_: Any) -> None:
 
 @_reporting
 def _publish(process: Process, task: Any, headers: dict[str, Any]) -> None:
-    with_headers_of(task.request, headers)
     running = process.running.of(task.request)
+    # A OnceTask that could not ask Redis publishes a copy: another execution may have the lease.
+    is_next = running is not None and running.holds and not (running.execution.is_exclusive and not running.answer)
+    add_headers(task.request, headers, is_next=is_next)
     if running is None:
         return
     running.is_published_again = True

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from redisbeater.log_lines import get_logger
-from redisbeater.store.runs import Execution, Renewal
+from redisbeater.store import Execution, Renewal
 
 __all__ = ("Running", "RunningTable")
 
@@ -119,7 +118,7 @@ class RunningTable:
         """Return when the next lease is to be renewed, by the monotonic clock; infinite: none is."""
         return min((running.renew_at for running in self.holding()), default=math.inf)
 
-    def to_renew(self) -> Iterable[Running]:
+    def to_renew(self) -> list[Running]:
         """Return the executions to renew in one call: those that are due, and those that soon would be."""
         now = time.monotonic()
         return [running for running in self.holding() if running.renew_at <= now + running.lease / RENEWALS / 2]
