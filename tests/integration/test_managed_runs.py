@@ -13,6 +13,7 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from outbox import run_due, take
 from ports import free_port
@@ -470,4 +471,7 @@ def test_ids_of_active_runs_are_completed(
     ended, active = store.trigger("report"), store.trigger("report")
     worker.execute(ended)
 
-    assert Context.of(app).redis.runs.active_ids(200) == [active]
+    shell = ShellComplete(redisbeater, {"obj": SimpleNamespace(app=app)}, "redisbeater", "_COMPLETE")
+    for words in (["stop"], ["restart"], ["run"]):
+        assert [item.value for item in shell.get_completions(words, active[:4])] == [active]
+        assert shell.get_completions(words, "nothing") == []

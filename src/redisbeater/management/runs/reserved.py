@@ -105,7 +105,7 @@ def _cancel(caller: Caller, run_id: str, author: Author) -> None:
     except StoreError:
         raise
     except Exception as exc:
-        logger.warning("run %s was asked to stop, but its worker could not be told: %s", run_id, exc)
+        logger.warning("run %s was asked to stop, but its worker could not be reached: %s", run_id, exc)
 
 
 def _busy(context: Context, name: str, overlap: Overlap, active: tuple[str, ...]) -> RunActive:
