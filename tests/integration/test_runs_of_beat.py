@@ -443,3 +443,45 @@ def test_an_entry_that_has_such_a_field_already_can_be_edited(site: BeatSite, ap
     edited = ScheduleStore(app).update("report", args=[1])
 
     assert (edited.overlap, edited.args) == ("skip", [1])
+
+
+def test_beat_logs_once_how_many_entries_run_without_what_they_ask_for(
+    site: BeatSite,
+    make_app: Callable[..., Celery],
+    make_scheduler: Callable[..., RedisScheduler],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site.save("a", overlap="skip")
+    site.save("b", once=True)
+    site.save("c")
+    beat = make_scheduler(make_app(redisbeater_lock_key=None, result_expires=None))
+    monkeypatch.setattr("redisbeater.beat.monitor.COUNT_SECONDS", 0.0)
+
+    sent = [*site.after(60, beat), *site.after(60, beat), *site.after(60, beat)]
+
+    assert len(sent) == 9
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert [error.partition(" have fields")[0] for error in errors] == ["2 entries"]
+    assert "the first is 'a', with overlap" in errors[0]
+
+
+# workers that do not report
+
+
+def test_beat_logs_once_that_workers_do_not_report(site: BeatSite, caplog: pytest.LogCaptureFixture) -> None:
+    site.save(every=10.0)
+    for _ in range(25):
+        site.monitor(10)
+
+    assert caplog.text.count("workers do not report: is redisbeater.runs installed there?") == 1
+
+
+def test_beat_says_nothing_of_workers_where_one_has_reported(site: BeatSite, caplog: pytest.LogCaptureFixture) -> None:
+    site.save(every=10.0)
+    (first,) = site.after(10)
+    site.start(first.id)
+    for _ in range(25):
+        site.monitor(10)
+
+    assert "workers do not report" not in caplog.text
