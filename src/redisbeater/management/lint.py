@@ -22,6 +22,7 @@ from redisbeater.management.lint_rules import (
     of_stored,
     redbeat_lacks,
 )
+from redisbeater.management.lint_runs import memory, of_policies, overlapping
 from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -37,6 +38,9 @@ MOST_AT_ONCE = 100
 
 #: How long workers have to say which tasks they have registered.
 INSPECT_SECONDS = 1.0
+
+#: Runs of an entry that tell how long one takes.
+MOST_RUNS = 30
 
 #: Seconds of jitter that are advised against a herd.
 ADVISED_JITTER = 300
@@ -87,6 +91,7 @@ class Linter:
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
+        self._findings += memory(context.config, len(names))
         return self._finished()
 
     def file(self, export: Export) -> list[Finding]:
@@ -111,6 +116,10 @@ class Linter:
             self._add_unreadable(snapshot.name, str(exc))
             return
         self._findings += of_stored(stored, context.defaults)
+        if context.config.track_runs:
+            self._findings += overlapping(
+                stored, context.defaults, context.redis.runs.history(snapshot.name, MOST_RUNS)
+            )
         if stored.state != "finished":
             self._add_definition(stored.definition)
         if context.redis.keys.prefix == _REDBEAT_PREFIX:
@@ -129,6 +138,7 @@ class Linter:
         context = self._context
         lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)
         self._findings += of_definition(definition, self._now, context.defaults, lock_timeout)
+        self._findings += of_policies(definition, context.defaults)
         self._by_task[definition.task].append(definition.name)
         if definition.enabled:
             found = self._clock_changes(definition)
