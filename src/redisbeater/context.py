@@ -58,7 +58,7 @@ class Context:
             defaults = replace(self.defaults, zone=read_zone(name, "zone"))
         except InvalidEntry:
             return self
-        return replace(self, defaults=defaults, reader=Reader(self.codec, defaults), _others={})
+        return replace(self, defaults=defaults, reader=Reader(self.codec, defaults, self.reader.ignored), _others={})
 
     @property
     def zone(self) -> tzinfo:

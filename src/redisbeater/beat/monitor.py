@@ -26,6 +26,9 @@ PAGE, STEP_SECONDS = 100, 0.1
 #: How many runs must have been sent before the silence of the workers is remarkable.
 ENOUGH_RUNS = 20
 
+#: For how long entries are counted whose fields have no effect, before they are logged.
+COUNT_SECONDS = 2.0
+
 #: How many lines one step logs.
 LOGGED_RUNS = 10
 
@@ -50,7 +53,10 @@ class Monitor:
 
     def step(self) -> None:
         """Judge the runs that are overdue, if it is time; one page of them, and the next with the next step."""
-        if not self._context.config.track_runs or time.monotonic() < self._look_at:
+        if not self._context.config.track_runs:
+            self._report_ignored()
+            return
+        if time.monotonic() < self._look_at:
             return
         overdue = self._runs.overdue(PAGE)
         if len(overdue) < PAGE:
@@ -58,6 +64,24 @@ class Monitor:
         if overdue:
             self._judge(overdue)
         self._look_for_workers()
+
+    def _report_ignored(self) -> None:
+        """Log once how many entries that came up have fields which need records of runs."""
+        ignored = self._context.reader.ignored
+        if not ignored or self._has_warned or time.monotonic() < self._look_at:
+            return
+        if not self._look_at:  # the first one has just come up: others follow
+            self._look_at = time.monotonic() + COUNT_SECONDS
+            return
+        self._has_warned = True
+        name, field = next(iter(ignored.items()))
+        logger.error(
+            "%d entries have fields that need redisbeater_track_runs = True, and run as if they had not: the first is "
+            "%r, with %s; set it here and in the workers, or unset the fields",
+            len(ignored),
+            name,
+            field,
+        )
 
     def _judge(self, overdue: list[Run]) -> None:
         now, definitions = self._read({run.name for run in overdue})

@@ -13,7 +13,7 @@ from datetime import datetime
 from redisbeater.context import Context
 from redisbeater.model.overlap import NO_RUNS, Activity
 from redisbeater.model.plan import Plan
-from redisbeater.model.policies import Anchor, Overlap
+from redisbeater.model.policies import Anchor
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import FINAL, State
 from redisbeater.sending.run import task_id
@@ -72,7 +72,7 @@ class EarlierRuns:
 
     def _activity(self) -> Activity:
         claimed, policy = self._claimed, self._policy
-        if policy.overlap is Overlap.ALLOW and policy.anchor is Anchor.FIRE_TIME:
+        if not policy.runs_alone:
             return NO_RUNS
         counts_from_end = policy.anchor is Anchor.EXECUTION and not claimed.active
         ended_at = self._last_end() if counts_from_end else None

@@ -191,8 +191,11 @@ class Job:
         if self.plan.buffered is not None:
             states.append((self.plan.buffered.fire_time, State.BUFFERED))
         sent_as, name = tracking.sent_as or self.definition, self.claimed.name
+        is_alone = self.policy is not None and self.policy.runs_alone
         return [
-            planned_run(sent_as, fire_time, id=tracking.id(name, fire_time), now=tracking.now, state=state)
+            planned_run(
+                sent_as, fire_time, id=tracking.id(name, fire_time), now=tracking.now, state=state, is_alone=is_alone
+            )
             for fire_time, state in states
         ]
 

@@ -7,7 +7,7 @@ from celery.result import denied_join_result
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry, StoreError
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import Payload, Run, State
 from redisbeater.sending.record import run_again
@@ -39,15 +39,19 @@ class Resends:
             claim: the claim of this pass, which tells whether there are runs to send.
             token: what the lock must hold; empty: there is no lock.
         """
-        while self._resources.cancelled:
-            self._cancel(self._resources.cancelled.pop())
+        cancelled = self._resources.cancelled
+        while cancelled:
+            self._cancel(cancelled[0])
+            del cancelled[0]
         if claim.has_resends:
             self._send_ready(claim, token)
 
     def _send_ready(self, claim: Claim, token: str) -> None:
-        sent = [
-            run for run in self._redis.runs.take(token=token, limit=MOST_RUNS) if self._may_send() and self._send(run)
-        ]
+        try:
+            taken = self._redis.runs.take(token=token, limit=MOST_RUNS)
+        except LockNotOwnedError:  # the next pass notices it, too
+            return
+        sent = [run for run in taken if self._may_send() and self._send(run)]
         if sent:
             self._redis.commit(claim, (), sent)
             self._resources.counts.sent += len(sent)

@@ -1,29 +1,12 @@
-"""The fields of an entry that mean nothing unless runs are recorded."""
+"""The check of fields that mean nothing unless runs are recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from redisbeater.editing.edit import Edit
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.definition import Definition
-from redisbeater.model.policies import INHERIT, Anchor, Overlap
+from redisbeater.model.tracked_fields import tracked_fields
 
-__all__ = ("check_tracking", "tracked_fields")
-
-_NEEDS_TRACKING: Mapping[str, Callable[[Any], bool]] = {
-    "overlap": lambda value: value not in (INHERIT, Overlap.ALLOW),
-    "requeue_lost": lambda value: value is not INHERIT and value > 0,
-    "anchor": lambda value: value is not Anchor.FIRE_TIME,
-    "once": bool,
-    "disable_after_failures": lambda value: value is not None,
-}
-
-
-def tracked_fields(definition: Definition) -> list[str]:
-    """Return the fields of a definition that have no effect without ``redisbeater_track_runs``."""
-    return [name for name, is_used in _NEEDS_TRACKING.items() if is_used(getattr(definition, name))]
+__all__ = ("check_tracking",)
 
 
 def check_tracking(edit: Edit) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.options import decoded_options, option_instant
 from redisbeater.model.policies import INHERIT
-from redisbeater.model.run import Payload, Run, State
+from redisbeater.model.run import Run, State
 
 __all__ = ("Verdict", "judge")
 
@@ -42,8 +40,7 @@ def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: 
         requeue_lost: how often a lost run is sent again where its entry does not say.
     """
     if run.state is not State.STARTED:
-        expires = _expires(run)
-        if expires is not None and expires <= now:
+        if run.expires is not None and run.expires <= now:
             return Verdict(state=State.EXPIRED, note="nobody has started it before its deadline")
         tried = "its next try was not started" if run.state is State.RETRY else "nobody has started it"
         return Verdict(state=State.LOST, note=f"{tried}; it may still be in the queue")
@@ -57,14 +54,3 @@ def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: 
         return Verdict(state=State.LOST, note=f"{worker}; its task has acks_late, so the broker delivers it again")
     delay = min(FIRST_DELAY_SECONDS * 2 ** (run.attempt - 1), LONGEST_DELAY_SECONDS)
     return Verdict(state=State.LOST, note=f"{worker}; sent again as attempt {run.attempt + 1}", requeue_in=delay)
-
-
-def _expires(run: Run) -> datetime | None:
-    """Return until when a worker may start a run; None: for ever, or nobody knows."""
-    if run.sent_at is None:
-        return None
-    try:
-        options = decoded_options(Payload.from_text(run.payload).options)
-    except InvalidEntry:
-        return None
-    return option_instant(options.get("expires"), run.sent_at)

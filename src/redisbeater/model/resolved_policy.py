@@ -103,6 +103,11 @@ class ResolvedPolicy(NamedTuple):
         """Whether operators have left out fire times of the entry, now or before."""
         return self.disabled_until is not None or bool(self.skip)
 
+    @property
+    def runs_alone(self) -> bool:
+        """Whether no run of the entry begins while another is active."""
+        return self.overlap is not Overlap.ALLOW or self.anchor is Anchor.EXECUTION
+
     def resumed(self, fire_time: datetime | None) -> datetime | None:
         """Return a fire time itself, or the first one that follows it and is not before ``disabled_until``."""
         until = self.disabled_until

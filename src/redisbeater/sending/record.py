@@ -63,7 +63,13 @@ def new_run(
 
 
 def planned_run(
-    definition: Definition, fire_time: datetime, *, id: str, now: datetime, state: State = State.SENT
+    definition: Definition,
+    fire_time: datetime,
+    *,
+    id: str,
+    now: datetime,
+    state: State = State.SENT,
+    is_alone: bool = False,
 ) -> NewRun:
     """Return the record of a run of an entry at a fire time, that was sent or is to wait.
 
@@ -85,6 +91,7 @@ def planned_run(
         state=state,
         eta=option_instant(options.get("countdown"), now),
         expires=option_instant(options.get("expires"), now),
+        is_alone=is_alone,
     )
 
 
