@@ -26,6 +26,7 @@ from redisbeater.beat.heartbeat import Heartbeat
 from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
+from redisbeater.beat.monitor import Monitor
 from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
@@ -111,6 +112,7 @@ class RedisScheduler(Scheduler):
         self._dispatcher = Dispatcher(
             app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
         )
+        self._monitor = Monitor(self._context, self._dispatcher.counts)
         self._heartbeat = Heartbeat(self._redis, lock, self._dispatcher.counts, self._broker, lambda: self.is_embedded)
         self._claim_limit = ClaimLimit(config.batch_size, self._dispatcher.pace)
         #: The dispatch that is not finished yet, if there is one.
@@ -184,6 +186,7 @@ class RedisScheduler(Scheduler):
             self._leadership.refuse(exc)
             return self._stand_by()
         self._repair.step()
+        self._monitor.step()
         self._edits.step()
         return self._wait()
 
@@ -267,6 +270,7 @@ class RedisScheduler(Scheduler):
         self._dispatch.publish()
         self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
+        self._dispatcher.resends.step(claim, self._leadership.token)
         self._look_at = self._next_look(claim)
         self._log.held_back(self._dispatcher.pace.observe(claim))
 
@@ -297,7 +301,7 @@ class RedisScheduler(Scheduler):
         """Return when to claim again, on the monotonic clock: at once if this claim found anything and more may run."""
         latest = claim.asked_at + self.max_interval
         ready_at = min(self._dispatcher.pace.ready_at, latest)
-        if claim.entries or claim.removed:
+        if claim.entries or claim.removed or claim.has_resends:
             return ready_at
         idle = latest if claim.idle_seconds is None else claim.asked_at + claim.idle_seconds
         return max(min(idle, latest), ready_at)

@@ -35,7 +35,7 @@ FLOORS = (
     ("editing",),
     ("entry",),
     ("sending",),
-    ("management", "beat", "dispatch"),
+    ("management", "beat", "dispatch", "runs"),
     ("scheduler",),
     ("",),  # the public names of the package
     ("cli", "demo"),
@@ -49,7 +49,8 @@ NARROW_ROOMS = {
     "broker": GROUND,
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
-    "store": GROUND | {"config", "model.score", "model.log_line"},
+    "runs": GROUND | {"config", "model", "store", "context"},
+    "store": GROUND | {"config", "model.score", "model.log_line", "model.run"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.

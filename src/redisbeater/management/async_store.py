@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from celery import Celery
 from celery.app import app_or_default
 
-from redisbeater.config.settings import app_text
+from redisbeater.config.broker_url import app_text
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.schedule_store import ScheduleStore
@@ -112,6 +112,14 @@ class AsyncScheduleStore:
     restore = _Awaitable(ScheduleStore.restore)
     retry = _Awaitable(ScheduleStore.retry)
     trigger = _Awaitable(ScheduleStore.trigger)
+    history = _Awaitable(ScheduleStore.history)
+    run = _Awaitable(ScheduleStore.run)
+    runs = _Awaitable(ScheduleStore.runs)
+    run_counts = _Awaitable(ScheduleStore.run_counts)
+    wait = _Awaitable(ScheduleStore.wait)
+    stop = _Awaitable(ScheduleStore.stop)
+    restart = _Awaitable(ScheduleStore.restart)
+    backfill = _Awaitable(ScheduleStore.backfill)
     pause = _Awaitable(ScheduleStore.pause)
     resume = _Awaitable(ScheduleStore.resume)
     is_paused = _Awaitable(_pause_of)

@@ -11,6 +11,7 @@ from celery.schedules import BaseSchedule
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.tracked_fields import tracked_fields
 from redisbeater.schedules.codec import ScheduleCodec
 
 __all__ = ("Reader", "SharingCodec")
@@ -32,11 +33,13 @@ class Reader:
     with a long definition.
     """
 
-    def __init__(self, codec: ScheduleCodec, defaults: Defaults) -> None:
+    def __init__(self, codec: ScheduleCodec, defaults: Defaults, ignored: dict[str, str] | None = None) -> None:
         #: A codec that decodes each schedule once, for work on many entries.
         self.codec = SharingCodec(codec)
         self._plain = codec
         self._defaults = defaults
+        #: Entries with a field that has no effect because runs are not recorded: name -> that field.
+        self.ignored: dict[str, str] = {} if ignored is None else ignored
         self._read_cached = lru_cache(MAX_ENTRIES)(self._read)
 
     def read(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy]:
@@ -51,6 +54,8 @@ class Reader:
 
     def _read(self, name: str, text: str, codec: ScheduleCodec | None = None) -> tuple[Definition, ResolvedPolicy]:
         definition = Definition.from_text(name, text, codec or self.codec)
+        if not self._defaults.track_runs and len(self.ignored) < MAX_ENTRIES:
+            self.ignored.update((name, field) for field in tracked_fields(definition)[:1])
         return definition, ResolvedPolicy.of(definition, self._defaults)
 
 

@@ -25,14 +25,17 @@ class Answer:
         verdict: a word for programs: ``waits``, ``being_sent``, ``late``, ``no_leader``, ``paused``, ``failing``,
             ``disabled``, ``broken``, ``not_started``, ``ended``, ``spent``, ``finished``, ``ran``, ``missed``,
             ``coalesced``, ``left_out``, ``skip``, ``disabled_until``, ``max_runs``, ``out_of_bounds``,
-            ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``.
+            ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``; where runs are recorded also
+            ``queued``, ``buffered``, ``running``, ``failed``, ``lost``, ``revoked``, ``expired`` and ``overlap``.
         sentence: the answer for people, with times in the zone of the entry.
         evidence: what it follows from, and what else is known of that time.
+        advice: what can be done about it; often empty.
     """
 
     verdict: str
     sentence: str
     evidence: tuple[Evidence, ...] = ()
+    advice: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON; times are ISO 8601, UTC."""
@@ -40,4 +43,5 @@ class Answer:
             "verdict": self.verdict,
             "sentence": self.sentence,
             "evidence": [{"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence],
+            "advice": self.advice,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
@@ -10,12 +10,14 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.instant import EPOCH
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.redaction import redacted
 from redisbeater.management.why.answer import Evidence
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.run import Run
 from redisbeater.store import Snapshot
 from redisbeater.time_words import clock_words, relative_words
 
@@ -32,6 +34,9 @@ __all__ = (
 
 #: The most lines of a log that are shown as evidence.
 MOST_SHOWN = 5
+
+#: How many runs of the entry are read.
+RUNS = 100
 
 #: How many lines of the schedule's log are read.
 SCHEDULE_LINES = 200
@@ -53,6 +58,8 @@ class Facts:
         leader: who leads; empty: nobody. None: there is no lock.
         pause: the pause of the whole schedule; None: it is not paused.
         max_rate: how many runs a second leave at most; None: any number.
+        runs: its newest runs, the newest first; empty where runs are not recorded.
+        workers_report: whether a worker has ever reported a run of the schedule; True where runs are not recorded.
     """
 
     name: str
@@ -70,6 +77,8 @@ class Facts:
     leader: str | None
     pause: Pause | None
     max_rate: float | None = None
+    runs: Sequence[Run] = ()
+    workers_report: bool = True
 
     def time(self, moment: datetime) -> str:
         """Return an instant in the zone of the entry: ``Fri 09:00:00 CET``."""
@@ -84,6 +93,10 @@ class Facts:
         """Return the newest line of the entry's log with one of these words."""
         return next((line for line in self.lines if line.what in words), None)
 
+    def run(self, run_id: str) -> Run | None:
+        """Return the run with that id, if it is one of the newest."""
+        return next((run for run in self.runs if run.id == run_id), None)
+
     def recent(self) -> tuple[Evidence, ...]:
         """Return the newest lines of the entry's log as evidence."""
         return evidence_of(self, self.lines[:MOST_SHOWN])
@@ -91,14 +104,14 @@ class Facts:
 
 def evidence_of(facts: Facts, lines: Iterable[LogLine]) -> tuple[Evidence, ...]:
     """Return lines of a log as evidence."""
-    return tuple(Evidence(at=line.last, text=_line_words(line, facts)) for line in lines)
+    return tuple(Evidence(at=line.last, text=line_words(line, facts.time)) for line in lines)
 
 
-def _line_words(line: LogLine, facts: Facts) -> str:
+def line_words(line: LogLine, time_words: Callable[[datetime], str]) -> str:
     """Return a line of a log for people: its word, how often it happened, and its details, with local times."""
     details = dict(line.details)
     by, note = details.pop("by", ""), details.pop("note", "")
-    parts = [f"{name} {shown(_detail(name, value, facts))}" for name, value in details.items()]
+    parts = [f"{name} {shown(_detail(name, value, time_words))}" for name, value in details.items()]
     text = f"{line.what} {line.count:,} times" if line.count > 1 else line.what
     text += f": {', '.join(parts)}" if parts else ""
     return text + author_words(by, note)
@@ -149,7 +162,18 @@ def read_facts(context: Context, name: str, now: datetime | None = None) -> Fact
         leader=redis.leader() if has_lock else None,
         pause=read_pause(context),
         max_rate=context.config.max_rate,
+        runs=_runs(context, name),
+        workers_report=not context.config.track_runs or redis.runs.has_reported(),
     )
+
+
+def _runs(context: Context, name: str) -> Sequence[Run]:
+    """Return the newest runs of an entry, those that have not ended among them."""
+    if not context.config.track_runs:
+        return ()
+    newest = {run.id: run for run in context.redis.runs.history(name, RUNS)}
+    found = {**{run.id: run for run in context.redis.runs.active(name)}, **newest}
+    return sorted(found.values(), key=lambda run: run.sent_at or run.fire_time or EPOCH, reverse=True)
 
 
 def zone_of_entry(context: Context, name: str) -> tzinfo:
@@ -176,16 +200,18 @@ def _decoded(context: Context, snapshot: Snapshot) -> tuple[StoredEntry | None, 
         return None, shown(exc)
 
 
-def _detail(name: str, value: object, facts: Facts) -> object:
+def _detail(name: str, value: object, time_words: Callable[[datetime], str]) -> object:
     if name == "next" and isinstance(value, list):
-        return " -> ".join("none" if moment is None else _local(moment, facts) for moment in value)
-    return ", ".join(_local(each, facts) for each in value) if isinstance(value, list) else _local(value, facts)
+        return " -> ".join("none" if moment is None else _local(moment, time_words) for moment in value)
+    return (
+        ", ".join(_local(each, time_words) for each in value) if isinstance(value, list) else _local(value, time_words)
+    )
 
 
-def _local(value: object, facts: Facts) -> str:
+def _local(value: object, time_words: Callable[[datetime], str]) -> str:
     """Return an instant in the zone of the entry; anything else as it is."""
     try:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         return str(value)
-    return str(value) if moment.tzinfo is None else facts.time(moment)
+    return str(value) if moment.tzinfo is None else time_words(moment)

@@ -11,6 +11,7 @@ from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_of, evidence_of
 from redisbeater.management.why.leadership import without_leader
 from redisbeater.management.why.present import absence, answer_now, owed_run
+from redisbeater.management.why.runs import of_run, overlap_evidence, overlap_sentence
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.skip import Reason
@@ -40,6 +41,7 @@ def answer_at(facts: Facts, at: datetime) -> Answer:
     """
     case = _Case(facts, at)
     rules: tuple[Callable[[], Answer | None], ...] = (
+        case.was_recorded,
         case.ran,
         case.is_to_come,
         case.was_skipped,
@@ -67,6 +69,14 @@ class _Case:
         self.preface = ""
         with suppress(InvalidEntry, OverflowError):
             self.fire_time = self._fire_time() or self._moved()
+
+    def was_recorded(self) -> Answer | None:
+        """Answer by the record of the run at that time; of several by the newest."""
+        for run in self.facts.runs:
+            if run.fire_time is not None and (self._is_asked(run.fire_time) or run.fire_time == self.fire_time):
+                answer = of_run(self.facts, run)
+                return self._answer(answer.verdict, answer.sentence, answer.evidence)
+        return None
 
     def ran(self) -> Answer | None:
         """Answer by the last run that beat recorded."""
@@ -190,10 +200,12 @@ class _Case:
             Reason.SKIP.value: lambda: "Left out: somebody told it to (skip-next).",
             Reason.DISABLED_UNTIL.value: lambda: "Not run: it was disabled until a later time (disable --until).",
             Reason.OUT_OF_BOUNDS.value: lambda: "Not run: it was before start_at or after end_at.",
+            Reason.OVERLAP.value: lambda: f"It did not run: {overlap_sentence(self.facts, None)}.",
         }
         reason = str(line.details.get("reason"))
         sentence = sentences.get(reason, lambda: f"Skipped: {reason}.")()
-        return self._answer(reason if reason in sentences else "skipped", sentence, evidence_of(self.facts, [line]))
+        evidence = (*overlap_evidence(self.facts, line), *evidence_of(self.facts, [line]))
+        return self._answer(reason if reason in sentences else "skipped", sentence, evidence)
 
     def _missed(self) -> str:
         grace = self.facts.policy.grace if self.facts.policy else None

@@ -51,6 +51,7 @@ class Connection:
         *,
         undo: Undo | None = None,
         retry_args: Sequence[str] | None = None,
+        with_runs: bool = False,
     ) -> Any:
         """Run a script and return its reply; retry while Redis is unreachable.
 
@@ -60,12 +61,13 @@ class Connection:
             args: its ARGV.
             undo: the script to run before each retry, for a script that must not be executed twice.
             retry_args: its ARGV of each retry, for a script that must know; default: those of the first attempt.
+            with_runs: whether runs are tracked, for a script that does more then.
 
         Raises:
             StoreUnavailable: Redis is unreachable; the script may have been executed.
             StoreError: Redis refused the script.
         """
-        loaded, attempts = load_script(script), count(1)
+        loaded, attempts = load_script(script, with_runs=with_runs), count(1)
 
         def attempt(client: Any) -> Any:
             is_retry = next(attempts) > 1

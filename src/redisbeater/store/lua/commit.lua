@@ -19,10 +19,14 @@
 -- ARGV[4] lines      number of lines that a log keeps
 -- ARGV[5] keep       milliseconds for which the log of an entry that is deleted is kept
 -- ARGV[6] is_retry   '1': it may have been executed before, with its reply lost; then what is written already is not refused
+-- ARGV[7] runs       JSON, where runs are tracked: {prefix: what every key begins with, wait: seconds that a run may wait for its
+--                    start, resent: runs that were taken and sent, each {id, attempt}}; the outcomes then have runs, each {id,
+--                    state, attempt, fields: names and values to store, eta, expires}, skipped_count, and waits where a run is
+--                    buffered; missing: they are not
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the claim
 --      is not ours any more, or {definition, meta, recorded_run}, as another writer left them
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local claim_id, outcomes, log, lines, keep, is_retry = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local claim_id, outcomes, log, lines, keep, is_retry, runs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 
 local any_broken = redis.call('TYPE', broken).ok == 'hash'
 local any_failing = redis.call('TYPE', failing).ok == 'zset'
@@ -41,18 +45,16 @@ local function schedule_next(key, new)
   if new.is_due_now then redis.call('HSET', key, 'is_due_now', new.is_due_now) end
 end
 
-local function is_written(stored, new)
-  return not stored.claim and (stored.meta == new.meta or not new.meta or not (new.score or stored.definition))
-end
-
 local function commit(key, new)
   local stored = read(key, 'claim', 'definition', 'meta', 'recorded_run', 'fire_time', 'look_at')
-  if is_retry == '1' and is_written(stored, new) then return nil end
+  local is_written = not stored.claim and (stored.meta == new.meta or not new.meta or not (new.score or stored.definition))
+  if is_retry == '1' and is_written then return nil end
   if stored.claim ~= claim_id then return {fenced = true} end
   if digest(stored) ~= new.seen then
     return {definition = stored.definition, meta = stored.meta, recorded_run = stored.recorded_run}
   end
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
+  if runs then record_runs(new, is_ours and not new.score) end
   for _, line in ipairs(new.log or {}) do add_to_log(log .. new.name, lines, unpack(line)) end
   if any_broken and redis.call('HDEL', broken, new.name) == 1 then add_to_log(log .. new.name, lines, 'fixed {}') end
   if any_failing then redis.call('ZREM', failing, key) end
@@ -66,4 +68,5 @@ end
 redis.call('DEL', receipt)
 local refused, news = {}, cjson.decode(outcomes)
 for i = 6, #KEYS do refused[tostring(i - 6)] = commit(KEYS[i], news[i - 5]) end
+if runs then record_all_resent() end
 return cjson.encode(refused)
