@@ -30,7 +30,7 @@ def task(app: Celery) -> Any:
     redisbeater.runs.install(app)
     redisbeater.runs.install(app)  # once is enough, twice is no error
 
-    @app.task(name="proj.work")
+    @app.task(name="proj.work", shared=False)
     def work() -> None:
         """Do nothing."""
 
@@ -114,7 +114,7 @@ def test_settings_that_cannot_be_used_are_logged_once_and_cost_no_task(
 ) -> None:
     app = make_app(redisbeater_run_timeout=-1)
 
-    @app.task(name="proj.work")
+    @app.task(name="proj.work", shared=False)
     def work() -> None:
         """Do nothing."""
 
@@ -150,7 +150,7 @@ def test_a_result_is_kept_only_where_the_setting_asks_for_it(make_app: Callable[
     for name, keeps in (("with", True), ("without", False)):
         app = make_app(redisbeater_run_results=keeps)
 
-        @app.task(name="proj.work")
+        @app.task(name="proj.work", shared=False)
         def work() -> None:
             """Do nothing."""
 
@@ -176,7 +176,7 @@ def test_outside_of_a_run_nobody_asks_to_stop(task: Any) -> None:
     assert stop_requested() is False
 
 
-def test_ten_thousand_runs_at_once_are_renewed_in_one_call_each_interval(app: Celery, task: Any) -> None:
+def test_a_lease_is_renewed_when_a_quarter_of_it_is_over_and_not_before(app: Celery, task: Any) -> None:
     process = Process.of(app)
     assert process is not None
     with executing(task, "one"):
