@@ -185,6 +185,7 @@ def test_a_lease_is_renewed_when_a_quarter_of_it_is_over_and_not_before(app: Cel
         assert process.running.to_renew() == []  # it has just begun
 
         running.renewed -= running.lease / 4
+        process.running.add(task.request, running)
 
         assert process.running.to_renew() == [running]
         assert process.running.renew_at() <= time.monotonic()
