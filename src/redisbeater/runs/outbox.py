@@ -57,7 +57,8 @@ class Outbox:
         self._changed = threading.Condition()
         self._waiting: deque[Report] = deque()
         self._thread: threading.Thread | None = None
-        self._dropped = 0
+        #: Numbers of reports.
+        self._written = self._dropped = 0
         #: Until when no task waits, when the thread tries again, and since when Redis is away.
         self._away_until = self._retry_at = 0.0
         self._away_since: float | None = None
@@ -77,7 +78,10 @@ class Outbox:
                 thread.start()
                 self._thread = thread
             self._changed.notify_all()
-        if time.monotonic() >= self._away_until and not report.is_over.wait(self._wait_seconds):
+        written = self._written
+        if time.monotonic() < self._away_until or report.is_over.wait(self._wait_seconds):
+            return
+        if written == self._written:  # else the thread is only busy with the reports before
             self._away_until = time.monotonic() + AWAY_SECONDS
 
     def flush(self, seconds: float) -> int:
@@ -112,21 +116,21 @@ class Outbox:
             report = self._waiting[0]
             self._write(report.write)
             report.is_over.set()
-            self._is_back()
             with self._changed:
                 # Another one was dropped instead if the outbox was full.
                 if self._waiting and self._waiting[0] is report:
                     self._waiting.popleft()
                 self._changed.notify_all()
         if max(self._duty_at(), self._duty_from) <= time.monotonic():
-            self._duty_from = time.monotonic() + RETRY_SECONDS
-            self._write(self._duty)
-            self._is_back()
+            is_done = self._write(self._duty)
+            self._duty_from = 0.0 if is_done else time.monotonic() + RETRY_SECONDS
 
-    def _write(self, write: Callable[[], None]) -> None:
-        """Write; what Redis refuses is dropped: it would refuse it again."""
+    def _write(self, write: Callable[[], None]) -> bool:
+        """Write, and return whether Redis accepted it; what it refuses is dropped: it would refuse it again."""
         try:
             write()
+            self._is_back()
+            return True
         except StoreUnavailable:
             raise
         except StoreError as exc:
@@ -135,6 +139,7 @@ class Outbox:
         except Exception:
             if self._may_log():
                 logger.exception("a report of a run failed and is dropped; this is a bug")
+        return False
 
     def _may_log(self) -> bool:
         """Return whether no refusal was logged in the last REPEAT_SECONDS."""
@@ -153,6 +158,7 @@ class Outbox:
             report.is_over.set()
 
     def _is_back(self) -> None:
+        self._written += 1
         self._away_until = 0.0
         if self._away_since is not None:
             seconds, self._away_since = time.monotonic() - self._away_since, None

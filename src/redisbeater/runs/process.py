@@ -157,6 +157,8 @@ class Process:
 
     def _renew(self) -> None:
         due, asked_at = self.running.to_renew(), time.monotonic()
+        if not due:  # those that were have ended
+            return
         renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in due})
         for running in due:
             running.renewed_by(renewal, asked_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ logger = get_logger(__name__)
 
 #: How often a lease is renewed in its length.
 RENEWALS = 4
+
+#: How many leases are renewed in one call. Reports of other tasks do not wait for more.
+RENEWAL_PAGE = 250
 
 
 @dataclass(eq=False, kw_only=True)
@@ -97,10 +101,15 @@ class RunningTable:
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
+        #: When the next lease is to be renewed, or earlier: that of an execution that has ended.
+        self._renew_at = math.inf
+        self._lock = threading.Lock()
 
     def add(self, request: object, running: Running) -> None:
         """Add an execution; its request lives until it has ended."""
-        self._running[id(request)] = running
+        with self._lock:
+            self._running[id(request)] = running
+            self._renew_at = min(self._renew_at, running.renew_at)
 
     def of(self, request: object) -> Running | None:
         """Return the execution of a request."""
@@ -115,13 +124,18 @@ class RunningTable:
         return [running for running in list(self._running.values()) if running.holds]
 
     def renew_at(self) -> float:
-        """Return when the next lease is to be renewed, by the monotonic clock; infinite: none is."""
-        return min((running.renew_at for running in self.holding()), default=math.inf)
+        """Return when to look for leases to renew, by the monotonic clock; infinite: there are none."""
+        return self._renew_at
 
     def to_renew(self) -> list[Running]:
-        """Return the executions to renew in one call: those that are due, and those that soon would be."""
+        """Return the executions to renew in one call: where one is due, those with it that soon would be."""
+        with self._lock:
+            holding = self.holding()
+            self._renew_at = min((running.renew_at for running in holding), default=math.inf)
         now = time.monotonic()
-        return [running for running in self.holding() if running.renew_at <= now + running.lease / RENEWALS / 2]
+        if self._renew_at > now:
+            return []
+        return [each for each in holding if each.renew_at <= now + each.lease / RENEWALS / 2][:RENEWAL_PAGE]
 
     def first_cut_off(self) -> float:
         """Return when the first lease ends, by the monotonic clock; infinite: nothing is executed."""
