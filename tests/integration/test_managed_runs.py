@@ -113,8 +113,8 @@ def test_another_overlap_can_be_asked_for(store: ScheduleStore, app: Celery) -> 
     store.trigger("report", overlap="allow")
 
     assert len(take(app)) == 2
-    with pytest.raises(InvalidEntry, match=r"\$\.overlap: .*alow"):
-        store.trigger("report", overlap="alow")
+    with pytest.raises(InvalidEntry, match=r"\$\.overlap: .*allaw"):
+        store.trigger("report", overlap="allaw")
 
 
 def test_buffer_one_waits_for_the_end_and_beat_sends_it(
