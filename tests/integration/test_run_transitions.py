@@ -204,6 +204,20 @@ def test_an_end_is_counted_once(site: RunSite) -> None:
     assert (run.error, run.payload != "") == ("ValueError: no feed", True)
 
 
+@pytest.mark.parametrize("state", [S.SUCCESS, S.FAILURE, S.REVOKED])
+def test_an_end_is_not_overwritten_by_another_execution(site: RunSite, state: State) -> None:
+    site.send("a")
+    site.start("a")
+    site.start("a", "w2:2:b", is_redelivered=True)
+    site.finish("a", state, "w2:2:b")
+
+    words = [site.finish("a", S.FAILURE if state is S.SUCCESS else S.SUCCESS), site.finish("a", S.EXPIRED, "")]
+
+    counts = site.runs.counts("report")
+    assert (words, site.state("a")) == (["LATE", "LATE"], state)
+    assert counts.success + counts.failure + counts.revoked == 1
+
+
 def test_the_main_process_ends_a_run_of_its_child_by_host_and_process(site: RunSite) -> None:
     site.send("a")
     site.start("a", "w1:12:token")
