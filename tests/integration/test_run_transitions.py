@@ -662,6 +662,16 @@ def test_the_history_keeps_the_newest_that_have_ended_and_all_that_have_not(site
     assert {run.id for run in site.runs.active("report")} == {"r0", "r1"}
 
 
+def test_thousands_of_runs_leave_no_more_than_the_cap(site: RunSite) -> None:
+    for number in range(1000):
+        site.runs.reserve(site.new(f"r{number}"))
+        site.start(f"r{number}")
+        site.finish(f"r{number}")
+
+    assert len(runs_of(site.client, site.keys)) == len(site.runs.history("report", 1000)) == 5
+    assert site.runs.counts("report") == RunCounts(sent=1000, success=1000)
+
+
 def test_the_totals_count_states_and_durations(site: RunSite) -> None:
     for run_id, seconds in (("a", 0.05), ("b", 7.0), ("c", 100_000.0)):
         site.send(run_id)
