@@ -138,10 +138,11 @@ def test_a_beat_that_dies_after_the_send_leaves_no_second_run(tracked: Callable[
     project = tracked(redisbeater_lease_timeout=3)
     project.add_source(DIES)
     store = ScheduleStore(project.app())
-    store.create("slow", "proj.slow", 1, args=[600], overlap="skip")
     project.worker("--pool", "threads")
-
     dying = project.beat(scheduler="proj.Dying")
+    dying.says("leading")
+
+    store.create("slow", "proj.slow", 1, args=[600], overlap="skip")
     dying.popen.wait(60)
     assert dying.popen.returncode == -signal.SIGKILL
     wait_until(lambda: spans(project), "the run to begin")
