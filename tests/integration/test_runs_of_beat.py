@@ -331,7 +331,7 @@ def test_an_interval_with_an_anchor_goes_on_after_a_lost_run(site: BeatSite) -> 
 # disable_after_failures
 
 
-def test_an_entry_is_disabled_after_failures_in_a_row_and_enabling_it_counts_anew(
+def test_an_entry_is_disabled_after_failures_in_a_row_and_enabling_it_counts_from_zero(
     site: BeatSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.save(disable_after_failures=2)
