@@ -17,7 +17,7 @@ from redisbeater.model.run import State
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 #: Each pool with Redis as its broker, and the default one with RabbitMQ too.
-WORKERS = ("prefork", "threads", "solo", "gevent", "eventlet", "prefork on RabbitMQ", "threads on RabbitMQ")
+WORKERS = ("prefork", "threads", "solo", "gevent", "eventlet", "prefork on RabbitMQ")
 
 #: Pools that can end a task; those that can lose or kill a process without the worker itself.
 CAN_TERMINATE, HAS_CHILDREN = ("prefork", "gevent", "eventlet"), ("prefork",)
@@ -43,16 +43,10 @@ def pool(request: pytest.FixtureRequest) -> str:
     return request.node.callspec.params["worker"].partition(" ")[0]
 
 
-@pytest.fixture
-def terminates(pool: str) -> None:
-    if pool not in CAN_TERMINATE:
-        pytest.skip(f"a pool of {pool} cannot end a task")
-
-
-@pytest.fixture
-def has_children(pool: str) -> None:
-    if pool not in HAS_CHILDREN:
-        pytest.skip(f"a pool of {pool} has no processes of its own")
+def only(*pools: str) -> pytest.MarkDecorator:
+    """Run a test on the workers of these pools."""
+    workers = [worker for worker in WORKERS if worker.partition(" ")[0] in pools]
+    return pytest.mark.parametrize("worker", workers, indirect=True, scope="module")
 
 
 def test_a_task_that_ends_is_reported_with_all_that_is_known_of_it(worker: Worker) -> None:
@@ -137,7 +131,7 @@ def test_a_run_that_comes_after_its_deadline_has_expired(worker: Worker) -> None
     assert (run.state, run.starts) == (State.EXPIRED, 0)
 
 
-@pytest.mark.usefixtures("terminates")
+@only(*CAN_TERMINATE)
 def test_a_task_that_is_terminated_is_revoked(worker: Worker) -> None:
     run_id = worker.send("work", 30)
     worker.reaches(run_id, State.STARTED)
@@ -148,7 +142,7 @@ def test_a_task_that_is_terminated_is_revoked(worker: Worker) -> None:
     assert (run.state, run.starts) == (State.REVOKED, 1)
 
 
-@pytest.mark.usefixtures("has_children")
+@only(*HAS_CHILDREN)
 def test_a_task_that_is_killed_at_its_request_is_revoked(worker: Worker) -> None:
     run_id = worker.send("work", 30)
     worker.reaches(run_id, State.STARTED)
@@ -157,7 +151,7 @@ def test_a_task_that_is_killed_at_its_request_is_revoked(worker: Worker) -> None
     assert worker.ends(run_id).state == State.REVOKED
 
 
-@pytest.mark.usefixtures("has_children")
+@only(*HAS_CHILDREN)
 @pytest.mark.parametrize(("task", "error"), [("die", "signal 9 (SIGKILL)"), ("leave", "exitcode 3")])
 def test_the_lease_of_a_child_that_dies_ends_soon(worker: Worker, task: str, error: str) -> None:
     run_id = worker.send(task)
@@ -170,14 +164,14 @@ def test_the_lease_of_a_child_that_dies_ends_soon(worker: Worker, task: str, err
     assert run.lease_end - datetime.now(timezone.utc) <= timedelta(seconds=10)
 
 
-@pytest.mark.usefixtures("has_children")
+@only(*HAS_CHILDREN)
 def test_a_hard_time_limit_is_one_failure(worker: Worker) -> None:
     run = worker.ends(worker.send("limited"))
 
     assert (run.state, run.error, run.starts) == (State.FAILURE, "TimeLimitExceeded: TimeLimitExceeded(1,)", 1)
 
 
-@pytest.mark.usefixtures("has_children")
+@only(*HAS_CHILDREN)
 def test_a_soft_time_limit_is_a_failure(worker: Worker) -> None:
     run = worker.ends(worker.send("soft"))
 
@@ -185,7 +179,7 @@ def test_a_soft_time_limit_is_a_failure(worker: Worker) -> None:
     assert run.error.startswith("SoftTimeLimitExceeded")
 
 
-@pytest.mark.usefixtures("has_children")
+@only(*HAS_CHILDREN)
 def test_a_run_that_the_broker_gives_out_again_takes_the_lease_over(worker: Worker) -> None:
     run_id = worker.send("late", 0.0, True)
 
@@ -229,9 +223,8 @@ def test_a_once_task_that_has_ended_is_not_started_again(worker: Worker) -> None
     assert worker.ends(run_id).state == State.SUCCESS
 
 
-def test_a_once_task_that_is_going_on_is_not_started_beside_itself(worker: Worker, pool: str) -> None:
-    if pool == "solo":
-        pytest.skip("a pool of solo runs one task at a time")
+@only("prefork", "threads", "gevent", "eventlet")  # one of solo does one thing at a time
+def test_a_once_task_that_is_going_on_is_not_started_beside_itself(worker: Worker) -> None:
     run_id = worker.send("once", 1.0)
     worker.reaches(run_id, State.STARTED)
     worker.send("once", 1.0, run_id=run_id)
@@ -260,11 +253,18 @@ def test_tasks_that_a_task_starts_are_no_runs(worker: Worker) -> None:
     assert worker.run(child) is None
 
 
+def test_each_process_that_executes_has_one_connection_to_redis(worker: Worker, pool: str) -> None:
+    for run_id in [worker.send("work", 0.1) for _ in range(16)]:
+        worker.ends(run_id)
+
+    # Four children and the main process, which has reported for those that died.
+    assert 1 <= worker.connections() <= (5 if pool in HAS_CHILDREN else 1)
+
+
 def test_tasks_that_beat_has_not_sent_leave_nothing_in_redis(worker: Worker) -> None:
-    schedule = worker.project.server.client()
     sent = worker.app.send_task("proj.work")
 
     wait_until(lambda: worker.noted("began", sent.id) == 1, "the task to run")
 
     assert worker.run(sent.id) is None
-    assert [key for key in schedule.scan_iter(f"{worker.prefix}*") if sent.id in key] == []
+    assert [key for key in worker.admin.scan_iter(f"{worker.prefix}*") if sent.id in key] == []

@@ -1,7 +1,12 @@
-"""A project whose workers report the runs that a test sends as beat would, and what Redis has of them."""
+"""A project whose workers report the runs that a test sends as beat would, and what Redis has of them.
+
+They reach the schedule as the user whom the documentation describes.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 import uuid
 from collections.abc import Collection
 from datetime import datetime, timezone
@@ -19,6 +24,11 @@ from redisbeater.model.run import FINAL, Run, State
 from redisbeater.store.runs import RunStore
 
 __all__ = ("ENTRY", "Worker")
+
+PAGE = Path(__file__).parents[2] / "docs" / "runs.rst"
+
+#: What the documentation gives the Redis user of a worker.
+RIGHTS = re.findall(r"ACL SETUSER .*", PAGE.read_text(encoding="utf-8"))[0]
 
 #: The entry whose runs these are; it does not exist, so that nothing counts them.
 ENTRY = "report"
@@ -119,8 +129,17 @@ class Worker:
 
     def __init__(self, server: Server, folder: Path, *arguments: str, source: str = TASKS, **settings: Any) -> None:
         self.prefix = f"t-{uuid.uuid4().hex[:8]}:"
-        # Not "celery": tests may run while messages of another one are left.
-        settings = {"task_default_queue": f"queue-{uuid.uuid4().hex}", "redisbeater_run_timeout": 10.0, **settings}
+        self.user = f"worker-{uuid.uuid4().hex[:8]}"
+        self.admin = server.client()
+        line = RIGHTS.replace("SETUSER worker", f"SETUSER {self.user}").replace("redisbeater:", self.prefix)
+        self.admin.execute_command(*shlex.split(line))
+        own: dict[str, Any] = {
+            "redisbeater_redis_url": server.url().replace("://", f"://{self.user}:secret@"),
+            "redisbeater_run_timeout": 10.0,
+            # Not "celery": tests may run while messages of another one are left.
+            "task_default_queue": f"queue-{uuid.uuid4().hex}",
+        }
+        settings = {**own, **settings}
         self.project = Project(server, self.prefix, folder, **settings)
         self.project.add_source(source)
         self.app: Celery = self.project.app()
@@ -170,9 +189,13 @@ class Worker:
         """Return how often a task has noted something of a run."""
         return self.notes.lrange(what, 0, -1).count(run_id)  # type: ignore[union-attr]
 
+    def connections(self) -> int:
+        """Return how many connections its processes have to the Redis of the schedule."""
+        return sum(client["user"] == self.user for client in self.admin.client_list())
+
     def close(self) -> None:
         """End all processes, and remove what is in Redis."""
         self.project.end()
-        schedule = self.project.server.client()
-        for key in schedule.scan_iter(f"{self.prefix}*"):
-            schedule.delete(key)
+        for key in self.admin.scan_iter(f"{self.prefix}*"):
+            self.admin.delete(key)
+        self.admin.execute_command("ACL", "DELUSER", self.user)
