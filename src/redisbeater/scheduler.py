@@ -102,8 +102,7 @@ class RedisScheduler(Scheduler):
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
         self._repair = Repair(self._context, self._own_keys)
-        self._zone_change = ZoneChange(self._context)
-        self._edits = Edits(self._context)
+        self._zone_change, self._edits = ZoneChange(self._context), Edits(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait, on_return=self._log.redis_returned)
         self._fault = Fault()

@@ -29,12 +29,15 @@ def flaky(self):
 """
 
 
+def settings(server: Server) -> dict[str, Any]:
+    """Return what beat and the commands need: they do more in Redis than a worker may."""
+    return {"redisbeater_track_runs": True, "redisbeater_redis_url": server.url()}
+
+
 @pytest.fixture(scope="module")
 def site(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """A beat and a worker with processes."""
-    site = Worker(
-        server, tmp_path_factory.mktemp("site"), "--pool", "prefork", source=SOURCE, redisbeater_track_runs=True
-    )
+    site = Worker(server, tmp_path_factory.mktemp("site"), "--pool", "prefork", source=SOURCE, **settings(server))
     site.project.beat()
     site.start()
     yield site
@@ -145,7 +148,7 @@ def test_a_pool_that_cannot_end_a_task_says_so_and_the_task_is_asked(
     monkeypatch.setattr("redisbeater.management.runs.stop.REPLY_SECONDS", 30.0)  # on a busy machine
     # A name of its own: commands for the other worker would reach either of them.
     arguments = ("--pool", "threads", "--hostname", "threads@%h")
-    site = Worker(server, tmp_path_factory.mktemp("threads"), *arguments, redisbeater_track_runs=True)
+    site = Worker(server, tmp_path_factory.mktemp("threads"), *arguments, **settings(server))
     try:
         site.start()
         store = ScheduleStore(site.app)

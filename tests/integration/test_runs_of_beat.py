@@ -17,7 +17,6 @@ from servers import programs
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.model.run import State
-from redisbeater.sending.run import task_id
 
 #: Seconds of the lease of a run, longer than what lies between two fire times in most tests.
 LEASE = 300
@@ -332,7 +331,7 @@ def test_an_interval_with_an_anchor_goes_on_after_a_lost_run(site: BeatSite) -> 
 # disable_after_failures
 
 
-def test_an_entry_is_disabled_after_failures_in_a_row_and_enabling_it_counts_anew(
+def test_an_entry_is_disabled_after_failures_in_a_row_and_enabling_it_counts_from_zero(
     site: BeatSite, caplog: pytest.LogCaptureFixture
 ) -> None:
     site.save(disable_after_failures=2)
@@ -396,16 +395,19 @@ def test_a_run_that_a_worker_has_reported_is_not_sent_again_by_the_next_beat(
     assert (ScheduleStore(site.app).get("report").total_run_count, site.skipped()) == (1, {})
 
 
-def test_a_run_that_nobody_has_reported_is_sent_again_with_the_same_id(
-    site: BeatSite, make_scheduler: Callable[..., RedisScheduler], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("every", [1000.0, 10.0])
+def test_a_run_that_nobody_has_reported_is_sent_again_with_the_same_id_and_no_other_beside_it(
+    site: BeatSite, make_scheduler: Callable[..., RedisScheduler], monkeypatch: pytest.MonkeyPatch, every: float
 ) -> None:
-    site.save(overlap="skip", every=1000.0)
-    site.clock.go_on(940)
+    site.save(overlap="skip", every=every)
+    site.clock.go_on(int(every) - 60)
     run = _dies_before_the_commit(site, monkeypatch)
 
-    (again,) = site.after(31, make_scheduler(site.app))
+    sent = site.after(31, make_scheduler(site.app))
 
-    assert again.id == run.id == task_id(site.store.claim(token="", limit=1).schedule_id, "report", run.fire_time)
+    assert [each.id for each in sent] == [run.id]
+    assert site.state(run.id) is State.SENT
+    assert ScheduleStore(site.app).get("report").total_run_count == 1
 
 
 # what is refused

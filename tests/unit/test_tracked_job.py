@@ -127,6 +127,23 @@ def test_the_own_run_of_the_newest_fire_time_is_not_in_its_way(context: Context)
     assert job.tracking.sent_before == {newest}
 
 
+def test_a_run_of_an_older_fire_time_is_in_the_way_of_a_newer_one(context: Context) -> None:
+    job = planned(context, {"active": (OWN,)}, now=FIRE_TIME + timedelta(minutes=1), overlap="skip")
+
+    assert (job.plan.runs, records(job)) == ((), [])
+
+
+def test_of_all_fire_times_the_own_run_of_the_first_is_known_and_the_others_meet_it(context: Context) -> None:
+    later = FIRE_TIME + timedelta(minutes=3)
+    job = planned(context, {"active": (OWN,)}, now=later, overlap="buffer_one", coalesce="all")
+
+    assert job.plan.runs == (FIRE_TIME,)
+    assert job.tracking
+    assert job.tracking.sent_before == {FIRE_TIME}
+    assert job.plan.buffered
+    assert job.plan.buffered.fire_time == FIRE_TIME + timedelta(minutes=1)
+
+
 # -- deadline
 
 

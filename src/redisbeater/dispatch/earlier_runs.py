@@ -44,19 +44,26 @@ class EarlierRuns:
             or policy.anchor is Anchor.EXECUTION
         )
 
-    def plan(self, plan: Callable[[Activity], Plan]) -> Plan:
+    def plan(self, plan: Callable[[Activity, datetime], Plan], now: datetime) -> Plan:
         """Return the plan of the entry.
 
+        Where one run at a time is to be active, the fire time of a claim that was not committed is planned alone: its
+        run may wait in the broker's queue, and another one must not be sent beside it.
+
         Arguments:
-            plan: plans it for what is active.
+            plan: plans it for what is active, at a time.
+            now: the server's time.
         """
-        activity = self._activity()
-        planned = plan(activity)
-        if not activity.active:
-            return planned
-        own = {self._id(each) for each in (self._claimed.fire_time, planned.handled) if each is not None}
+        activity, claimed, policy = self._activity(), self._claimed, self._policy
+        if claimed.is_abandoned and policy.runs_alone:
+            now = min(policy.due_at(claimed.fire_time), now)
+        planned = plan(activity, now)
+        own = {self._id(each) for each in (claimed.fire_time, planned.handled) if each is not None}
         others = tuple(run for run in activity.active if run not in own)
-        return planned if others == activity.active else plan(replace(activity, active=others))
+        if others == activity.active:
+            return planned
+        again = plan(replace(activity, active=others), now)
+        return again if again.runs and self._id(again.runs[0]) in own.intersection(activity.active) else planned
 
     def sent_before(self, planned: Plan) -> frozenset[datetime]:
         """Return the fire times of a plan whose runs a worker has reported: they are not sent again."""

@@ -105,7 +105,7 @@ class Job:
             dormant = Plan(next=Score.planned(claimed.fire_time, enabled=False))
             return replace(self, plan=dormant, policy=policy, tracking=replace(tracking, gives_up=True))
         earlier = EarlierRuns(claimed, policy, self.context, tracking.schedule_id)
-        plan = earlier.plan(lambda activity: _plan(claimed, policy, meta, now, activity))
+        plan = earlier.plan(lambda activity, at: _plan(claimed, policy, meta, at, activity), now)
         tracking = replace(tracking, sent_before=earlier.sent_before(plan))
         return replace(self, plan=plan, policy=policy, tracking=tracking)
 

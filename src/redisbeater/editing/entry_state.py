@@ -74,7 +74,7 @@ class EntryState:
         """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
 
         Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs``, ``out_of_bounds``,
-        ``disabled_until`` and ``skip``.
+        ``disabled_until``, ``skip`` and ``overlap``.
         """
         return self._skipped
 

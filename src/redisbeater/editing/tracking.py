@@ -6,7 +6,7 @@ from redisbeater.editing.edit import Edit
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.tracked_fields import tracked_fields
 
-__all__ = ("check_tracking",)
+__all__ = ("check_tracking", "tracked_fields")
 
 
 def check_tracking(edit: Edit) -> None:

@@ -36,7 +36,7 @@ def revoke(app: Celery, run: Run, stop_signal: str | None, **options: Any) -> An
 
     Arguments:
         app: the app.
-        run: the run; while it is executed, only its worker is told.
+        run: the run; while it is executed, only its worker gets that.
         stop_signal: what ends the process that executes it, such as ``SIGTERM``.
         options: more options of Celery's ``control.revoke()``.
     """
