@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -125,11 +126,26 @@ def test_trigger_waits_for_the_end_of_the_run(site: Worker, store: ScheduleStore
     assert bad.output.splitlines()[1].endswith(": ValueError: no feed")
 
 
+def test_history_follows_the_runs_until_it_is_interrupted(site: Worker, store: ScheduleStore) -> None:
+    store.create("followed", "proj.work", 3600.0)
+    process = site.project.celery("redisbeater", "history", "followed", "--follow", "--utc")
+    process.says("created")
+
+    store.trigger("followed")
+    process.says("SUCCESS")
+
+    process.popen.send_signal(signal.SIGINT)
+    assert process.popen.wait(60) == 0
+    assert "Traceback" not in process.output()
+
+
 def test_a_pool_that_cannot_end_a_task_says_so_and_the_task_is_asked(
     server: Server, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("redisbeater.management.runs.stop.REPLY_SECONDS", 30.0)  # on a busy machine
-    site = Worker(server, tmp_path_factory.mktemp("threads"), "--pool", "threads", redisbeater_track_runs=True)
+    # A name of its own: commands for the other worker would reach either of them.
+    arguments = ("--pool", "threads", "--hostname", "threads@%h")
+    site = Worker(server, tmp_path_factory.mktemp("threads"), *arguments, redisbeater_track_runs=True)
     try:
         site.start()
         store = ScheduleStore(site.app)
@@ -139,9 +155,8 @@ def test_a_pool_that_cannot_end_a_task_says_so_and_the_task_is_asked(
 
         result = command(site, "stop", task_id)
 
-        assert (result.exit_code, result.output.startswith(f"{task_id}: CANNOT: the pool of celery@")) == (1, True), (
-            result.output
-        )
+        begin = f"{task_id}: CANNOT: the pool of threads@"
+        assert (result.exit_code, result.output.startswith(begin)) == (1, True), result.output
         assert "cannot end a task" in result.output
         assert store.wait(task_id, 60).is_final
         assert site.notes.lrange("stopped", 0, -1) == [task_id]

@@ -13,6 +13,7 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from outbox import run_due, take
 from ports import free_port
@@ -95,12 +96,12 @@ def test_skip_refuses_a_run_while_another_is_active(store: ScheduleStore, app: C
     first = store.trigger("report")
     worker.start(first)
 
-    with pytest.raises(RunActive, match=rf"run {first}, STARTED .* of 'report' is active \(overlap skip\)") as refused:
+    with pytest.raises(RunActive, match=rf"run {first} of 'report' is active, STARTED .* \(overlap skip\)") as refused:
         store.trigger("report")
     result = run(app, "trigger", "report")
 
     assert refused.value.runs == (first,)
-    assert (result.exit_code, result.output.startswith(f"Error: run {first}, STARTED")) == (1, True)
+    assert (result.exit_code, result.output.startswith(f"Error: run {first} of 'report' is active")) == (1, True)
     worker.finish(first)
     assert len({first, store.trigger("report")}) == len(take(app)) == 2
 
@@ -112,8 +113,8 @@ def test_another_overlap_can_be_asked_for(store: ScheduleStore, app: Celery) -> 
     store.trigger("report", overlap="allow")
 
     assert len(take(app)) == 2
-    with pytest.raises(InvalidEntry, match=r"\$\.overlap: .*alow"):
-        store.trigger("report", overlap="alow")
+    with pytest.raises(InvalidEntry, match=r"\$\.overlap: .*allaw"):
+        store.trigger("report", overlap="allaw")
 
 
 def test_buffer_one_waits_for_the_end_and_beat_sends_it(
@@ -470,4 +471,7 @@ def test_ids_of_active_runs_are_completed(
     ended, active = store.trigger("report"), store.trigger("report")
     worker.execute(ended)
 
-    assert Context.of(app).redis.runs.active_ids(200) == [active]
+    shell = ShellComplete(redisbeater, {"obj": SimpleNamespace(app=app)}, "redisbeater", "_COMPLETE")
+    for words in (["stop"], ["restart"], ["run"]):
+        assert [item.value for item in shell.get_completions(words, active[:4])] == [active]
+        assert shell.get_completions(words, "nothing") == []

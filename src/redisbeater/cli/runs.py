@@ -30,8 +30,8 @@ OVERLAP = click.option(
 def stop(app: Celery, run_ids: Sequence[str], *, note: str, by: str, as_json: bool) -> None:
     """Stop runs by their ids. Exit code 1: one of them goes on, as its worker cannot end it, or had ended before.
 
-    REVOKED: it has ended, or never begins. ASKED: it was asked to, and has not ended within 2 seconds. CANNOT: its
-    worker cannot end it; its task may ask redisbeater.runs.stop_requested().
+    REVOKED: it was ended, or never begins. ASKED: it was asked to, and has not ended within 2 seconds, or ended by
+    itself. CANNOT: its worker cannot end it; its task may ask redisbeater.runs.stop_requested().
 
     \b
     Examples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +26,7 @@ from redisbeater.management.lint_runs import memory, of_policies, overlapping
 from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.run import Run
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("Findings", "Linter")
@@ -85,9 +86,10 @@ class Linter:
             self._add_unreadable(name, report["reason"])
         names = sorted(context.redis.contents.names())
         for number, page in enumerate(pages(names, PIECE), 1):
+            runs = self._runs(page)
             for snapshot in context.redis.load_many(page):
                 if snapshot.exists and not snapshot.is_broken and snapshot.name not in reports:
-                    self._look_at(snapshot)
+                    self._look_at(snapshot, runs[snapshot.name])
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
@@ -108,7 +110,15 @@ class Linter:
                 self._courses.append(course)
         return self._finished()
 
-    def _look_at(self, snapshot: Snapshot) -> None:
+    def _runs(self, names: Sequence[str]) -> Mapping[str, list[Run]]:
+        """Return the newest runs of some entries, where runs are recorded."""
+        found: defaultdict[str, list[Run]] = defaultdict(list)
+        if self._context.config.track_runs:
+            for run in self._context.redis.runs.newest_of_each(names, MOST_RUNS):
+                found[run.name].append(run)
+        return found
+
+    def _look_at(self, snapshot: Snapshot, runs: Sequence[Run]) -> None:
         context = self._context
         try:
             stored = StoredEntry.from_snapshot(snapshot, context.reader.decoder)
@@ -116,10 +126,7 @@ class Linter:
             self._add_unreadable(snapshot.name, str(exc))
             return
         self._findings += of_stored(stored, context.defaults)
-        if context.config.track_runs:
-            self._findings += overlapping(
-                stored, context.defaults, context.redis.runs.history(snapshot.name, MOST_RUNS)
-            )
+        self._findings += overlapping(stored, context.defaults, runs)
         if stored.state != "finished":
             self._add_definition(stored.definition)
         if context.redis.keys.prefix == _REDBEAT_PREFIX:

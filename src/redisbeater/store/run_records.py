@@ -61,6 +61,35 @@ class RunRecords:
                 runs.append(run)
         return runs
 
+    def newest(self, names: Sequence[str], limit: int, before: datetime | None = None) -> list[Run]:
+        """Return the newest runs of several entries together, the newest first, without their payloads.
+
+        Arguments:
+            names: the names of the entries.
+            limit: how many runs.
+            before: only runs that were sent, or began to wait, before that, aware UTC.
+        """
+        members = sorted(self._scored(names, limit, before), key=lambda row: -float(row[1]))
+        return list(self._load([key for key, _ in members[:limit]]))
+
+    def newest_of_each(self, names: Sequence[str], limit: int) -> Iterator[Run]:
+        """Yield the newest runs of each of several entries, at most ``limit`` of each, without their payloads."""
+        return self._load([key for key, _ in self._scored(names, limit, None)])
+
+    def _scored(self, names: Sequence[str], limit: int, before: datetime | None) -> list[tuple[str, float]]:
+        """Return the newest members of the histories of several entries, and when they were sent, in one round trip."""
+        highest = f"({to_unix(before)}" if before else "+inf"
+
+        def read(client: Any) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for name in names:
+                key = self._keys.runs_of(name)
+                pipeline.zrevrangebyscore(key, highest, "-inf", start=0, num=limit, withscores=True)
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            return replies
+
+        return [row for reply in self._connection.call(read) if isinstance(reply, list) for row in reply]
+
     def _newest(self, name: str, before: datetime | None) -> Iterator[Run]:
         """Yield the runs of an entry, page by page; a run that ends in the meantime may come twice, or not at all."""
         highest, start = f"({to_unix(before)}" if before else "+inf", 0

@@ -135,10 +135,14 @@ def _runs(
     if wanted and not states:
         return ()
     store = context.redis.runs
-    names = [name] if name is not None else sorted(context.redis.contents.names())
+    if name is not None:
+        return [shown_run(context, run) for run in store.history(name, limit, states=states, before=before)]
     found: list[Run] = []
-    for page in pages(names, PIECE):
-        newest = [run for each in page for run in store.history(each, limit, states=states, before=before)]
+    for page in pages(sorted(context.redis.contents.names()), PIECE):
+        if states:
+            newest = [run for each in page for run in store.history(each, limit, states=states, before=before)]
+        else:
+            newest = store.newest(page, limit, before)
         found = sorted((*found, *newest), key=moment_of, reverse=True)[:limit]
     return [shown_run(context, run) for run in found]
 

@@ -105,7 +105,7 @@ def _cancel(caller: Caller, run_id: str, author: Author) -> None:
     except StoreError:
         raise
     except Exception as exc:
-        logger.warning("run %s was asked to stop, but its worker could not be told: %s", run_id, exc)
+        logger.warning("run %s was asked to stop, but its worker could not be reached: %s", run_id, exc)
 
 
 def _busy(context: Context, name: str, overlap: Overlap, active: tuple[str, ...]) -> RunActive:
@@ -114,9 +114,9 @@ def _busy(context: Context, name: str, overlap: Overlap, active: tuple[str, ...]
     run = found.get(active[0]) if active else None
     began = (run.started_at or run.sent_at) if run else None
     since = f", {run.state} {relative_words(began, context.redis.clock()[0])}" if run and began else ""
-    which = f"run {active[0]}{since}" if active else "another run"
-    way = "overlap='allow' sends it all the same" if overlap is Overlap.SKIP else "one is buffered already"
-    return RunActive(f"{which} of {quoted(name)} is active (overlap {overlap}); stop it, or wait: {way}", runs=active)
+    which = f"run {active[0]}" if active else "another run"
+    way = "stop it, wait, or pass overlap='allow'" if overlap is Overlap.SKIP else "one is buffered already"
+    return RunActive(f"{which} of {quoted(name)} is active{since} (overlap {overlap}); {way}", runs=active)
 
 
 def _withdraw(context: Context, run: RedisScheduleEntry, error: Exception) -> None:

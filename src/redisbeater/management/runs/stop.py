@@ -38,8 +38,8 @@ class Stopped:
     """What became of a run that was to stop.
 
     Attributes:
-        outcome: ``REVOKED``: it has ended, or never begins; ``ASKED``: it was asked to, and has not ended yet;
-            ``CANNOT``: it goes on unless its task asks ``stop_requested()``, or it had ended before.
+        outcome: ``REVOKED``: it was ended, or never begins; ``ASKED``: it was asked to, and has not ended yet, or ended
+            by itself; ``CANNOT``: it goes on unless its task asks ``stop_requested()``, or it had ended before.
         sentence: the same for people, with the reason.
         run: the run as it is then.
     """
@@ -85,7 +85,7 @@ def _revoke(app: Celery, run: Run, stop_signal: str | None) -> str:
         replies: Any = revoke(app, run, stop_signal, **options)
     except Exception as exc:  # the broker may be away, or its transport may not carry such messages
         return f"its worker could not be reached through the broker ({shown(exc, 200)})"
-    if stop_signal is None:
+    if stop_signal is None and is_known:
         return "redisbeater_stop_signal = None: only its task is asked"
     for reply in (replies or ()) if is_known else ():
         for worker, answer in reply.items():
@@ -104,7 +104,7 @@ def _after(context: Context, run: Run, refusal: str, deadline: float) -> Stopped
         if run.state is State.REVOKED:
             return _stopped(context, "REVOKED", run, "it was ended" if run.started_at else "it had not started")
         if run.is_final:
-            return _stopped(context, "CANNOT", run, "it ended before it could be stopped")
+            return _stopped(context, "ASKED", run, "it ended by itself")
         if refusal.startswith("the pool"):
             break
         time.sleep(LOOK_SECONDS)

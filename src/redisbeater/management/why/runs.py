@@ -33,7 +33,8 @@ def run_evidence(facts: Facts, run: Run) -> Evidence:
     if run.state is State.STARTED and run.seen_at is not None:
         head, comma, rest = words.partition(", ")
         words = f"{head}, seen {relative_words(run.seen_at, facts.now)}{comma}{rest}{usually(facts.runs)}"
-    return Evidence(at=run.fire_time or run.sent_at, text=f"run {run.id} {words}")
+    error = f": {run.error}" if run.error else ""
+    return Evidence(at=run.fire_time or run.sent_at, text=f"run {run.id} {words}{error}")
 
 
 def unstarted(facts: Facts) -> Answer | None:
