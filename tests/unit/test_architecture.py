@@ -25,6 +25,7 @@ FLOORS = (
         "display",
         "entry_name",
         "log_lines",
+        "signals",
         "time_words",
     ),  # the ground
     ("schedules", "broker"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.instant import from_unix
@@ -65,6 +66,10 @@ class Claim:
     removed: tuple[str, ...]
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
+
+    def now_by_our_clock(self) -> datetime:
+        """Return the server's time now, as it was at the claim and has gone on since by our own clock."""
+        return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
 
     @property
     def idle_seconds(self) -> float | None:

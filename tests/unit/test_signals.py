@@ -1,0 +1,83 @@
+"""The contract of signals: what a receiver may do, and what it cannot do to others."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from redisbeater import signals
+from redisbeater.signals import run_skipped
+
+
+@pytest.fixture
+def calls() -> Iterator[list[str]]:
+    """The receivers that were called, which are disconnected when the test ends."""
+    called: list[str] = []
+    before = list(run_skipped.receivers)
+    yield called
+    run_skipped.receivers[:] = before
+
+
+def test_a_receiver_that_raises_is_logged_and_does_not_keep_others_from_being_called(
+    calls: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(**_: Any) -> None:
+        raise ValueError("no such channel")
+
+    def working(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    run_skipped.connect(failing, weak=False)
+    run_skipped.connect(working, weak=False)
+    for _ in range(2):
+        run_skipped.send("report", name="report")
+
+    assert calls == ["report", "report"]
+    assert [bool(record.exc_info) for record in caplog.records] == [True, False]
+    assert "failing of the signal run_skipped failed, going on without it: ValueError: no such channel" in caplog.text
+
+
+def test_a_slow_receiver_is_named_once(calls: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    def slow(**_: Any) -> None:
+        calls.append("slow")
+        time.sleep(signals.SLOW_SECONDS * 1.2)
+
+    def fast(**_: Any) -> None:
+        calls.append("fast")
+
+    run_skipped.connect(slow, weak=False)
+    run_skipped.connect(fast, weak=False)
+    for _ in range(2):
+        run_skipped.send("report")
+
+    assert calls == ["slow", "fast"] * 2
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "slow of the signal run_skipped took 0.0" in caplog.text
+
+
+def test_a_receiver_of_one_sender_hears_of_no_other(calls: list[str]) -> None:
+    def receive(sender: str, **_: Any) -> None:
+        calls.append(sender)
+
+    run_skipped.connect(receive, sender="report", weak=False)
+    for sender in ("mail", "report"):
+        run_skipped.send(sender)
+
+    assert calls == ["report"]
+
+
+def test_a_signal_without_receivers_does_nothing() -> None:
+    assert run_skipped.receivers == []
+    assert run_skipped.send("report", name="report") == []
+
+
+def test_every_signal_is_listed_and_says_what_it_passes() -> None:
+    found = {name for name, value in vars(signals).items() if isinstance(value, signals._Signal)}
+
+    assert found == set(signals.__all__)
+    assert all(getattr(signals, name).name == name for name in found)
+    assert all(getattr(signals, name).providing_args for name in found)
