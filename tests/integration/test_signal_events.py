@@ -48,8 +48,8 @@ def app(make_app: MakeApp) -> Celery:
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[dict[str, Any]]]:
     """Return what the lines about an event have as data."""
-    caplog.set_level(logging.DEBUG, "redisbeater")
     caplog.set_level(logging.INFO, "celery.beat")
+    caplog.set_level(logging.DEBUG, "redisbeater")
 
     def of(event: str) -> list[dict[str, Any]]:
         found = [getattr(record, "redisbeater", {}) for record in caplog.records]
