@@ -31,7 +31,7 @@ def facts_of_skip(name: str, skip: Skip) -> dict[str, Any]:
 
 
 def _announce_runs(job: Job, claim: Claim, resources: Resources) -> None:
-    now = claim.now_by_our_clock()
+    now = claim.server_time()
     for run in job.runs(claim.schedule_id, resources.app, entry_class=resources.entry_class):
         fire_time = run.last_run_at
         late = (now - (run.due_at or fire_time or now)).total_seconds()

@@ -102,7 +102,7 @@ class Refusals:
         if is_refused:
             acceptance.refused(entry.name, error)
         delay = self._failures.failed(
-            entry.name, error, is_everywhere=is_refused and acceptance.is_refusing, now=self._claim.now_by_our_clock()
+            entry.name, error, is_everywhere=is_refused and acceptance.is_refusing, now=self._claim.server_time()
         )
         self._store.release(self._claim, [entry], delay=delay, reason=shown(str(error)))
 

@@ -67,8 +67,8 @@ class Claim:
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
 
-    def now_by_our_clock(self) -> datetime:
-        """Return the server's time now, as it was at the claim and has gone on since by our own clock."""
+    def server_time(self) -> datetime:
+        """Return what the server's clock shows now, as far as this claim's reply tells."""
         return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
 
     @property
