@@ -208,6 +208,27 @@ def test_the_rules_are_listed(run: Callable[..., Result]) -> None:
     assert [each["rule"] for each in json.loads(run("--rules", "--json").stdout)] == list(RULES)
 
 
+def test_what_sentry_cannot_monitor_is_found_if_asked(
+    run: Callable[..., Result], vienna: Celery, tmp_path: Path
+) -> None:
+    store = ScheduleStore(vienna)
+    store.create("nightly", "t", crontab(hour=3))
+    store.create("ninety", "t", 90)
+    store.create("hourly", "t", 3600)
+    store.create("last friday", "t", cron("0 9 * * friL"))
+    file = tmp_path / "schedule.json"
+    file.write_text(store.export().to_text())
+
+    expected = [
+        ("no-sentry", "warning", "last friday"),
+        ("no-sentry", "warning", "ninety"),
+        ("sentry-interval", "hint", "hourly"),
+    ]
+    assert found(run("--json", "--sentry")) == expected
+    assert found(run("--json", "--sentry", "--file", str(file))) == expected
+    assert run().exit_code == 0
+
+
 def test_an_unknown_rule_is_refused_with_the_nearest(run: Callable[..., Result]) -> None:
     result = run("--ignore", "hrd")
 
