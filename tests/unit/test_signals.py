@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from pages import block_with
 
 from redisbeater import signals
-from redisbeater.signals import run_skipped
+from redisbeater.log_lines import event
+from redisbeater.signals import run_skipped, schedule_paused
 
 
 @pytest.fixture
@@ -81,3 +87,39 @@ def test_every_signal_is_listed_and_says_what_it_passes() -> None:
     assert found == set(signals.__all__)
     assert all(getattr(signals, name).name == name for name in found)
     assert all(getattr(signals, name).providing_args for name in found)
+
+
+# The code on the pages
+
+
+def test_the_receivers_on_the_page_about_signals_work(calls: list[str]) -> None:
+    paused_before, missed, posted = list(schedule_paused.receivers), Counter[str](), threading.Event()
+    names = {"missed": missed, "threading": threading, "post_to_chat": lambda text: (calls.append(text), posted.set())}
+    try:
+        exec(block_with("signals.rst", "count_missed"), names)
+        run_skipped.send("report", name="report", reason="missed", count=3)
+        run_skipped.send("report", name="report", reason="coalesced", count=5)
+        schedule_paused.send("redisbeater:", by="ann", note="migration")
+        assert posted.wait(10)
+    finally:
+        schedule_paused.receivers[:] = paused_before
+
+    assert (missed, calls) == ({"report": 3}, ["ann paused the schedule: migration"])
+
+
+def test_the_formatter_on_the_page_about_operating_writes_the_event_as_json(caplog: pytest.LogCaptureFixture) -> None:
+    names: dict[str, Any] = {}
+    exec(block_with("operating.rst", "JsonFormatter"), names)
+    logger, at = logging.getLogger("redisbeater.test"), datetime(2026, 5, 1, tzinfo=timezone.utc)
+    logger.warning("entry %r", "report", extra=event("run_refused", name="report", error=OSError("no\n"), next_try=at))
+
+    [record] = caplog.records
+    assert json.loads(names["JsonFormatter"]().format(record)) == {
+        "level": "WARNING",
+        "logger": "redisbeater.test",
+        "message": "entry 'report'",
+        "event": "run_refused",
+        "name": "report",
+        "error": "no\\x0a",
+        "next_try": "2026-05-01T00:00:00+00:00",
+    }

@@ -356,6 +356,13 @@ class RedisSchedule(OwnKeys):
         """The bytes of the texts of one entry, and of all that one script reads."""
         return [str(self._config.max_entry_size), str(ENOUGH_BYTES)]
 
+    # For tests
+
+    def fix_clock(self, now: datetime | None) -> datetime | None:
+        """Let the server's clock stand still for this process; None: let it go on. Return at what time it stood."""
+        before, self._connection.fixed_now = self._connection.fixed_now, f"{now.timestamp():.6f}" if now else ""
+        return from_unix(before) if before else None
+
     # Its lock and its channel
 
     def lock(self) -> Lock:

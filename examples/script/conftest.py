@@ -1,0 +1,14 @@
+"""The fixtures of the tests, for the app of this example."""
+
+import pytest
+from celery import Celery
+
+pytest_plugins = ["redisbeater.testing.pytest_plugin"]
+
+
+@pytest.fixture
+def redisbeater_celery() -> Celery:
+    """Return the app under test."""
+    from proj import app
+
+    return app
