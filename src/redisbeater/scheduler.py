@@ -26,6 +26,7 @@ from redisbeater.beat.heartbeat import Heartbeat
 from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
+from redisbeater.beat.monitor import Monitor
 from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
@@ -112,6 +113,7 @@ class RedisScheduler(Scheduler):
         self._dispatcher = Dispatcher(
             app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
         )
+        self._monitor = Monitor(self._context, self._dispatcher.counts)
         self._heartbeat = Heartbeat(self._redis, lock, self._dispatcher.counts, self._broker, lambda: self.is_embedded)
         self._claim_limit = ClaimLimit(config.batch_size)
         #: The dispatch that is not finished yet, if there is one.
@@ -183,6 +185,7 @@ class RedisScheduler(Scheduler):
             self._leadership.refuse(exc)
             return self._stand_by()
         self._repair.step()
+        self._monitor.step()
         self._edits.step()
         return self._wait()
 
@@ -266,6 +269,7 @@ class RedisScheduler(Scheduler):
         self._dispatch.publish()
         self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
+        self._dispatcher.resends.step(claim, self._leadership.token)
         self._look_at = self._next_look(claim)
 
     def _claim(self) -> Claim:
@@ -293,7 +297,7 @@ class RedisScheduler(Scheduler):
 
     def _next_look(self, claim: Claim) -> float:
         """Return when to claim again, on the monotonic clock: at once if this claim found anything."""
-        if claim.entries or claim.removed:
+        if claim.entries or claim.removed or claim.has_resends:
             return 0.0
         idle = self.max_interval if claim.idle_seconds is None else claim.idle_seconds
         return claim.asked_at + min(idle, self.max_interval)

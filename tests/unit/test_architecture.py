@@ -36,7 +36,7 @@ FLOORS = (
     ("editing",),
     ("entry",),
     ("sending",),
-    ("management", "beat", "dispatch"),
+    ("management", "beat", "dispatch", "runs"),
     ("scheduler", "testing"),
     ("",),  # the public names of the package
     ("cli", "demo"),
@@ -50,7 +50,8 @@ NARROW_ROOMS = {
     "broker": GROUND,
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
-    "store": GROUND | {"config", "model.score", "model.log_line"},
+    "runs": GROUND | {"config", "model", "store", "context"},
+    "store": GROUND | {"config", "model.score", "model.log_line", "model.run"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.

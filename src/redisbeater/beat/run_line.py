@@ -43,7 +43,8 @@ class _Completing(logging.Filter):
             fire_time = run.options["headers"]["scheduled_for"]
             record.args = (*record.args, run_id, fire_time, late)
             facts = {"name": run.name, "task": run.task, "run_id": run_id, "fire_time": fire_time}
-            record.redisbeater = {"event": "run_dispatched", **facts, "kind": "schedule", "late": late}
+            kind = "schedule" if run.due_at else "resend"
+            record.redisbeater = {"event": "run_dispatched", **facts, "kind": kind, "late": late}
         return True
 
 

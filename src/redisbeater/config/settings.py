@@ -11,12 +11,13 @@ from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.config import values
+from redisbeater.config.broker_url import broker_redis_url
 from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.model.policies import Coalesce, EvictionCheck
+from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 
-__all__ = ("PREFIX", "Config", "app_text", "cron_starting_deadline", "given_settings", "has_settings")
+__all__ = ("PREFIX", "Config", "cron_starting_deadline", "given_settings", "has_settings")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
@@ -159,6 +160,13 @@ class Config:
         "The longest delay of a run, in seconds. The delay of each run depends only on the entry's name and the fire "
         "time. An entry may override it.",
     )
+    overlap: Overlap = _setting(  # noqa: RUF009 - as above
+        Overlap.ALLOW,
+        values.member_of(Overlap),
+        "'allow', 'skip', 'buffer_one' or 'cancel_other'",
+        "What becomes of a fire time while a run of its entry is active: :ref:`overlap`. Any but ``allow`` needs "
+        "``redisbeater_track_runs``. An entry may override it.",
+    )
     log_limit: int = _setting(
         100,
         values.count(10_000),
@@ -171,6 +179,68 @@ class Config:
         "'ignore', 'warn', 'error' or 'raise'",
         "What beat does when it becomes the leader and the server may evict the schedule: ``ignore`` it, ``warn``, "
         "log an ``error``, or ``raise`` and exit.",
+    )
+    track_runs: bool = _setting(
+        False,
+        values.read_flag,
+        "True or False",
+        "Record what becomes of each run: :doc:`runs`. Workers import ``redisbeater.runs`` for that. Off: no field, no "
+        "key, no header of a run.",
+    )
+    run_history_limit: int = _setting(
+        30,
+        values.count(10_000),
+        "a whole number, from 1 to 10,000",
+        "How many runs of an entry are kept, besides those that have not ended.",
+    )
+    run_retention: float = _setting(
+        7 * 86_400.0,
+        values.seconds(60),
+        "seconds, at least 60",
+        "Seconds that a run is kept after its last change of state.",
+    )
+    run_timeout: float = _setting(
+        60.0,
+        values.seconds(10, MOST_OUTAGE_SECONDS),
+        "seconds, from 10 to 3600",
+        "Seconds until a run that its worker does not report any more is lost. Workers report four times as often.",
+    )
+    run_queue_timeout: float = _setting(
+        3600.0,
+        values.seconds(1),
+        "seconds, at least 1",
+        "Seconds that a run may wait for a worker, after which it is lost and does not hold up others any more.",
+    )
+    requeue_lost: int = _setting(
+        0,
+        values.count(10, least=0),
+        "a whole number, from 0 to 10",
+        "How often a run whose worker died is sent again. 0: never, as with Celery. An entry may override it.",
+    )
+    stop_signal: str | None = _setting(
+        "SIGTERM",
+        values.optional(values.read_signal),
+        "the name of a signal, such as 'SIGTERM', or None",
+        "The signal that ends a run that is stopped, where the worker's pool can. None: only its task is asked.",
+    )
+    run_results: bool = _setting(
+        False,
+        values.read_flag,
+        "True or False",
+        "Keep the ``repr`` of each run's result, 200 characters of it.",
+    )
+    run_write_timeout: float = _setting(
+        0.5,
+        values.seconds(0.05, 60),
+        "seconds, from 0.05 to 60",
+        "Seconds that a worker waits for Redis before and after a task. What could not be written is written later.",
+    )
+    stop_when_cut_off: bool = _setting(
+        False,
+        values.read_flag,
+        "True or False",
+        "Whether a prefork worker ends a task whose lease it could not renew for ``run_timeout``: it is cut off from "
+        "Redis, and another worker may have been given the run.",
     )
     application: str | None = _setting(
         None,
@@ -214,13 +284,21 @@ class Config:
         given = dict(given_settings(app))
         _refuse_unknown(given)
         if "redis_url" not in given:
-            given["redis_url"] = _broker_redis_url(app)
+            given["redis_url"] = broker_redis_url(app)
         if "key_prefix" not in given and SCHEMES.get(scheme_of(given["redis_url"])) is Topology.CLUSTER:
             given["key_prefix"] = CLUSTER_PREFIX
         config = cls(**{each.name: _read(each, given[each.name]) for each in fields(cls) if each.name in given})
         config.url.check_tls(config.redis_use_ssl)
         config.url.check_prefix(config.key_prefix)
+        config._check_overlap()
         return config._with_publish_timeout(is_given="publish_timeout" in given)
+
+    def _check_overlap(self) -> None:
+        if self.overlap is not Overlap.ALLOW and not self.track_runs:
+            raise ImproperlyConfigured(
+                f"{PREFIX}overlap = {self.overlap.value!r}: needs {PREFIX}track_runs = True, and workers that import "
+                "redisbeater.runs; without them nobody knows which runs are active"
+            )
 
     def _with_publish_timeout(self, *, is_given: bool) -> Config:
         """Return the settings with a ``publish_timeout`` that cannot cost beat its lock or its lease."""
@@ -285,36 +363,6 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean {PREFIX}{near[0]}?" if near else f"known are {', '.join(PREFIX + k for k in known)}"
             raise ImproperlyConfigured(f"{PREFIX}{name} is not a setting of redisbeater; {hint}")
-
-
-def _broker_redis_url(app: Celery) -> str:
-    broker = app.conf.broker_write_url or ""
-    brokers = list(broker) if isinstance(broker, (list, tuple)) else broker.split(";")
-    first = brokers[0].replace("redis+socket://", "unix://", 1).replace("socket://", "unix://", 1)
-    scheme = scheme_of(first)
-    if scheme not in SCHEMES:
-        raise ImproperlyConfigured(
-            f"redisbeater_redis_url is not set, and the broker ({scheme or 'none'}) of {app_text(app)} is not a Redis "
-            f"that could keep the schedule; {_advice(app)}"
-        )
-    # Of several brokers only the first is used, but several Sentinels belong to one Redis.
-    return ";".join(brokers) if SCHEMES[scheme] is Topology.SENTINEL else first
-
-
-def app_text(app: Celery) -> str:
-    """Return the name of an app for people, and say so if it is the one that Celery makes when there is no other."""
-    return "Celery's own default app" if _is_nobodys(app) else f"the app {str(app.main or '__main__')!r}"
-
-
-def _is_nobodys(app: Celery) -> bool:
-    """Return whether Celery made the app itself, because none was passed and none was current."""
-    return bool(app.main == "default" and not app.set_as_current)
-
-
-def _advice(app: Celery) -> str:
-    if _is_nobodys(app):
-        return "pass your app: celery -A proj ... on the command line, ScheduleStore(app) in a program"
-    return "set redisbeater_redis_url = 'redis://host:6379/0'"
 
 
 def _read(setting: Field[Any], value: Any) -> Any:

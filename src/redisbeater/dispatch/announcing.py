@@ -7,11 +7,12 @@ from typing import Any
 
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.resources import Resources
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model.skip import Skip
 from redisbeater.signals import run_dispatched, run_skipped
 from redisbeater.store import Claim
 
-__all__ = ("announce_recorded", "facts_of_skip")
+__all__ = ("announce_recorded", "announce_run", "facts_of_skip")
 
 
 def announce_recorded(jobs: Sequence[Job], claim: Claim, resources: Resources) -> None:
@@ -30,10 +31,14 @@ def facts_of_skip(name: str, skip: Skip) -> dict[str, Any]:
     return {"name": name, "reason": skip.reason.value, "count": skip.count, "first": skip.first, "last": skip.last}
 
 
+def announce_run(run: RedisScheduleEntry, kind: str, claim: Claim) -> None:
+    """Fire the signal about one run that was sent and recorded, of the kind ``schedule`` or ``resend``."""
+    now, fire_time = claim.server_time(), run.last_run_at
+    late = (now - (run.due_at or fire_time or now)).total_seconds()
+    run_id = run.options["task_id"]
+    run_dispatched.send(run.name, entry=run, run_id=run_id, fire_time=fire_time, kind=kind, late=late)
+
+
 def _announce_runs(job: Job, claim: Claim, resources: Resources) -> None:
-    now = claim.server_time()
     for run in job.runs(claim.schedule_id, resources.app, entry_class=resources.entry_class):
-        fire_time = run.last_run_at
-        late = (now - (run.due_at or fire_time or now)).total_seconds()
-        run_id = run.options["task_id"]
-        run_dispatched.send(run.name, entry=run, run_id=run_id, fire_time=fire_time, kind="schedule", late=late)
+        announce_run(run, "schedule", claim)

@@ -64,6 +64,7 @@ class Edit:
             origin=self.origin,
             log=self._log_text(),
             skipped=self.skipped,
+            switches=self._switch,
         )
 
     @cached_property
@@ -89,6 +90,13 @@ class Edit:
         if not (self.changed_fields or is_moved or not before.definition):
             return ""
         return self.switches or "changed"
+
+    @property
+    def _switch(self) -> str:
+        """Whether a person enables or disables the entry, whatever else changes; empty: neither."""
+        if self.author is None or not {"enabled", "disabled_until"}.intersection(self.changed_fields):
+            return ""
+        return "enabled" if self.definition.enabled and self.definition.disabled_until is None else "disabled"
 
     @property
     def _until(self) -> str | None:

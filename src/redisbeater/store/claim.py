@@ -29,6 +29,14 @@ class ClaimedEntry:
     recorded_run: str = ""
     #: Its bytes where these are more than ``redisbeater_max_entry_size``, and it was not read; 0 where it was.
     oversized_bytes: int = 0
+    #: How many of its runs in a row have failed; this and the rest only with ``redisbeater_track_runs``.
+    failures: int = 0
+    #: The id of the run that waits for the end of the one before it; empty: none does.
+    buffered: str = ""
+    #: The ids of runs that are active, at most three of them.
+    active: tuple[str, ...] = ()
+    #: Whether another claim took it and never committed it: what that was about to send may have been sent.
+    is_abandoned: bool = False
 
     @classmethod
     def from_reply(cls, name: str, fields: Mapping[str, Any]) -> ClaimedEntry:
@@ -43,7 +51,23 @@ class ClaimedEntry:
             skipped=fields.get("skipped", ""),
             recorded_run=fields.get("recorded_run", ""),
             oversized_bytes=int(fields.get("oversized", 0)),
+            **(_of_runs(fields) if "failures" in fields or "buffered" in fields or "active" in fields else {}),
+            is_abandoned="is_abandoned" in fields,
         )
+
+
+def _of_runs(fields: Mapping[str, Any]) -> dict[str, Any]:
+    failures = str(fields.get("failures", ""))
+    return {
+        "failures": int(failures) if failures.isdecimal() and failures.isascii() and len(failures) < 16 else 0,
+        "buffered": _run_id(fields.get("buffered", "")),
+        "active": tuple(map(_run_id, fields.get("active", ()))),
+    }
+
+
+def _run_id(key: str) -> str:
+    """Return the id of a run by its key, whatever prefix that has."""
+    return key.rpartition(":run:")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +90,13 @@ class Claim:
     removed: tuple[str, ...]
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
+    #: When the next run is to be sent by ``RunStore.take()``; None: none is.
+    next_resend: datetime | None = None
+
+    @property
+    def has_resends(self) -> bool:
+        """Whether runs are to be sent by now that wait in their records."""
+        return self.next_resend is not None and self.next_resend <= self.now
 
     def server_time(self) -> datetime:
         """Return what the server's clock shows now, as far as this claim's reply tells."""
@@ -73,5 +104,6 @@ class Claim:
 
     @property
     def idle_seconds(self) -> float | None:
-        """Seconds from the request until the next entry is due; None when nothing is planned."""
-        return None if self.next_look is None else max((self.next_look - self.now).total_seconds(), 0.0)
+        """Seconds from the request until the next entry, or the next run, is due; None when nothing is planned."""
+        looks = [look for look in (self.next_look, self.next_resend) if look is not None]
+        return max((min(looks) - self.now).total_seconds(), 0.0) if looks else None

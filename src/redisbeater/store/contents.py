@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from redisbeater.entry_name import is_unreserved
+from redisbeater.instant import from_unix
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 
@@ -98,6 +100,15 @@ class Contents:
                 client.delete(key)
 
         self._connection.call(delete)
+
+    def fix_clock(self, now: datetime | None) -> datetime | None:
+        """Let the server's clock stand still for this process; None: let it go on. Return at what time it stood.
+
+        For tests.
+        """
+        connection = self._connection
+        before, connection.fixed_now = connection.fixed_now, f"{now.timestamp():.6f}" if now else ""
+        return from_unix(before) if before else None
 
     def statics(self) -> set[str]:
         """Return the names of the static entries of all applications; none where the key holds another type."""

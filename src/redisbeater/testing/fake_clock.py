@@ -39,13 +39,13 @@ class FakeClock:
         self._is_on = False
 
     def __enter__(self) -> FakeClock:
-        self._before = self._context.redis.fix_clock(self.now)
+        self._before = self._context.redis.contents.fix_clock(self.now)
         self._is_on = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._is_on = False
-        self._context.redis.fix_clock(self._before)
+        self._context.redis.contents.fix_clock(self._before)
 
     def advance(self, amount: timedelta | None = None, **units: float) -> datetime:
         """Move it forward by a timedelta, or by ``hours=2``, ``minutes=5``; return the time that it shows then."""
@@ -62,7 +62,7 @@ class FakeClock:
             raise ValueError(f"at: {moment.isoformat()} lies before {self.now.isoformat()}, which the clock shows")
         self.now = moment
         if self._is_on:
-            self._context.redis.fix_clock(moment)
+            self._context.redis.contents.fix_clock(moment)
         return moment
 
 
