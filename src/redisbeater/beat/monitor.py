@@ -76,8 +76,8 @@ class Monitor:
         self._has_warned = True
         name, field = next(iter(ignored.items()))
         logger.error(
-            "%d entries have fields that need redisbeater_track_runs = True, and run as if they had not: the first is %r, "
-            "with %s; set it here and in the workers, or unset the fields",
+            "%d entries have fields that need redisbeater_track_runs = True, and run as if they had not: the first is "
+            "%r, with %s; set it here and in the workers, or unset the fields",
             len(ignored),
             name,
             field,

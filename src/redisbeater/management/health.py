@@ -12,6 +12,7 @@ from typing import Any, Literal
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreError
+from redisbeater.management.runs.record import NO_REPORTS
 from redisbeater.management.status import Status, read_status
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.store import Late
@@ -37,7 +38,7 @@ class Terms:
         max_late: how late the oldest entry may be.
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
-        strict: whether broken and failing entries are unhealthy.
+        strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
     """
 
     max_late: timedelta = timedelta(seconds=60)
@@ -111,6 +112,8 @@ def _problems(status: Status, late: Late, terms: Terms) -> Iterator[str]:
         yield f"{status.broken:,} broken"
     if terms.strict and status.failing:
         yield f"{status.failing:,} failing"
+    if terms.strict and not status.workers_report:
+        yield NO_REPORTS
 
 
 def _problems_of_beats(status: Status, terms: Terms) -> Iterator[str]:

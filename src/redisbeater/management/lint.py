@@ -23,6 +23,7 @@ from redisbeater.management.lint_rules import (
     of_stored,
     redbeat_lacks,
 )
+from redisbeater.management.lint_runs import memory, of_policies, overlapping
 from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -38,6 +39,9 @@ MOST_AT_ONCE = 100
 
 #: How long workers have to say which tasks they have registered.
 INSPECT_SECONDS = 1.0
+
+#: Runs of an entry that tell how long one takes.
+MOST_RUNS = 30
 
 #: Seconds of jitter that are advised against a herd.
 ADVISED_JITTER = 300
@@ -88,6 +92,7 @@ class Linter:
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
+        self._findings += memory(context.config, len(names))
         return self._finished()
 
     def file(self, export: Export) -> list[Finding]:
@@ -112,6 +117,10 @@ class Linter:
             self._add_unreadable(snapshot.name, str(exc))
             return
         self._findings += of_stored(stored, context.defaults)
+        if context.config.track_runs:
+            self._findings += overlapping(
+                stored, context.defaults, context.redis.runs.history(snapshot.name, MOST_RUNS)
+            )
         if stored.state != "finished":
             self._add_definition(stored.definition)
         if context.redis.keys.prefix == _REDBEAT_PREFIX:
@@ -132,6 +141,7 @@ class Linter:
         self._findings += of_definition(definition, self._now, context.defaults, lock_timeout)
         if self._for_sentry:
             self._findings += of_sentry(definition)
+        self._findings += of_policies(definition, context.defaults)
         self._by_task[definition.task].append(definition.name)
         if definition.enabled:
             found = self._clock_changes(definition)

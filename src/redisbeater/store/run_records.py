@@ -12,6 +12,7 @@ from redisbeater.instant import to_unix
 from redisbeater.model.run import Run, RunCounts, State
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
+from redisbeater.store.notifier import Notifier
 
 __all__ = ("ENOUGH_BYTES", "RunRecords")
 
@@ -85,6 +86,11 @@ class RunRecords:
         page = unless_wrong_type(self._connection, lambda client: client.srandmember(key, limit))
         return [run for run in self._load(page or []) if run.lease_end or run.resend_at]
 
+    def active_ids(self, limit: int) -> list[str]:
+        """Return ids of active runs of the whole schedule, those whose lease ends first."""
+        page = unless_wrong_type(self._connection, lambda client: client.zrange(self._keys.active, 0, limit - 1))
+        return [self._keys.run_id(key) for key in page or []]
+
     def counts(self, name: str) -> RunCounts:
         """Return how many runs of an entry came to what."""
         key, fields = self._keys.entry(name), [*(f"n.{word}" for word in COUNTED), "failures", "buffered"]
@@ -106,6 +112,10 @@ class RunRecords:
         """
         stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.totals))
         return {field: _whole(text) for field, text in (stored or {}).items()}
+
+    def events(self) -> Notifier:
+        """Return a listener for changes of runs, for whoever watches them."""
+        return Notifier(self._connection, self._keys.events)
 
     def _load(self, keys: Sequence[str], *, with_payload: bool = False) -> Iterator[Run]:
         terms = [self._keys.prefix, "1" if with_payload else "0", *self._bounds]
