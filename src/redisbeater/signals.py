@@ -138,12 +138,13 @@ run_refused = _Signal("run_refused", "name", "error", "tries", "next_try")
 
 #: A worker has begun to execute a run. In the worker's process that executes it, after that was recorded or put aside.
 #:
-#: ``run``: a :class:`~redisbeater.model.run.Run` with what this process knows of it: ``id``, ``name``, ``task``,
+#: ``run``: a :class:`~redisbeater.Run` with what this process knows of it: ``id``, ``name``, ``task``,
 #: ``fire_time``, ``attempt``, ``worker``, ... ``state``: ``"STARTED"``. ``duration``: None.
 run_started = _Signal("run_started", "run", "state", "duration")
 
 #: A run has ended; one that is to be tried again has not. In the worker, after that was recorded, or put aside while
-#: Redis is away. In a prefork worker the main process says so of a child that was killed.
+#: Redis is away. In a prefork worker the main process says so of a child that was killed, and beat of a run that nobody
+#: has started before its deadline.
 #:
 #: ``run``: as of :data:`run_started`, with ``error``, ``result`` and ``note``. ``state``: how it ended: ``"SUCCESS"``,
 #: ``"FAILURE"``, ``"REVOKED"`` or ``"EXPIRED"``. ``duration``: seconds since its start; None: unknown.
@@ -151,12 +152,12 @@ run_finished = _Signal("run_finished", "run", "state", "duration")
 
 #: The worker that executed a run has not renewed its lease, or nobody has started it. In the beat that found out.
 #:
-#: ``run``: a :class:`~redisbeater.model.run.Run` as it was stored.
+#: ``run``: a :class:`~redisbeater.Run` as it was stored, with why in its ``note``.
 run_lost = _Signal("run_lost", "run")
 
 #: A lost run is to be sent again. In the beat that found out.
 #:
-#: ``run``: a :class:`~redisbeater.model.run.Run` as it was stored; its ``attempt`` is the one that was lost.
+#: ``run``: a :class:`~redisbeater.Run` as it was stored; its ``attempt`` is the one that was lost.
 run_requeued = _Signal("run_requeued", "run")
 
 # Of entries

@@ -139,7 +139,9 @@ def test_a_pool_that_cannot_end_a_task_says_so_and_the_task_is_asked(
 
         result = command(site, "stop", task_id)
 
-        assert (result.exit_code, result.output.startswith(f"{task_id}: CANNOT: the pool of celery@")) == (1, True), result.output
+        assert (result.exit_code, result.output.startswith(f"{task_id}: CANNOT: the pool of celery@")) == (1, True), (
+            result.output
+        )
         assert "cannot end a task" in result.output
         assert store.wait(task_id, 60).is_final
         assert site.notes.lrange("stopped", 0, -1) == [task_id]

@@ -5,13 +5,13 @@ The schedule is in a real server, which :func:`embedded_server` runs, or the fix
 """
 
 from redisbeater.testing.assertions import assert_not_lost, assert_runs_at, assert_scheduled
-from redisbeater.testing.due_runs import Run, run_due
+from redisbeater.testing.due_runs import DueRun, run_due
 from redisbeater.testing.fake_clock import FakeClock
 from redisbeater.testing.schedule import embedded_server, own_schedule
 
 __all__ = (
+    "DueRun",
     "FakeClock",
-    "Run",
     "assert_not_lost",
     "assert_runs_at",
     "assert_scheduled",

@@ -17,11 +17,11 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import SchedulePaused
 from redisbeater.testing.fake_clock import FakeClock
 
-__all__ = ("Run", "run_due", "store_declared")
+__all__ = ("DueRun", "run_due", "store_declared")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class DueRun:
     """A run that beat would have sent.
 
     Attributes:
@@ -44,7 +44,7 @@ class Run:
     result: EagerResult | None = None
 
 
-def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = False) -> list[Run]:
+def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = False) -> list[DueRun]:
     """Do what beat does: take what is due, plan it, record it as sent; return the runs in the order of their send.
 
     The declarations of ``beat_schedule`` are stored first. Nothing is sent to the broker, and no lock is taken: run it
@@ -75,8 +75,8 @@ def store_declared(app: Celery) -> None:
     reconcile(app, dict(app.conf.beat_schedule))
 
 
-def _send_all(app: Celery) -> list[Run]:
-    context, runs = Context.of(app), list[Run]()
+def _send_all(app: Celery) -> list[DueRun]:
+    context, runs = Context.of(app), list[DueRun]()
 
     def collect(run: RedisScheduleEntry) -> None:
         runs.append(_run_of(run))
@@ -96,9 +96,9 @@ def _send_all(app: Celery) -> list[Run]:
         dispatch.finish()
 
 
-def _run_of(run: RedisScheduleEntry) -> Run:
+def _run_of(run: RedisScheduleEntry) -> DueRun:
     assert run.last_run_at is not None, "a run is for a fire time"
-    return Run(
+    return DueRun(
         name=run.name,
         task=run.task,
         args=run.args,
@@ -109,6 +109,6 @@ def _run_of(run: RedisScheduleEntry) -> Run:
     )
 
 
-def _executed(app: Celery, run: Run) -> EagerResult:
+def _executed(app: Celery, run: DueRun) -> EagerResult:
     task = app.tasks[run.task]
     return task.apply(args=run.args, kwargs=run.kwargs, task_id=run.id, headers=run.options["headers"])
