@@ -13,7 +13,9 @@ local function count(key, field, number)
   local reply = redis.pcall('HINCRBY', key, field, number or 1)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if string.find(reply.err, 'WRONGTYPE', 1, true) then return nil end
-  if not string.find(reply.err, 'not an integer') and not string.find(reply.err, 'overflow') then error(reply.err) end
+  if not string.find(reply.err, 'not an integer') and not string.find(reply.err, 'overflow') then
+    return redis.call('HINCRBY', key, field, number or 1) -- raises again, so that the error names this line
+  end
   redis.call('HSET', key, field, number or 1)
 end
 
