@@ -8,13 +8,13 @@ from itertools import islice, pairwise
 
 from redisbeater.config.settings import Config
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.editing.tracking import tracked_fields
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.lint_rules import Finding
 from redisbeater.model.definition import Definition
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import Run
+from redisbeater.model.tracked_fields import tracked_fields
 from redisbeater.time_words import span_words
 
 __all__ = ("memory", "of_policies", "overlapping", "usual_most")
