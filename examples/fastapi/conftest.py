@@ -2,6 +2,7 @@
 
 import pytest
 from celery import Celery
+from proj import app
 
 pytest_plugins = ["redisbeater.testing.pytest_plugin"]
 
@@ -9,6 +10,4 @@ pytest_plugins = ["redisbeater.testing.pytest_plugin"]
 @pytest.fixture
 def redisbeater_celery() -> Celery:
     """Return the app under test."""
-    from proj import app
-
     return app
