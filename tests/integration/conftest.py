@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
 from celery import Celery
+from celery import _state as celery_state
 from kombu.transport import memory
 
 from redisbeater import RedisScheduler
@@ -32,3 +34,15 @@ def make_scheduler(make_app: Callable[..., Celery]) -> Iterator[Callable[..., Re
 @pytest.fixture
 def scheduler(app: Celery, make_scheduler: Callable[..., RedisScheduler]) -> RedisScheduler:
     return make_scheduler(app)
+
+
+@pytest.fixture
+def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what a worker in this process sets for the whole process: the current app, and the root of all loggers."""
+    monkeypatch.setattr(celery_state, "default_app", celery_state.default_app)
+    root, current = logging.getLogger(), celery_state._tls.current_app
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+    celery_state._tls.current_app = current

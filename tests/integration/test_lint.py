@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from celery import _state as celery_state
 from celery.contrib.testing.worker import start_worker
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
@@ -123,18 +121,6 @@ def test_entries_that_are_over_and_that_fail_are_found(
 
     assert ("past-only", "warning", "spent") in rules
     assert ("failing", "warning", "sick") in rules
-
-
-@pytest.fixture
-def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a worker in this process sets for the whole process: the current app, and the root of all loggers."""
-    monkeypatch.setattr(celery_state, "default_app", celery_state.default_app)
-    root, current = logging.getLogger(), celery_state._tls.current_app
-    level, handlers = root.level, list(root.handlers)
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-    celery_state._tls.current_app = current
 
 
 @pytest.mark.usefixtures("nothing_of_a_worker_stays")

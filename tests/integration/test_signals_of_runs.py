@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery import signals as celery_signals
 from celery.contrib.testing.worker import start_worker
+from celery.utils.dispatch import Signal
 from due import save_due
 from outbox import Sent, run_due
 from received import Received, receiving
@@ -34,7 +36,7 @@ def received() -> Iterator[Received]:
 
 @pytest.fixture
 def app(make_app: MakeApp) -> Celery:
-    app = make_app(**TRACKED, result_expires=None, redisbeater_requeue_lost=1, worker_hijack_root_logger=False)
+    app = make_app(**TRACKED, result_expires=None, redisbeater_requeue_lost=1)
 
     @app.task(name="proj.work", shared=False)
     def work(divisor: int = 1) -> float:
@@ -49,10 +51,21 @@ def ticking_until_sent(scheduler: RedisScheduler, received: Received, number: in
     )
 
 
+@pytest.fixture
+def reporting(nothing_of_a_worker_stays: None) -> Iterator[None]:
+    """Report the runs of workers in this process, for one test."""
+    known = [signal for signal in vars(celery_signals).values() if isinstance(signal, Signal)]
+    before = [list(signal.receivers) for signal in known]
+    runs.install()
+    yield
+    for signal, receivers in zip(known, before):
+        signal.receivers[:] = receivers
+
+
+@pytest.mark.usefixtures("reporting")
 def test_a_worker_says_that_a_run_began_and_how_it_ended(
     app: Celery, scheduler: RedisScheduler, received: Received
 ) -> None:
-    runs.install(app)
     save_due(app, "good")
     save_due(app, "bad", args=[0])
     ticking_until_sent(scheduler, received, 2)

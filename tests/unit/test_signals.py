@@ -43,7 +43,8 @@ def test_a_receiver_that_raises_is_logged_and_does_not_keep_others_from_being_ca
         run_skipped.send("report", name="report")
 
     assert calls == ["report", "report"]
-    assert [bool(record.exc_info) for record in caplog.records] == [True, False]
+    failures = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert [bool(record.exc_info) for record in failures] == [True, False]
     assert "failing of the signal run_skipped failed, going on without it: ValueError: no such channel" in caplog.text
 
 
@@ -61,8 +62,8 @@ def test_a_slow_receiver_is_named_once(calls: list[str], caplog: pytest.LogCaptu
         run_skipped.send("report")
 
     assert calls == ["slow", "fast"] * 2
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "slow of the signal run_skipped took 0.0" in caplog.text
+    assert len([record for record in caplog.records if ".slow of the signal" in record.getMessage()]) == 1
+    assert "slow of the signal run_skipped took 0." in caplog.text
 
 
 def test_a_receiver_of_one_sender_hears_of_no_other(calls: list[str]) -> None:
