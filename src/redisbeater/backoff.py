@@ -37,6 +37,10 @@ class Backoff:
         """Record a success of ``thing``. Return whether it had failed before."""
         return self._failures.pop(thing, 0) > 0
 
+    def failures(self, thing: str = "") -> int:
+        """Return how often ``thing`` has failed in a row."""
+        return self._failures.get(thing, 0)
+
     def is_failing(self, thing: str = "") -> bool:
         """Return whether the last try of ``thing`` failed."""
         return thing in self._failures

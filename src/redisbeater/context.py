@@ -83,6 +83,11 @@ class Context:
         return context
 
     @classmethod
+    def forget(cls, app: Celery) -> None:
+        """Forget the context of an app, so that settings that are changed now have an effect. For tests."""
+        _CONTEXTS.pop(app, None)
+
+    @classmethod
     def _of(cls, app: Celery, config: Config) -> Context:
         defaults, codec = _defaults(app, config), ScheduleCodec(config.schedule_classes)
         reader = Reader(codec, defaults)

@@ -6,11 +6,12 @@ import logging
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from redisbeater.display import MOST_CHARACTERS, quoted, shown
 
-__all__ = ("Mute", "escape_lines", "get_logger")
+__all__ = ("Mute", "escape_lines", "event", "get_logger")
 
 #: Characters of all texts in one line; what is left of the most is for the words of the line itself.
 MOST_DATA = MOST_CHARACTERS - 100
@@ -121,3 +122,19 @@ def _escaped_parts(parts: traceback.TracebackException) -> Iterator[str]:
             text = part.strip("\n")
             before, _, after = part.partition(text) if text else (part, "", "")
             yield f"{before}{shown(text)}{after}"
+
+
+def event(signal: str, /, **facts: Any) -> dict[str, dict[str, Any]]:
+    """Return the ``extra`` of a line about an event: under ``redisbeater`` its name and its facts, ready for JSON.
+
+    Arguments:
+        signal: the name of the signal of the same event.
+        facts: what the signal passes; times become ISO 8601 texts, errors become texts.
+    """
+    return {"redisbeater": {"event": signal, **{fact: _ready(value) for fact, value in facts.items()}}}
+
+
+def _ready(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return shown(str(value)) if isinstance(value, (str, BaseException)) else value

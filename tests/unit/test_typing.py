@@ -51,12 +51,17 @@ ignore_missing_imports = true
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder with the program and all examples, whose modules named ``proj`` get names of their own."""
+    """One folder with the program and all examples, whose modules of the same name get names of their own."""
     folder = tmp_path_factory.mktemp("programs")
     for source in (PROGRAM, *EXAMPLES.rglob("*.py")):
         example = source.relative_to(EXAMPLES).parts[0] if source is not PROGRAM else ""
         relative = source.relative_to(EXAMPLES / example) if example else Path(source.name)
-        target = folder / Path(*(f"{example}_{part}" if part.startswith("proj") else part for part in relative.parts))
+        target = folder / Path(
+            *(
+                f"{example}_{part}" if part.startswith(("proj", "conftest", "test_")) else part
+                for part in relative.parts
+            )
+        )
         target.parent.mkdir(exist_ok=True)
         target.write_text(re.sub(r"^from proj\b", f"from {example}_proj", source.read_text(), flags=re.MULTILINE))
     return folder

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
+from redisbeater.beat.schedule_log import ScheduleLog
 from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.model.beat_line import name_of
 from redisbeater.store import Lock
 
@@ -23,18 +24,11 @@ class Leadership:
         lock: the lock; None: no lock is used.
         begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
         command_line: how ``redis-cli`` reaches this Redis, for hints.
-        record: adds a line to the log of the schedule: a word and details.
+        log: reports who leads.
     """
 
-    def __init__(
-        self,
-        lock: Lock | None,
-        begin: Callable[[], None],
-        command_line: str = "redis-cli",
-        *,
-        record: Callable[..., None] | None = None,
-    ) -> None:
-        self._record = record or (lambda what, **details: None)
+    def __init__(self, lock: Lock | None, begin: Callable[[], None], command_line: str, log: ScheduleLog) -> None:
+        self._log = log
         self._lock = lock
         self._begin = begin
         self._command_line = command_line
@@ -82,8 +76,11 @@ class Leadership:
                 logger.warning(
                     "took the lock from %s, which does not renew it; Redis's clock went back", self._lock.taken_from
                 )
-            self._record("leading")
-            logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
+            self._log.add("leading")
+            role = "leader" if self._lock else "active"
+            extra = event("lead_changed", role=role, token=self.token)
+            logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock", extra=extra)
+            self._log.role_changed(role, self.token)
         elif led and not self._lock.foreign_type:
             self._report_loss(self._lock.holder, lock_lost)
             self._report_endless(self._lock)
@@ -92,6 +89,8 @@ class Leadership:
             self._report_holder(self._lock)
         if self._lock is not None:
             self._record_refusal(self._lock.refusal)
+        if not self._leads:
+            self._log.role_changed("standby", self.token)
         return self._leads
 
     def invalidate(self) -> None:
@@ -107,6 +106,7 @@ class Leadership:
         """Stop leading, and give the lock up: the data was written by a newer beat."""
         self._record_refusal(str(reason))
         self.resign()
+        self._log.role_changed("standby", self.token)
 
     def resign(self) -> None:
         """Release the lock if it can still be ours."""
@@ -125,8 +125,9 @@ class Leadership:
                 shlex.quote(lock.key),
             )
             return
-        logger.info("standing by; the leader is %s", lock.holder)
-        self._record("standing_by", leader=name_of(lock.holder))
+        extra = event("lead_changed", role="standby", token=self.token)
+        logger.info("standing by; the leader is %s", lock.holder, extra=extra)
+        self._log.add("standing_by", leader=name_of(lock.holder))
         self._report_endless(lock)
 
     def _report_endless(self, lock: Lock) -> None:
@@ -147,11 +148,13 @@ class Leadership:
 
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         """Log that another beat took the lock; raise instead if this one is to exit."""
-        self._record("lock_lost", leader=name_of(holder))
+        self._log.add("lock_lost", leader=name_of(holder))
+        self._log.role_changed("lost", self.token)
         if lock_lost == "exit":
             raise LockNotOwnedError(
                 f"lost the lock to {shown(holder)}; "
                 "set redisbeater_lock_lost = 'standby' to stand by instead of exiting"
             )
         self._logged_leader = holder
-        logger.warning("lost the lock to %s, standing by", holder)
+        extra = event("lead_changed", role="lost", token=self.token)
+        logger.warning("lost the lock to %s, standing by", holder, extra=extra)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import RedisBeaterError
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.lost_run import Verdict, judge
-from redisbeater.model.run import Run
+from redisbeater.model.run import Run, State
 from redisbeater.sending.counts import Counts
+from redisbeater.signals import run_finished, run_lost, run_requeued
 
 __all__ = ("Monitor",)
 
@@ -92,6 +95,7 @@ class Monitor:
             if outcome == "LOST":
                 logged += 1
                 _log(run, verdict, is_shown=logged <= LOGGED_RUNS)
+                _announce(run, verdict)
             if time.monotonic() >= until:
                 self._look_at = 0.0
                 break
@@ -123,4 +127,22 @@ class Monitor:
 
 def _log(run: Run, verdict: Verdict, *, is_shown: bool) -> None:
     if is_shown:
-        logger.warning("entry %r: run %s is %s: %s", run.name, run.id, verdict.state.lower(), verdict.note)
+        extra = event(_signal_of(verdict).name, run=run.id, name=run.name, state=verdict.state.value, note=verdict.note)
+        logger.warning("entry %r: run %s is %s: %s", run.name, run.id, verdict.state.lower(), verdict.note, extra=extra)
+
+
+def _announce(run: Run, verdict: Verdict) -> None:
+    """Fire the signals that a run was lost and is to be sent again, or that it ended since nobody had started it."""
+    judged = replace(run, state=verdict.state, note=verdict.note)
+    if verdict.state is not State.LOST:
+        run_finished.send(run.name, run=judged, state=verdict.state.value, duration=None)
+        return
+    run_lost.send(run.name, run=judged)
+    if verdict.requeue_in is not None:
+        run_requeued.send(run.name, run=judged)
+
+
+def _signal_of(verdict: Verdict) -> Any:
+    if verdict.state is not State.LOST:
+        return run_finished
+    return run_lost if verdict.requeue_in is None else run_requeued

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from redisbeater.backoff import Backoff
+from redisbeater.beat.schedule_log import ScheduleLog
 from redisbeater.exceptions import StoreError, StoreUnavailable
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 
 __all__ = ("Outage",)
 
@@ -23,13 +23,11 @@ class Outage:
     Arguments:
         retry_period: seconds after which beat gives up; -1: never.
         longest_delay: seconds between two tries at most.
-        on_return: called when Redis answers again, with the seconds for which it did not, and why.
+        log: reports the begin and the end of an outage.
     """
 
-    def __init__(
-        self, retry_period: float, longest_delay: float, on_return: Callable[[float, str], None] | None = None
-    ) -> None:
-        self._on_return = on_return
+    def __init__(self, retry_period: float, longest_delay: float, log: ScheduleLog) -> None:
+        self._log = log
         self._reason = ""
         self._retry_period = retry_period
         self._backoff = Backoff(first=FIRST_RETRY_SECONDS, limit=longest_delay)
@@ -49,10 +47,12 @@ class Outage:
         now = time.monotonic()
         if self._since is None:
             self._since, self._reason = now, str(error)
+            extra = event("redis_away", seconds=0.0, error=error)
             if isinstance(error, StoreUnavailable):
-                logger.error("Redis unavailable, retrying: %s", error)
+                logger.error("Redis unavailable, retrying: %s", error, extra=extra)
             else:
-                logger.error("Redis refused a command, retrying: %s", error)
+                logger.error("Redis refused a command, retrying: %s", error, extra=extra)
+            self._log.redis_left(self._reason)
         if 0 <= self._retry_period <= now - self._since:
             raise error
         return self._backoff.failed()
@@ -61,8 +61,8 @@ class Outage:
         """Record that Redis answers, and log the end of the outage if there was one."""
         if self._since is not None:
             seconds = time.monotonic() - self._since
-            logger.info("Redis available again after %.1f s", seconds)
+            extra = event("redis_back", seconds=seconds, error=self._reason)
+            logger.info("Redis available again after %.1f s", seconds, extra=extra)
             self._backoff.succeeded()
             self._since = None
-            if self._on_return is not None:
-                self._on_return(seconds, self._reason)
+            self._log.redis_returned(seconds, self._reason)

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from redisbeater.beat.own_keys import OwnKeys
 from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
+from redisbeater.display import shown
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError
 from redisbeater.log_lines import get_logger
+from redisbeater.signals import entry_broken
 from redisbeater.store import Unscheduled
 
 __all__ = ("Repair",)
@@ -114,6 +116,8 @@ class Repair:
             if len(self._broken) <= LOGGED_ENTRIES:
                 logger.error("entry %r is missing from the schedule and cannot be restored: %s", name, reason)
         self._context.redis.broken.report_all(reasons)
+        for name, reason in reasons.items():
+            entry_broken.send(name, name=name, reason=shown(reason))
 
     def _log_others(self) -> None:
         """Log at the end of a walk how many entries it found that got no lines of their own."""

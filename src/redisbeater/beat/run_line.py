@@ -39,8 +39,12 @@ class _Completing(logging.Filter):
             run, claim = sent
             _sent.set(None)
             record.msg = f"{CELERYS_LINE}, id %s, fire time %s, %.3f s late"
+            run_id, late = run.options["task_id"], _lateness(run, claim)
             fire_time = run.options["headers"]["scheduled_for"]
-            record.args = (*record.args, run.options["task_id"], fire_time, _lateness(run, claim))
+            record.args = (*record.args, run_id, fire_time, late)
+            facts = {"name": run.name, "task": run.task, "run_id": run_id, "fire_time": fire_time}
+            kind = "schedule" if run.due_at else "resend"
+            record.redisbeater = {"event": "run_dispatched", **facts, "kind": kind, "late": late}
         return True
 
 

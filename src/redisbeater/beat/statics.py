@@ -7,21 +7,24 @@ other applications, and dynamic ones, are not touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from celery import Celery
 
 from redisbeater.beat.applications import application_of, declared_digest, record_declared, report_taken
 from redisbeater.context import Context
+from redisbeater.display import shown
+from redisbeater.editing.announcing import announce
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.schedules import rrule
+from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
@@ -111,19 +114,22 @@ def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Excepti
     for names in pages(list(changes), SAVE_PAGE):
         result = write_page(context, [changes[name] for name in names])
         failures.update(result.failures)
-        for name in result.written:
-            logger.info("static entry %r stored", name)
+        for name, edit in result.written.items():
+            logger.info("static entry %r stored", name, extra=_event(context, name, edit.kind, edit.changed_fields))
     return failures
 
 
 def _report(context: Context, name: str, failure: Exception) -> None:
     reason = str(failure)
     if isinstance(failure, RedisBeaterError):
-        logger.error("static entry %r cannot be stored: %s", name, reason)
+        extra = event("entry_broken", name=name, reason=reason)
+        logger.error("static entry %r cannot be stored: %s", name, reason, extra=extra)
     else:
-        logger.error("static entry %r cannot be planned", name, exc_info=failure)
         reason = f"$.schedule: {type(failure).__name__}: {reason}"
+        extra = event("entry_broken", name=name, reason=reason)
+        logger.error("static entry %r cannot be planned", name, exc_info=failure, extra=extra)
     context.redis.broken.report_declaration(name, reason, application=context.application)
+    entry_broken.send(name, name=name, reason=shown(reason))
 
 
 def _prune(context: Context, name: str, origin: str | None) -> None:
@@ -133,7 +139,8 @@ def _prune(context: Context, name: str, origin: str | None) -> None:
     # Where there was no entry, no origin matches one that was created since; only what is left of the old one goes.
     line = _author(context).line("deleted")
     if context.redis.delete(name, origin=origin or f"{context.application} -", log=line):
-        logger.info("static entry %r is no longer declared; deleted", name)
+        logger.info("static entry %r is no longer declared; deleted", name, extra=_event(context, name, "deleted"))
+        announce([name], "deleted", by=_author(context).by)
 
 
 def _forget_repaired(context: Context, failed: Set[str]) -> None:
@@ -157,6 +164,11 @@ def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleE
 
 def _is_ours(context: Context, origin: str) -> bool:
     return bool(origin) and application_of(origin) == context.application
+
+
+def _event(context: Context, name: str, change: str, fields: Sequence[str] = ()) -> dict[str, Any]:
+    by = _author(context).by
+    return event("entry_changed", name=name, change=change, fields=list(fields), by=by, renamed_from="")
 
 
 def _author(context: Context) -> Author:

@@ -27,7 +27,7 @@ from redisbeater.broker.declarations import DeclarationCache, with_declaration_c
 from redisbeater.broker.publish_batch import PublishBatch, publish_batch_of
 from redisbeater.broker.publisher_confirms import ConfirmingChannel, MessageRefused, PublisherConfirms
 from redisbeater.exceptions import causes
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 
 __all__ = ("Broker",)
 
@@ -55,8 +55,9 @@ class Broker:
         timeout: seconds after which a broker that does not answer has failed.
         make_producer: kombu's ``Producer``, or what the scheduler was given instead: a subclass of it, or a function
             that returns one. A class is subclassed for the declaration cache, a function is used as it is.
-        idle_limit: seconds without a send after which the connection is replaced.
         on_return: called when the broker is available again, with the seconds for which it was not, and why.
+        on_loss: called when it becomes unavailable, with the reason.
+        idle_limit: seconds without a send after which the connection is replaced.
     """
 
     #: Whether the confirms of several messages are waited for together.
@@ -69,10 +70,11 @@ class Broker:
         app: Celery,
         timeout: float,
         make_producer: Callable[..., Any],
-        idle_limit: float = IDLE_LIMIT_SECONDS,
         on_return: Callable[[float, str], None] | None = None,
+        on_loss: Callable[[str], None] | None = None,
+        idle_limit: float = IDLE_LIMIT_SECONDS,
     ) -> None:
-        self._on_return = on_return
+        self._on_return, self._on_loss = on_return, on_loss
         self._app = app
         self._timeout = timeout
         if self.caches_declarations and isinstance(make_producer, type):
@@ -179,7 +181,10 @@ class Broker:
         self.retry_at = time.monotonic() + self._backoff.failed()
         if self._unavailable_since is None:
             self._unavailable_since = time.monotonic()
-            logger.error("broker unavailable, retrying: %s", error)
+            extra = event("broker_away", seconds=0.0, error=error)
+            logger.error("broker unavailable, retrying: %s", error, extra=extra)
+            if self._on_loss is not None:
+                self._on_loss(self.error)
         else:
             logger.debug("broker still unavailable: %s", error)
 
@@ -193,7 +198,8 @@ class Broker:
     def _mark_available(self) -> None:
         if self._unavailable_since is not None:
             seconds = self.away_seconds
-            logger.info("broker available again after %.1f s", seconds)
+            extra = event("broker_back", seconds=seconds, error=self.error)
+            logger.info("broker available again after %.1f s", seconds, extra=extra)
             self._backoff.succeeded()
             self._unavailable_since = None
             if self._on_return is not None:

@@ -22,16 +22,20 @@ __all__ = ("lint",)
 @click.option("--file", help="The entries of this file, in place of those of the schedule.")
 @click.option("--strict", is_flag=True, help="Exit code 1 for hints, too.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
+@click.option("--sentry", is_flag=True, help="Find entries that Sentry's monitors cannot follow, too.")
 @click.option("--rules", is_flag=True, help="List the rules.")
 @as_json
 @command
-def lint(app: Celery, *, file: str | None, strict: bool, ignore: Sequence[str], rules: bool, as_json: bool) -> None:
+def lint(
+    app: Celery, *, file: str | None, strict: bool, ignore: Sequence[str], sentry: bool, rules: bool, as_json: bool
+) -> None:
     """Find entries that will not run as their author means. Exit code 1: there is an error or a warning.
 
     \b
     Examples:
       celery -A proj redisbeater lint --ignore herd
       celery -A proj redisbeater lint --file schedule.yaml --strict
+      celery -A proj redisbeater lint --sentry
     """
     for rule in ignore:
         if rule not in RULES:
@@ -40,7 +44,7 @@ def lint(app: Celery, *, file: str | None, strict: bool, ignore: Sequence[str], 
         _print_rules(as_json)
         return
     with Progress("looked at") as progress:
-        found = ScheduleStore(app).lint(None if file is None else Export.read(file), progress=progress)
+        found = ScheduleStore(app).lint(None if file is None else Export.read(file), progress=progress, sentry=sentry)
     found = [each for each in found if each.rule not in ignore]
     if as_json:
         click.echo(printable_json([vars(each) for each in found], indent=2))

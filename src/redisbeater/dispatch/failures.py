@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from redisbeater.backoff import MAX_THINGS, Backoff
 from redisbeater.display import shown
 from redisbeater.exceptions import causes
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
+from redisbeater.signals import entry_failing, entry_fixed, run_refused
 
 __all__ = ("Failures",)
 
@@ -31,34 +34,51 @@ class Failures:
         self._backoff = Backoff(first=FIRST_BACKOFF_SECONDS, limit=LONGEST_BACKOFF_SECONDS)
         self._logged: OrderedDict[str, str] = OrderedDict()
 
-    def failed(self, name: str, error: Exception, *, is_everywhere: bool) -> float:
+    def failed(self, name: str, error: Exception, *, is_everywhere: bool, now: datetime | None = None) -> float:
         """Record and log a failed try. Return the seconds until the next one.
 
         Arguments:
             name: the entry.
             error: why its run could not be sent.
             is_everywhere: whether the broker refuses every run, which is logged once for all entries.
+            now: the time, for what is reported about the next try; default: that of this host.
         """
-        delay = self.delay_after(name)
+        delay = self.delay_after(name, str(error))
         if is_everywhere:
             delay = min(delay, LONGEST_REFUSED_SECONDS)
-        if is_everywhere or self._logged.get(name) == (summary := _summary(error)):
-            logger.debug("entry %r still cannot be sent, retrying in %.1f s: %s", name, delay, shown(str(error)))
-        else:
-            self._remember(name, summary)
-            logger.error(
-                "entry %r cannot be sent, retrying in %.1f s: %s", name, delay, shown(str(error)), exc_info=error
-            )
+        facts = {
+            "name": name,
+            "error": error,
+            "tries": self._backoff.failures(name),
+            "next_try": (now or datetime.now(timezone.utc)) + timedelta(seconds=delay),
+        }
+        self._log(name, error, delay, extra=event("run_refused", **facts), is_everywhere=is_everywhere)
+        run_refused.send(name, **facts)
         return delay
 
-    def delay_after(self, name: str) -> float:
+    def _log(self, name: str, error: Exception, delay: float, *, extra: dict[str, Any], is_everywhere: bool) -> None:
+        text = shown(str(error))
+        if is_everywhere or self._logged.get(name) == (summary := _summary(error)):
+            logger.debug("entry %r still cannot be sent, retrying in %.1f s: %s", name, delay, text, extra=extra)
+        else:
+            self._remember(name, summary)
+            line = "entry %r cannot be sent, retrying in %.1f s: %s"
+            logger.error(line, name, delay, text, exc_info=error, extra=extra)
+
+    def delay_after(self, name: str, reason: str) -> float:
         """Record a failed try that is logged elsewhere. Return the seconds until the next one."""
-        return self._backoff.failed(name)
+        delay = self._backoff.failed(name)
+        if self._backoff.failures(name) == 1:
+            entry_failing.send(name, name=name, reason=shown(reason))
+        return delay
 
     def succeeded(self, name: str) -> None:
         """Record that a run of an entry was sent."""
         if self._backoff.succeeded(name):
-            self._logged.pop(name, None)
+            if self._logged.pop(name, None) is not None:
+                extra = event("entry_fixed", name=name, reason="sent")
+                logger.info("entry %r is sent again", name, extra=extra)
+            entry_fixed.send(name, name=name, reason="sent")
 
     def is_failing(self, name: str) -> bool:
         """Return whether the last try of an entry failed."""

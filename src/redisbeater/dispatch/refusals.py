@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from redisbeater.dispatch.batch import Batch, BrokenEntry
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
+from redisbeater.signals import entry_broken
 from redisbeater.store import Claim, ClaimedEntry
 
 __all__ = ("Refusal", "Refusals")
@@ -48,7 +49,10 @@ class Refusals:
         broken = self._batch.broken
         names = self._store.quarantine(self._claim, [(item.claimed, item.reason) for item in broken])
         self._batch.broken = []
-        _log_quarantined([item for item in broken if item.claimed.name in names])
+        quarantined = [item for item in broken if item.claimed.name in names]
+        _log_quarantined(quarantined)
+        for item in quarantined:
+            entry_broken.send(item.claimed.name, name=item.claimed.name, reason=shown(item.reason))
 
     def retry_one_by_one(self, error: Exception, refusal: Refusal | None) -> None:
         """Put everything back that a failed flush left in flight; it is sent again with the same ids, one by one.
@@ -88,7 +92,7 @@ class Refusals:
 
     def release_with_backoff(self, entry: ClaimedEntry, reason: str) -> None:
         """Release one entry; it comes up again after a delay that doubles with each failure."""
-        delay = self._failures.delay_after(entry.name)
+        delay = self._failures.delay_after(entry.name, reason)
         self._store.release(self._claim, [entry], delay=delay, reason=reason)
 
     def _release_failing(self, entry: ClaimedEntry, error: Exception) -> None:
@@ -97,7 +101,9 @@ class Refusals:
         acceptance, is_refused = self._broker.acceptance, self._broker.has_refused(error)
         if is_refused:
             acceptance.refused(entry.name, error)
-        delay = self._failures.failed(entry.name, error, is_everywhere=is_refused and acceptance.is_refusing)
+        delay = self._failures.failed(
+            entry.name, error, is_everywhere=is_refused and acceptance.is_refusing, now=self._claim.server_time()
+        )
         self._store.release(self._claim, [entry], delay=delay, reason=shown(str(error)))
 
     def release_unsent(self) -> None:
@@ -110,7 +116,10 @@ def _log_quarantined(broken: list[BrokenEntry]) -> None:
     if len(broken) <= FEW_BROKEN:
         for item in broken:
             reason = shown(item.reason)
-            logger.error("entry %r is broken, quarantined it: %s", item.claimed.name, reason, exc_info=item.error)
+            extra = event("entry_broken", name=item.claimed.name, reason=item.reason)
+            logger.error(
+                "entry %r is broken, quarantined it: %s", item.claimed.name, reason, exc_info=item.error, extra=extra
+            )
         return
     first = "; ".join(f"{item.claimed.name!r}: {item.reason}" for item in broken[:FEW_BROKEN])
     error = next((item.error for item in broken if item.error is not None), None)
@@ -119,4 +128,5 @@ def _log_quarantined(broken: list[BrokenEntry]) -> None:
         len(broken),
         shown(first),
         exc_info=error,
+        extra=event("entry_broken", names=[item.claimed.name for item in broken]),
     )

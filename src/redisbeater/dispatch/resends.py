@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery.result import denied_join_result
 
+from redisbeater.dispatch.announcing import announce_run
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
@@ -12,6 +13,7 @@ from redisbeater.log_lines import get_logger
 from redisbeater.model.run import Payload, Run, State
 from redisbeater.sending.record import run_again
 from redisbeater.sending.stopping import ask_to_stop
+from redisbeater.signals import run_dispatched
 from redisbeater.store import Claim
 
 __all__ = ("Resends",)
@@ -55,6 +57,8 @@ class Resends:
         if sent:
             self._redis.commit(claim, (), sent)
             self._resources.counts.sent += len(sent)
+            for run in sent if run_dispatched.receivers else ():
+                announce_run(self._again(run), "resend", claim)
 
     def _cancel(self, run_id: str) -> None:
         resources = self._resources

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from redisbeater.backoff import Backoff
 from redisbeater.context import Context
 from redisbeater.display import quoted
+from redisbeater.editing.announcing import announce_edits
 from redisbeater.editing.changes import EntryChange
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.edit_log import log_edit
@@ -180,6 +181,7 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
             del result.pending[name]
         elif refused[name] == "FOREIGN":
             result.fail(name, StoreError(f"WRONGTYPE: the key of {quoted(name)} holds something other than an entry"))
+    announce_edits(edit for edit in edits if edit.snapshot.name not in refused)
 
 
 def _conflict(name: str) -> EditConflict:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redisbeater.context import Context
+from redisbeater.editing.announcing import announce
 from redisbeater.editing.author import Author
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.store import KEEP_DELETED
 
 __all__ = ("COMES_BACK", "Deletion", "delete_entries", "delete_entry")
@@ -40,8 +41,10 @@ def delete_entries(context: Context, names: Sequence[str], author: Author) -> di
     """Delete entries as :func:`delete_entry` does. Return those that there were."""
     outcomes = context.redis.delete_many(dict.fromkeys(names, ""), log=author.line("deleted"), kept=KEEP_DELETED)
     for name, outcome in outcomes.items():
+        extra = event("entry_changed", name=name, change="deleted", fields=[], by=author.by, renamed_from="")
         if outcome == "STATIC":
-            logger.info("entry %r deleted; " + COMES_BACK, name)
+            logger.info("entry %r deleted; " + COMES_BACK, name, extra=extra)
         else:
-            logger.info("entry %r deleted", name)
+            logger.info("entry %r deleted", name, extra=extra)
+    announce(outcomes, "deleted", by=author.by)
     return {name: Deletion(is_static=outcome == "STATIC") for name, outcome in outcomes.items()}

@@ -81,6 +81,17 @@ class Edit:
         return "enabled" if self.definition.enabled and self.definition.disabled_until is None else "disabled"
 
     @property
+    def kind(self) -> str:
+        """What it is: ``created``, ``changed``, ``enabled`` or ``disabled``; empty: it changes what beat records."""
+        before = self.snapshot
+        if not before.exists:
+            return "created"
+        is_moved = self.author is not None and self.score is not None
+        if not (self.changed_fields or is_moved or not before.definition):
+            return ""
+        return self.switches or "changed"
+
+    @property
     def _switch(self) -> str:
         """Whether a person enables or disables the entry, whatever else changes; empty: neither."""
         if self.author is None or not {"enabled", "disabled_until"}.intersection(self.changed_fields):
@@ -95,14 +106,9 @@ class Edit:
 
     def _log_text(self) -> str:
         """Return the line of the entry's log; empty when the edit changes only what beat records."""
-        if self.author is None:
+        if self.author is None or not (what := self.kind):
             return ""
         before, fields = self.snapshot, self.changed_fields
-        if before.exists and not fields and self.score is None and before.definition:
-            return ""
-        what = "created" if not before.exists else "changed"
-        if self.switches:
-            what = self.switches
         next_runs = None if self.score is None else [_shown(before.score), _shown(self.score)]
         return self.author.line(
             what,

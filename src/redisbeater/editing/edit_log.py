@@ -6,7 +6,7 @@ import logging
 from datetime import datetime
 
 from redisbeater.editing.edit import Edit
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 
 __all__ = ("log_edit",)
 
@@ -23,17 +23,20 @@ def log_edit(edit: Edit, due_at: datetime | None) -> None:
     if not logger.isEnabledFor(logging.INFO):
         return
     name, following = edit.snapshot.name, due_at.isoformat() if due_at else "none"
+    by = edit.author.by if edit.author else ""
+    extra = event("entry_changed", name=name, change=edit.kind, fields=edit.changed_fields, by=by, renamed_from="")
     if not edit.snapshot.exists:
-        logger.info("entry %r created, next run %s", name, following)
+        logger.info("entry %r created, next run %s", name, following, extra=extra)
     elif fields := edit.changed_fields:
         if edit.switches == "disabled" and not edit.definition.enabled:
-            logger.info("entry %r disabled", name)
+            logger.info("entry %r disabled", name, extra=extra)
         elif edit.switches == "disabled":
-            logger.info("entry %r disabled until %s, next run %s", name, edit.definition.disabled_until, following)
+            until = edit.definition.disabled_until
+            logger.info("entry %r disabled until %s, next run %s", name, until, following, extra=extra)
         elif edit.switches == "enabled":
-            logger.info("entry %r enabled, next run %s", name, following)
+            logger.info("entry %r enabled, next run %s", name, following, extra=extra)
         else:
-            logger.info("entry %r changed: %s; next run %s", name, ", ".join(fields), following)
+            logger.info("entry %r changed: %s; next run %s", name, ", ".join(fields), following, extra=extra)
     if edit.dropped_skips:
         logger.info(
             "entry %r: its fire times have moved; %d that were left out are not any more", name, edit.dropped_skips

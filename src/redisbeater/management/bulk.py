@@ -9,6 +9,7 @@ from types import TracebackType
 
 from redisbeater.context import Context
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
+from redisbeater.editing.announcing import announce
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import WriteResult, preview, write_page
@@ -119,10 +120,11 @@ class Bulk:
             InvalidEntry, EditConflict: an entry could not be written, the message names it; all others of the page
                 were.
         """
-        self.deleted += len(
-            self._context.redis.delete_many(dict.fromkeys(self._deletions, ""), log=self._author.line("deleted"))
-        )
+        names = dict.fromkeys(self._deletions, "")
+        deleted = self._context.redis.delete_many(names, log=self._author.line("deleted"))
+        self.deleted += len(deleted)
         self._deletions.clear()
+        announce(deleted, "deleted", by=self._author.by)
         size, created = len(self._upserts), self.created
         if self._expects_new:
             self._create()
@@ -153,6 +155,7 @@ class Bulk:
             if change.name not in refused:
                 del self._upserts[change.name]
                 self.created += 1
+        announce([change.name for change in changes if change.name not in refused], "created", by=self._author.by)
 
     def _count(self, result: WriteResult) -> None:
         created = sum(1 for edit in result.written.values() if not edit.snapshot.definition)

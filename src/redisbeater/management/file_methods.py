@@ -136,7 +136,9 @@ class FileMethods(AppStore):
         wanted = Filter(prefix=prefix, task=task)
         return simulate_schedule(self._app, start, end, entries, wanted, progress)
 
-    def lint(self, file: Export | None = None, progress: Callable[[int], None] | None = None) -> Findings:
+    def lint(
+        self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False
+    ) -> Findings:
         """Return what will not run as its author means, in the schedule or in a file, the worst first.
 
         Workers are asked which tasks they have registered, for a second; without an answer no task is unknown.
@@ -144,6 +146,7 @@ class FileMethods(AppStore):
         Arguments:
             file: lint its entries, not those of the schedule.
             progress: called with the number of entries that were read.
+            sentry: report what the monitors of Sentry cannot say of an entry, too.
         """
-        linter = Linter(self._app, progress)
+        linter = Linter(self._app, progress, for_sentry=sentry)
         return linter.schedule() if file is None else linter.file(file)

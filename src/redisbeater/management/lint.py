@@ -19,6 +19,7 @@ from redisbeater.management.lint_rules import (
     Finding,
     clock_changes,
     of_definition,
+    of_sentry,
     of_stored,
     redbeat_lacks,
 )
@@ -67,8 +68,8 @@ _MOST_NAMES = 3
 class Linter:
     """Goes through entries once and collects what is to be said of them."""
 
-    def __init__(self, app: Celery, progress: Callable[[int], None] | None = None) -> None:
-        self._app = app
+    def __init__(self, app: Celery, progress: Callable[[int], None] | None = None, *, for_sentry: bool = False) -> None:
+        self._app, self._for_sentry = app, for_sentry
         self._context = Context.of(app)
         self._progress = progress
         self._now, zone = self._context.redis.clock()
@@ -147,6 +148,8 @@ class Linter:
         context = self._context
         lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)
         self._findings += of_definition(definition, self._now, context.defaults, lock_timeout)
+        if self._for_sentry:
+            self._findings += of_sentry(definition)
         self._findings += of_policies(definition, context.defaults)
         self._by_task[definition.task].append(definition.name)
         if definition.enabled:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Any, cast
+
+from celery.schedules import crontab, schedule
 
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
@@ -16,7 +18,16 @@ from redisbeater.schedules.description.clock_change import clock_change_note
 from redisbeater.schedules.local_time import shifts_between
 from redisbeater.time_words import date_words
 
-__all__ = ("RULES", "SEVERITIES", "Finding", "clock_changes", "of_definition", "of_stored", "redbeat_lacks")
+__all__ = (
+    "RULES",
+    "SEVERITIES",
+    "Finding",
+    "clock_changes",
+    "of_definition",
+    "of_sentry",
+    "of_stored",
+    "redbeat_lacks",
+)
 
 #: From the worst to the least.
 SEVERITIES = ("error", "warning", "hint")
@@ -39,6 +50,8 @@ RULES: Mapping[str, tuple[str, str]] = {
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "unknown-task": ("hint", "a task that no worker has registered"),
     "no-redbeat": ("hint", "an entry that RedBeat cannot read, below RedBeat's prefix"),
+    "no-sentry": ("warning", "an entry whose schedule Sentry cannot monitor; only with --sentry"),
+    "sentry-interval": ("hint", "an interval, for which Sentry may say missed; only with --sentry"),
 }
 
 #: How far clock changes are looked for.
@@ -106,6 +119,23 @@ def of_definition(
     if grace is not None and lock_timeout is not None and grace.total_seconds() < lock_timeout:
         seconds = f"{grace.total_seconds():g} s is shorter than the lock, {lock_timeout:g} s"
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
+
+
+def of_sentry(definition: Definition) -> Iterator[Finding]:
+    """Yield what Sentry's monitors cannot say of an entry: they know crontabs, and intervals of whole minutes."""
+    name, when = definition.name, definition.schedule
+    if definition.is_interval:
+        seconds = cast(schedule, when).run_every.total_seconds()
+        if seconds % 60:
+            text = f"Sentry cannot monitor an interval of {seconds:g} s: name it in exclude_beat_tasks"
+            yield Finding.of("no-sentry", name, text)
+        else:
+            yield Finding.of(
+                "sentry-interval", name, "Sentry may say missed for an interval; it knows when a crontab runs"
+            )
+    elif not isinstance(when, crontab):
+        text = f"Sentry cannot monitor a schedule of the type {type(when).__name__}: name it in exclude_beat_tasks"
+        yield Finding.of("no-sentry", name, text)
 
 
 def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from redisbeater.editing.author import Author
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.pause import Pause
+from redisbeater.signals import schedule_paused, schedule_resumed
 
 __all__ = ("Resumption", "pause", "read_pause", "resume")
 
@@ -56,6 +57,7 @@ def pause(context: Context, author: Author, until: datetime | timedelta | None) 
     begun = Pause(since=now, by=author.by, note=author.note, until=end)
     details = {"by": author.by, "note": author.note, "until": end.isoformat() if end else ""}
     redis.pause.begin(begun.text, None if end is None else (end - now).total_seconds(), **details)
+    schedule_paused.send(redis.keys.prefix, by=author.by, note=author.note)
     return replace(begun, still_claimed=_wait_for_claims(context))
 
 
@@ -86,4 +88,5 @@ def resume(context: Context, author: Author) -> Resumption:
         return Resumption(pause=None)
     late = context.redis.failing.late(0.0)
     context.redis.pause.end(by=author.by, note=author.note)
+    schedule_resumed.send(context.redis.keys.prefix, by=author.by, note=author.note)
     return Resumption(pause=ended, held=late.entries, oldest=late.oldest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
+from redisbeater.editing.announcing import announce
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange, Upsert
 from redisbeater.editing.compare_and_set import applied, write
@@ -11,7 +12,7 @@ from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry_name import check_name, check_new_name, check_stored_name
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry, RunActive
 from redisbeater.instant import EPOCH
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW
 from redisbeater.model.origin import file_owner
@@ -43,7 +44,9 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
         snapshot = context.redis.load(check_stored_name(name))
         outcome = _rename(context, snapshot, new, author)
         if outcome == "RENAMED":
-            logger.info("entry %r renamed to %r", name, new)
+            facts = {"change": "renamed", "fields": ["name"], "by": author.by, "renamed_from": name}
+            logger.info("entry %r renamed to %r", name, new, extra=event("entry_changed", name=new, **facts))
+            announce([new], "renamed", by=author.by, fields=["name"], renamed_from=name)
             return load(context, new)
         if outcome == "EXISTS":
             raise EntryExists(new)

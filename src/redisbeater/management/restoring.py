@@ -6,12 +6,13 @@ from contextlib import suppress
 from datetime import timedelta
 
 from redisbeater.context import Context
+from redisbeater.editing.announcing import announce
 from redisbeater.editing.author import Author
 from redisbeater.editing.rescheduling import score_after_edit
 from redisbeater.editing.stored_entry import StoredEntry, load, stored_definition, stored_meta
 from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import EntryExists, EntryNotFound, InvalidEntry
-from redisbeater.log_lines import get_logger
+from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
@@ -43,7 +44,9 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
         raise EntryExists(name)
     if outcome == "ABSENT":
         raise EntryNotFound(name)
-    logger.info("entry %r restored", name)
+    extra = event("entry_changed", name=name, change="restored", fields=[], by=author.by, renamed_from="")
+    logger.info("entry %r restored", name, extra=extra)
+    announce([name], "restored", by=author.by)
     return load(context, name)
 
 

@@ -18,6 +18,7 @@ from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import State
+from redisbeater.runs.announcing import announce_end, announce_start
 from redisbeater.runs.cut_off import Watchdog
 from redisbeater.runs.message import execution_of
 from redisbeater.runs.outbox import Outbox
@@ -85,6 +86,7 @@ class Process:
         if self._watchdog is not None:
             self._watchdog.look()
         self._outbox.put(lambda: self._start(running))
+        announce_start(running)
         return running
 
     def _start(self, running: Running) -> None:
@@ -154,6 +156,7 @@ class Process:
                 )
 
         self._outbox.put(write)
+        announce_end(execution, state, **details)
 
     def _renew(self) -> None:
         due, asked_at = self.running.to_renew(), time.monotonic()

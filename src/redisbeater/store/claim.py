@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.instant import from_unix
@@ -96,6 +97,10 @@ class Claim:
     def has_resends(self) -> bool:
         """Whether runs are to be sent by now that wait in their records."""
         return self.next_resend is not None and self.next_resend <= self.now
+
+    def server_time(self) -> datetime:
+        """Return what the server's clock shows now, as far as this claim's reply tells."""
+        return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
 
     @property
     def idle_seconds(self) -> float | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redisbeater.entry_name import is_unreserved
+from redisbeater.instant import from_unix
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 
@@ -89,6 +91,24 @@ class Contents:
         args = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE)]
         cursor, rows = self._connection.run("find_unscheduled", [self._keys.schedule, self._keys.broken], args)
         return cursor, [Unscheduled(self._keys.name(key), size, bool(is_listed)) for key, size, is_listed in rows]
+
+    def erase(self) -> None:
+        """Delete every key of the schedule. For tests."""
+
+        def delete(client: Any) -> None:
+            for key in list(client.scan_iter(match=_escaped(self._keys.prefix) + "*", count=PAGE)):
+                client.delete(key)
+
+        self._connection.call(delete)
+
+    def fix_clock(self, now: datetime | None) -> datetime | None:
+        """Let the server's clock stand still for this process; None: let it go on. Return at what time it stood.
+
+        For tests.
+        """
+        connection = self._connection
+        before, connection.fixed_now = connection.fixed_now, f"{now.timestamp():.6f}" if now else ""
+        return from_unix(before) if before else None
 
     def statics(self) -> set[str]:
         """Return the names of the static entries of all applications; none where the key holds another type."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
+from redisbeater.editing.announcing import announce
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.exceptions import StoreError
 from redisbeater.management.files.changes import Applied, Changes, PlannedChange
@@ -57,6 +58,7 @@ def _write(context: Context, page: Sequence[PlannedChange], done: Applied, ready
 def _delete(context: Context, changes: Changes, page: Sequence[PlannedChange], done: Applied) -> None:
     origins = {each.name: each.origin for each in page}
     deleted = context.redis.delete_many(origins, log=changes.author.line("deleted"))
+    announce(deleted, "deleted", by=changes.author.by)
     done.deleted += deleted
     for name in origins.keys() - deleted.keys():
         done.conflicts[name] = "was changed or deleted since the plan was made; it was not deleted"

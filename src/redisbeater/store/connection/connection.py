@@ -36,6 +36,8 @@ class Connection:
 
     def __init__(self, config: Config) -> None:
         self._client = make_client(config)
+        #: UNIX seconds that scripts take for the server's time, as text; empty: they ask the server. For tests.
+        self.fixed_now = ""
         self._attempts = Retrying(
             retry=retry_if_exception(is_transient),
             stop=stop_after_delay(RETRY_SECONDS if config.retry_period else 0),
@@ -67,12 +69,12 @@ class Connection:
             StoreUnavailable: Redis is unreachable; the script may have been executed.
             StoreError: Redis refused the script.
         """
-        loaded, attempts = load_script(script, with_runs=with_runs), count(1)
+        loaded, attempts = load_script(script, with_runs=with_runs).at(self.fixed_now), count(1)
 
         def attempt(client: Any) -> Any:
             is_retry = next(attempts) > 1
             if is_retry and undo is not None:
-                load_script(undo.script).run(client, undo.keys, undo.args)
+                load_script(undo.script).at(self.fixed_now).run(client, undo.keys, undo.args)
             return loaded.run(client, keys, retry_args if is_retry and retry_args else args)
 
         try:

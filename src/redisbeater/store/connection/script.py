@@ -23,6 +23,17 @@ class Script:
     text: str
     sha: str
 
+    @classmethod
+    def of(cls, text: str) -> Script:
+        """Return the script with this text."""
+        return cls(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+    def at(self, now: str) -> Script:
+        """Return the script as it takes UNIX seconds with six decimals for the server's time; empty: it asks it."""
+        seconds, _, microseconds = now.partition(".")
+        fixed = f"{{'{seconds}', '{microseconds}'}}"
+        return Script.of(self.text.replace("redis.call('TIME')", fixed)) if now else self
+
     def run(self, client: Any, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run it, sending its text only when the server does not know it."""
         # Outside the handler: an error of the second call is no consequence of the first.
@@ -47,7 +58,7 @@ def load_script(name: str, *, with_runs: bool = False) -> Script:
     folder = resources.files("redisbeater.store").joinpath("lua")
     parts = ["prelude", *_parts_of_runs(name, with_runs=with_runs), name]
     text = "\n".join(folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts)
-    return Script(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script.of(text)
 
 
 def _parts_of_runs(name: str, *, with_runs: bool) -> list[str]:

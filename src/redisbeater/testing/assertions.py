@@ -1,0 +1,149 @@
+"""Assertions about a schedule. Each failure says what is there instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from itertools import islice
+from typing import Any
+
+from celery import Celery
+from celery.schedules import BaseSchedule, schedule
+
+from redisbeater.context import Context
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.schedules import Timetable, cron, describe
+from redisbeater.schedules.zone import zone_name
+from redisbeater.store import Snapshot
+from redisbeater.testing.due_runs import store_declared
+
+__all__ = ("assert_not_lost", "assert_runs_at", "assert_scheduled")
+
+
+def assert_scheduled(
+    app: Celery,
+    task: Any,
+    *,
+    every: float | timedelta | None = None,
+    cron: str | None = None,
+    timezone: str | None = None,
+) -> RedisScheduleEntry:
+    """Assert that an enabled entry runs a task, and return that entry.
+
+    Declarations of ``beat_schedule`` are stored first, as by a beat that begins to lead.
+
+    Arguments:
+        app: the Celery app.
+        task: the task or its name.
+        every: it runs every so many seconds, or every timedelta.
+        cron: it runs by this cron text, or by a crontab with the same fields.
+        timezone: its local times are of this zone, its own or the app's.
+    """
+    store_declared(app)
+    context, wanted = Context.of(app), _wanted(every, cron)
+    name = task if isinstance(task, str) else task.name
+    entries = [stored for stored in _stored(context) if stored.definition.task == name]
+    for stored in entries:
+        zone = zone_name(stored.definition.zone(context.in_zone(stored.zone).zone))
+        is_wanted = wanted is None or stored.definition.schedule == wanted
+        if stored.definition.enabled and is_wanted and timezone in (None, zone):
+            return RedisScheduleEntry.of(stored, app)
+    found = "; ".join(_words(stored, context) for stored in entries) or "no entry has this task"
+    when = "" if wanted is None else f" {describe(wanted)}"
+    raise AssertionError(f"{name} is not scheduled{when}{f' in {timezone}' if timezone else ''}: {found}")
+
+
+def assert_runs_at(entry: RedisScheduleEntry, times: Sequence[datetime | str]) -> None:
+    """Assert that the fire times of an entry, from the first of these on, are these; asks no Redis.
+
+    Arguments:
+        entry: the entry, stored or not. An interval without ``start_at`` counts from the first time.
+        times: aware datetimes, or naive ones and ISO 8601 texts in the entry's zone, in order.
+    """
+    if not times:
+        raise ValueError("times: expected at least one")
+    definition = entry.definition()
+    timetable = definition.timetable(Context.of(entry.app).zone).afresh()
+    expected = [_in_entry_zone(each, timetable) for each in times]
+    counts_from_first = definition.is_interval and definition.start_at is None
+    first = [expected[0]] if counts_from_first else []
+    after = expected[0] if counts_from_first else expected[0] - timedelta(microseconds=1)
+    fire_times = [*first, *islice(_fire_times(timetable, after), len(expected) - len(first))]
+    if fire_times != expected:
+        raise AssertionError(
+            f"{entry.name or 'the entry'} runs at {_local(fire_times, timetable)}, not at {_local(expected, timetable)}"
+        )
+
+
+def assert_not_lost(app: Celery) -> None:
+    """Assert that nothing that is due was left unsent, and that nothing keeps an entry from running.
+
+    An entry is lost that is overdue by the clock, broken, failing, or stored and missing from the schedule.
+    """
+    context = Context.of(app)
+    lost = [f"{name!r} is broken: {report['reason']}" for name, report in context.redis.broken.reports().items()]
+    lost += [f"{entry.name!r} is missing from the schedule" for entry in _unscheduled(context)]
+    for stored in _stored(context):
+        due_at = stored.due_at(context.in_zone(stored.zone).defaults)
+        if stored.failing is not None:
+            lost.append(f"{stored.definition.name!r} cannot be sent: {stored.failing.error}")
+        elif due_at is not None and due_at <= stored.now:
+            lost.append(
+                f"{stored.definition.name!r} was due at {due_at.isoformat()}, and it is {stored.now.isoformat()}"
+            )
+    if lost:
+        raise AssertionError("; ".join(lost))
+
+
+def _wanted(every: float | timedelta | None, text: str | None) -> BaseSchedule | None:
+    if every is not None and text is not None:
+        raise ValueError("pass every or cron, not both")
+    if text is not None:
+        return cron(text)
+    return None if every is None else schedule(every)
+
+
+def _stored(context: Context) -> Iterator[StoredEntry]:
+    """Yield the entries that can be read, by name."""
+    for snapshot in context.redis.load_many(sorted(context.redis.contents.names())):
+        if snapshot.exists and not snapshot.is_broken and (stored := _read(snapshot, context)) is not None:
+            yield stored
+
+
+def _read(snapshot: Snapshot, context: Context) -> StoredEntry | None:
+    try:
+        return StoredEntry.from_snapshot(snapshot, context.codec)
+    except InvalidEntry:  # run_due() quarantines it
+        return None
+
+
+def _unscheduled(context: Context) -> Iterator[Any]:
+    cursor = "0"
+    while True:
+        cursor, page = context.redis.contents.unscheduled(cursor)
+        yield from page
+        if cursor == "0":
+            return
+
+
+def _fire_times(timetable: Timetable, after: datetime) -> Iterator[datetime]:
+    while (following := timetable.next(after)) is not None:
+        yield following
+        after = following
+
+
+def _words(stored: StoredEntry, context: Context) -> str:
+    definition = stored.definition
+    words = describe(definition.schedule, definition.zone(context.in_zone(stored.zone).zone))
+    return f"{definition.name!r} runs {words}{'' if definition.enabled else ', and is disabled'}"
+
+
+def _in_entry_zone(at: datetime | str, timetable: Timetable) -> datetime:
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timetable.local_zone)).astimezone(timezone.utc)
+
+
+def _local(times: Sequence[datetime], timetable: Timetable) -> str:
+    return ", ".join(each.astimezone(timetable.local_zone).isoformat() for each in times) or "no time"

