@@ -143,7 +143,7 @@ end
 local function cap_history(prefix, name, limit, retention)
   local index = prefix .. ':runs:' .. name
   local excess = (try('ZCARD', index) or 0) - limit
-  if excess > 0 then
+  if excess > 0 and excess > (try('SCARD', prefix .. ':active:' .. name) or 0) then
     local buffered = read(prefix .. name, 'buffered').buffered
     for _, key in ipairs(redis.call('ZRANGE', index, 0, math.min(excess, 100) - 1)) do
       local _, is_listed = is_active(prefix, key, 0)
