@@ -42,6 +42,8 @@ class Leadership:
         self._logged_leader = ""
         #: Why this beat must not lead, as it was logged; empty when it may.
         self._refusal = ""
+        #: How often this beat has begun to lead, found another leader, or lost the lock to one.
+        self.changes = {"leader": 0, "standby": 0, "lost": 0}
 
     @property
     def token(self) -> str:
@@ -52,6 +54,16 @@ class Leadership:
     def is_leader(self) -> bool:
         """Whether this beat led when it last asked, by a lock."""
         return self._leads and self._lock is not None
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether a lock decides who leads."""
+        return self._lock is not None
+
+    @property
+    def may_send(self) -> bool:
+        """Whether this beat leads at this moment, by its own clock: a lock that was not renewed in time does not count."""
+        return self._leads and (self._lock is None or self._lock.is_trusted)
 
     @property
     def free_in(self) -> float:
@@ -82,6 +94,7 @@ class Leadership:
                 logger.warning(
                     "took the lock from %s, which does not renew it; Redis's clock went back", self._lock.taken_from
                 )
+            self.changes["leader"] += 1
             self._record("leading")
             logger.info("leading%s", f" as {self.token}" if self._lock else " without a lock")
         elif led and not self._lock.foreign_type:
@@ -125,6 +138,7 @@ class Leadership:
                 shlex.quote(lock.key),
             )
             return
+        self.changes["standby"] += 1
         logger.info("standing by; the leader is %s", lock.holder)
         self._record("standing_by", leader=name_of(lock.holder))
         self._report_endless(lock)
@@ -147,6 +161,7 @@ class Leadership:
 
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         """Log that another beat took the lock; raise instead if this one is to exit."""
+        self.changes["lost"] += 1
         self._record("lock_lost", leader=name_of(holder))
         if lock_lost == "exit":
             raise LockNotOwnedError(

@@ -49,6 +49,7 @@ class Dispatcher:
         send: sends one run by Celery's own path; returns the error, or None.
         renew_lock: renews the lock when it is time, and returns whether this beat still holds it.
         entry_class: the class of the runs.
+        counts: what became of runs; None: nobody asks.
     """
 
     def __init__(
@@ -59,9 +60,8 @@ class Dispatcher:
         send: Callable[[RedisScheduleEntry], Exception | None],
         renew_lock: Callable[[], bool],
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
+        counts: Counts | None = None,
     ) -> None:
-        #: What became of runs.
-        self.counts = Counts()
         self._resources = Resources(
             app=app,
             entry_class=entry_class,
@@ -71,7 +71,7 @@ class Dispatcher:
             renew_lock=renew_lock,
             failures=Failures(),
             slow_tasks=SlowTasks(),
-            counts=self.counts,
+            counts=counts or Counts(),
         )
 
     def dispatch(self, claim: Claim) -> ClaimDispatch:
@@ -173,7 +173,7 @@ class ClaimDispatch:
         """Publish planned entries as one publish batch, and wait for its confirms. Return how many runs it had."""
         # denied_join_result: otherwise result backends subscribe to every task's result, some without a timeout.
         with self._broker.publish_batch(one_by_one=self._batch.sends_one_by_one) as publish_batch, denied_join_result():
-            publication = Publication(self._batch, publish_batch, self._refusals, self._resources, self._may_send)
+            publication = Publication(self._batch, publish_batch, self._refusals, self._resources, self._may_send, self.claim)
             try:
                 refusal = publication.publish(planned)
             except BaseException:
@@ -207,8 +207,8 @@ class ClaimDispatch:
                 logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
             changed = [job for job in done if job.claimed.name in result.changed]
             recorded = [job for job in done if job.claimed.name not in result.changed]
-            self._resources.counts.sent += sum(len(job.plan.runs) for job in recorded)
-            self._resources.counts.skipped += sum(skip.count for job in recorded for skip in job.plan.skipped)
+            self._resources.counts.count_recorded(recorded)
+            self._resources.counts.count_fenced(len(result.fenced))
             _log_skips(recorded)
             rebased = (job.rebased_on(*result.changed[job.claimed.name]) for job in changed)
             self._batch.done = {job.claimed.key: job for job in rebased}

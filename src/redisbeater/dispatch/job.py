@@ -107,10 +107,14 @@ class Job:
                 run_count=self.meta.total_run_count,
                 app=app,
                 entry_class=entry_class,
-                due_at=self.policy.due_at(fire_time) if self.policy else fire_time,
+                due_at=self.due_at(fire_time),
             )
             for fire_time in self.plan.runs[first:end]
         ]
+
+    def due_at(self, fire_time: datetime) -> datetime:
+        """Return when the run of a fire time is due: its jitter may delay it."""
+        return self.policy.due_at(fire_time) if self.policy else fire_time
 
     def first_runs(self, count: int, *, look_at: datetime | None = None) -> Job:
         """Return the job reduced to its first ``count`` runs; the others come up again.

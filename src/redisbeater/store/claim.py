@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.instant import from_unix
@@ -65,6 +66,10 @@ class Claim:
     removed: tuple[str, ...]
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
+
+    def server_time(self) -> datetime:
+        """Return what the server's clock shows now, as far as this claim's reply tells."""
+        return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
 
     @property
     def idle_seconds(self) -> float | None:
