@@ -49,7 +49,7 @@ NARROW_ROOMS = {
     "broker": GROUND,
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
-    "store": GROUND | {"config", "model.score", "model.log_line"},
+    "store": GROUND | {"config", "model.score", "model.log_line", "model.run"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.

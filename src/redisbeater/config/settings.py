@@ -172,6 +172,68 @@ class Config:
         "What beat does when it becomes the leader and the server may evict the schedule: ``ignore`` it, ``warn``, "
         "log an ``error``, or ``raise`` and exit.",
     )
+    track_runs: bool = _setting(
+        False,
+        values.read_flag,
+        "True or False",
+        "Record what becomes of each run: :doc:`runs`. Workers import ``redisbeater.runs`` for that. Off: no field, no "
+        "key, no header of a run.",
+    )
+    run_history_limit: int = _setting(
+        30,
+        values.count(10_000),
+        "a whole number, from 1 to 10,000",
+        "How many runs of an entry are kept, besides those that have not ended.",
+    )
+    run_retention: float = _setting(
+        7 * 86_400.0,
+        values.seconds(60),
+        "seconds, at least 60",
+        "Seconds that a run is kept after its last change of state.",
+    )
+    run_timeout: float = _setting(
+        60.0,
+        values.seconds(10, MOST_OUTAGE_SECONDS),
+        "seconds, from 10 to 3600",
+        "Seconds until a run that its worker does not report any more is lost. Workers report four times as often.",
+    )
+    run_queue_timeout: float = _setting(
+        3600.0,
+        values.seconds(1),
+        "seconds, at least 1",
+        "Seconds that a run may wait for a worker, after which it is lost and does not hold up others any more.",
+    )
+    requeue_lost: int = _setting(
+        0,
+        values.count(10, least=0),
+        "a whole number, from 0 to 10",
+        "How often a run whose worker died is sent again. 0: never, as with Celery. An entry may override it.",
+    )
+    stop_signal: str | None = _setting(
+        "SIGTERM",
+        values.optional(values.read_signal),
+        "the name of a signal, such as 'SIGTERM', or None",
+        "The signal that ends a run that is stopped, where the worker's pool can. None: only its task is asked.",
+    )
+    run_results: bool = _setting(
+        False,
+        values.read_flag,
+        "True or False",
+        "Keep the ``repr`` of each run's result, 200 characters of it.",
+    )
+    run_write_timeout: float = _setting(
+        0.5,
+        values.seconds(0.05, 60),
+        "seconds, from 0.05 to 60",
+        "Seconds that a worker waits for Redis before and after a task. What could not be written is written later.",
+    )
+    stop_when_cut_off: bool = _setting(
+        False,
+        values.read_flag,
+        "True or False",
+        "Whether a prefork worker ends a task whose lease it could not renew for ``run_timeout``, because it is cut off "
+        "from Redis: another worker may have been given the run.",
+    )
     application: str | None = _setting(
         None,
         values.optional(values.read_text),

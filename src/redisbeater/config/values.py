@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
@@ -25,9 +26,11 @@ __all__ = (
     "one_of",
     "optional",
     "read_classes",
+    "read_flag",
     "read_names",
     "read_options",
     "read_retry_period",
+    "read_signal",
     "read_ssl",
     "read_text",
     "read_url",
@@ -58,6 +61,20 @@ class UnacceptableValue(Exception):
 def read_text(name: str, value: Any) -> str:
     """Accept a text that is not empty."""
     if isinstance(value, str) and value:
+        return value
+    raise UnacceptableValue
+
+
+def read_flag(name: str, value: Any) -> bool:
+    """Accept True or False."""
+    if isinstance(value, bool):
+        return value
+    raise UnacceptableValue
+
+
+def read_signal(name: str, value: Any) -> str:
+    """Accept the name of a signal of this system."""
+    if isinstance(value, str) and value in signal.Signals.__members__:
         return value
     raise UnacceptableValue
 
@@ -145,11 +162,11 @@ def read_retry_period(name: str, value: Any) -> float:
     return -1.0 if value == -1 else seconds(0)(name, value)
 
 
-def count(most: int) -> Reader:
-    """Return a reader that accepts a whole number from 1 to ``most``."""
+def count(most: int, *, least: int = 1) -> Reader:
+    """Return a reader that accepts a whole number from ``least`` to ``most``."""
 
     def read(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise UnacceptableValue
         return value
 

@@ -6,6 +6,7 @@ from redisbeater.store.contents import Unscheduled, pages
 from redisbeater.store.failing import Late
 from redisbeater.store.lock import Lock, new_token
 from redisbeater.store.notifier import Notifier
+from redisbeater.store.runs import Execution, Renewal, Reservation, RunStore, holder_prefix, new_holder
 from redisbeater.store.schedule import KEEP_DELETED, SAVE_PAGE, RedisSchedule
 from redisbeater.store.snapshot import Snapshot
 
@@ -13,14 +14,20 @@ __all__ = (
     "KEEP_DELETED",
     "SAVE_PAGE",
     "Change",
+    "Execution",
     "Claim",
     "ClaimedEntry",
     "Late",
     "Lock",
     "Notifier",
     "RedisSchedule",
+    "Renewal",
+    "Reservation",
+    "RunStore",
     "Snapshot",
     "Unscheduled",
+    "holder_prefix",
+    "new_holder",
     "new_token",
     "pages",
 )

@@ -29,6 +29,14 @@ class ClaimedEntry:
     recorded_run: str = ""
     #: Its bytes where these are more than ``redisbeater_max_entry_size``, and it was not read; 0 where it was.
     oversized_bytes: int = 0
+    #: How many of its runs in a row have failed; this and the rest only with ``redisbeater_track_runs``.
+    failures: int = 0
+    #: The id of the run that waits for the end of the one before it; empty: none does.
+    buffered: str = ""
+    #: The ids of runs that are active, at most three of them.
+    active: tuple[str, ...] = ()
+    #: Whether another claim took it and never committed it: what that was about to send may have been sent.
+    is_abandoned: bool = False
 
     @classmethod
     def from_reply(cls, name: str, fields: Mapping[str, Any]) -> ClaimedEntry:
@@ -66,6 +74,8 @@ class Claim:
     removed: tuple[str, ...]
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
+    #: When the next run is to be sent by ``RunStore.take()``; None: none is.
+    next_resend: datetime | None = None
 
     def server_time(self) -> datetime:
         """Return what the server's clock shows now, as far as this claim's reply tells."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from redisbeater.instant import to_unix
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.run import NewRun
 from redisbeater.model.score import Score
 from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.snapshot import digest
@@ -31,6 +32,10 @@ class Commitment:
     recorded_run: str = ""
     #: Lines for the entry's log, oldest first.
     log: Sequence[LogLine] = ()
+    #: The runs that were sent, or are to wait, with ``redisbeater_track_runs``: recorded with the rest.
+    runs: Sequence[NewRun] = ()
+    #: How many fire times were skipped now, to be counted.
+    skipped_count: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,8 +31,17 @@ key                type         members                                         
 ``P:deleted:<n>``  hash         what is kept of an entry that was deleted, to go on with it          yes
 ``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last        none
 ``P:pause``        string       JSON: ``note``, ``by``, ``since``, while the schedule is paused       with ``until``
+``P:run:<id>``     hash         a run, the id is that of its task: ``docs/wire-format.rst``           from its end on
+``P:runs:<name>``  sorted set   run key -> when it was sent, of the runs of an entry that are kept    yes
+``P:active``       sorted set   run key -> when its lease ends, or until when it may wait for a       none
+                                start
+``P:active:<n>``   set          run keys of an entry that are sent and not final, or to be sent       none
+``P:resend``       sorted set   run key -> when beat is to send it                                    none
+``P:totals``       hash         state and task -> how many runs; duration and task -> how many        none
+``P:events``       channel      JSON: the names of entries of which a run has changed, at most 50
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, ``:lock``
-                                when the lock is free, or ``:pause`` when a pause begins or ends
+                                when the lock is free, ``:pause`` when a pause begins or ends, or
+                                ``:runs`` when a run is to be sent
 =================  ===========  ====================================================================  ======
 
 ``P`` is the prefix, ``redisbeater:`` by default. On a cluster it is ``{redisbeater}:``: the part in braces decides the
@@ -43,7 +52,7 @@ from __future__ import annotations
 
 from redisbeater.entry_name import check_unreserved, is_name
 
-__all__ = ("DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "SEVERAL", "Keys")
+__all__ = ("DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "RUN_READY", "SEVERAL", "Keys")
 
 #: The prefix of a broken declaration in the list of broken entries; no entry name begins with a colon.
 DECLARATION = ":static:"
@@ -53,6 +62,9 @@ LOCK_RELEASED = ":lock"
 
 #: The message on the changes channel that the schedule is paused, or not any more.
 PAUSE_CHANGED = ":pause"
+
+#: The message on the changes channel that a run is ready to be sent again, or for the first time.
+RUN_READY = ":runs"
 
 #: The message on the changes channel that several entries were changed.
 SEVERAL = ":several"
@@ -79,6 +91,10 @@ class Keys:
         self.log = f"{prefix}:log"
         self.beats = f"{prefix}:beats"
         self.pause = f"{prefix}:pause"
+        self.active = f"{prefix}:active"
+        self.resend = f"{prefix}:resend"
+        self.totals = f"{prefix}:totals"
+        self.events = f"{prefix}:events"
         self.lock = lock if lock is not None else f"{prefix}:lock"
 
     def entry(self, name: str) -> str:
@@ -114,11 +130,30 @@ class Keys:
             self.log: "list",
             self.beats: "hash",
             self.pause: "string",
+            self.active: "zset",
+            self.resend: "zset",
+            self.totals: "hash",
         }
 
     def log_of(self, name: str) -> str:
         """Return the key of an entry's log; the empty name gives what every such key begins with."""
         return f"{self.log}:{name}"
+
+    def run(self, run_id: str) -> str:
+        """Return the key of a run; the empty id gives what every such key begins with."""
+        return f"{self.prefix}:run:{run_id}"
+
+    def runs_of(self, name: str) -> str:
+        """Return the key of the history of an entry."""
+        return f"{self.prefix}:runs:{name}"
+
+    def active_of(self, name: str) -> str:
+        """Return the key of the active runs of an entry."""
+        return f"{self.active}:{name}"
+
+    def run_id(self, run_key: str) -> str:
+        """Return the id of the run with a key."""
+        return run_key.removeprefix(self.run(""))
 
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""

@@ -23,6 +23,7 @@ from typing import Any
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, SchedulePaused, StoreError, ZoneChanging
 from redisbeater.instant import from_unix
+from redisbeater.model.run import Run
 from redisbeater.store import data_format
 from redisbeater.store.beats import Beats
 from redisbeater.store.broken import BrokenEntries, reports_as_json
@@ -40,6 +41,7 @@ from redisbeater.store.log import Log
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.own_keys import OwnKeys
 from redisbeater.store.pause import PauseKey
+from redisbeater.store.runs import RunStore
 from redisbeater.store.snapshot import Snapshot
 
 __all__ = ("KEEP_DELETED", "SAVE_PAGE", "RedisSchedule")
@@ -91,6 +93,7 @@ class RedisSchedule(OwnKeys):
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys)
+        self.runs = RunStore(self._connection, self.keys, config)
 
     # What beat does with due entries
 
@@ -172,8 +175,14 @@ class RedisSchedule(OwnKeys):
                 outcomes = self._connection.run("remove_members", [self.keys.schedule, *keys], page)
                 yield from (member for member, outcome in zip(page, outcomes) if outcome == "REMOVED")
 
-    def commit(self, claim: Claim, commitments: Sequence[Commitment]) -> CommitResult:
-        """Record the outcome of claimed entries. Nothing was written of the entries that the result names."""
+    def commit(self, claim: Claim, commitments: Sequence[Commitment], resent: Sequence[Run] = ()) -> CommitResult:
+        """Record the outcome of claimed entries. Nothing was written of the entries that the result names.
+
+        Arguments:
+            claim: the claim.
+            commitments: the outcomes.
+            resent: runs that :meth:`RunStore.take() <redisbeater.store.runs.RunStore.take>` returned and that were sent.
+        """
         result = CommitResult(fenced=[], changed={})
         if not commitments:
             return result

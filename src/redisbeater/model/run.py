@@ -1,0 +1,288 @@
+"""A run: one execution of one fire time, from the moment it is sent, or waits for its turn, to its end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from redisbeater.display import shown
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import from_unix
+from redisbeater.model import json_text
+from redisbeater.model.policies import TextEnum
+
+__all__ = ("FINAL", "FOLLOWING", "Kind", "NewRun", "Payload", "Run", "RunCounts", "State", "error_text", "result_text")
+
+#: Characters that are kept of an error, and of the ``repr`` of a result.
+MOST_ERROR_CHARACTERS, MOST_RESULT_CHARACTERS = 500, 200
+
+
+class State(TextEnum):
+    """What is known of a run."""
+
+    #: It waits for the end of the run before it, and is sent then.
+    BUFFERED = "BUFFERED"
+    #: The broker has it; no worker has reported its start.
+    SENT = "SENT"
+    #: A worker executes it, and renews its lease.
+    STARTED = "STARTED"
+    #: Its task has asked for another try, which has not begun.
+    RETRY = "RETRY"
+    #: It has ended well.
+    SUCCESS = "SUCCESS"
+    #: Its task has raised an error.
+    FAILURE = "FAILURE"
+    #: It was stopped, before its start or while it was executed.
+    REVOKED = "REVOKED"
+    #: Nobody has started it before its deadline.
+    EXPIRED = "EXPIRED"
+    #: Its lease is over, or nobody has started it for too long. It is final unless it is to be sent again.
+    LOST = "LOST"
+
+
+#: The states after which nothing more is expected; ``LOST`` is one unless the run is to be sent again.
+FINAL = frozenset({State.SUCCESS, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST})
+
+#: Which states may follow which. A run of which nothing is known may be reported in any but LOST.
+FOLLOWING: Mapping[State, frozenset[State]] = {
+    State.BUFFERED: frozenset({State.SENT, State.STARTED, State.REVOKED}),
+    State.SENT: frozenset(
+        {State.STARTED, State.RETRY, State.SUCCESS, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST}
+    ),
+    State.STARTED: frozenset({State.RETRY, State.SUCCESS, State.FAILURE, State.REVOKED, State.LOST}),
+    State.RETRY: frozenset({State.STARTED, State.REVOKED, State.EXPIRED, State.LOST}),
+    State.SUCCESS: frozenset(),
+    State.FAILURE: frozenset({State.STARTED}),
+    State.REVOKED: frozenset({State.STARTED}),
+    State.EXPIRED: frozenset({State.STARTED}),
+    State.LOST: frozenset({State.SENT, State.STARTED, State.RETRY, State.SUCCESS, State.FAILURE, State.REVOKED}),
+}
+
+
+class Kind(TextEnum):
+    """Why there is a run."""
+
+    #: Its fire time has come.
+    SCHEDULE = "schedule"
+    #: A person or a program triggered it.
+    TRIGGER = "trigger"
+    #: It repeats a run that has ended.
+    RESTART = "restart"
+    #: It makes up for a fire time in the past.
+    BACKFILL = "backfill"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload:
+    """What is needed to send a run: task, arguments and options, as they were sent, of values that JSON has."""
+
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: dict[str, Any]
+
+    def to_text(self) -> str:
+        """Return it as it is stored.
+
+        Raises:
+            InvalidEntry: a value is none that JSON has.
+        """
+        stored = {field.name: getattr(self, field.name) for field in fields(self)}
+        json_text.check_value(stored, "$", max_depth=json_text.MAX_DEPTH + 2)
+        return json_text.to_text(stored)
+
+    @classmethod
+    def from_text(cls, text: str) -> Payload:
+        """Read a stored payload.
+
+        Raises:
+            InvalidEntry: another program wrote it, or there is none.
+        """
+        stored = json_text.from_text(text, "payload")
+        kinds = {"task": str, "args": list, "kwargs": dict, "options": dict}
+        if not isinstance(stored, dict) or not all(isinstance(stored.get(name), kinds[name]) for name in kinds):
+            raise InvalidEntry("payload", "expected an object with task, args, kwargs and options")
+        return cls(**{name: stored[name] for name in kinds})
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRun:
+    """A run that was sent, or is to wait, as it is recorded.
+
+    Attributes:
+        id: the id of its Celery task.
+        state: SENT or BUFFERED.
+        payload: what is needed to send it again; ``Payload.to_text()``.
+        eta: when a worker may start it, aware UTC; None: at once.
+        expires: when no worker may start it any more, aware UTC; None: it does not expire.
+        restart_of: the id of the run that it repeats.
+    """
+
+    id: str
+    name: str
+    task: str
+    fire_time: datetime
+    payload: str
+    state: State = State.SENT
+    kind: Kind = Kind.SCHEDULE
+    attempt: int = 1
+    eta: datetime | None = None
+    expires: datetime | None = None
+    by: str = ""
+    note: str = ""
+    restart_of: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run as it is stored. Times are aware UTC of the server's clock; None or empty: not known, or not yet.
+
+    Attributes:
+        id: the id of its Celery task.
+        name: the name of its entry.
+        attempt: 1, and one more each time that it is sent again after it was lost.
+        starts: how many executions of it have begun.
+        holder: token of the execution that holds its lease, or held it last.
+        seen_at: when its worker renewed the lease last.
+        error: class and text of the error that ended it.
+        result: the ``repr`` of its result, with ``redisbeater_run_results``.
+        restart_of: the id of the run that it repeats.
+        is_to_stop: somebody asked to stop it.
+        payload: what is needed to send it again; empty once it has succeeded, or where it was not read.
+        lease_end: when its lease ends, or until when it may wait for its start; None: it is not active.
+        resend_at: when beat is to send it; None: it is not to be sent.
+    """
+
+    id: str
+    name: str
+    state: State
+    task: str = ""
+    fire_time: datetime | None = None
+    kind: Kind = Kind.SCHEDULE
+    attempt: int = 1
+    starts: int = 0
+    holder: str = ""
+    acks_late: bool = False
+    sent_at: datetime | None = None
+    started_at: datetime | None = None
+    seen_at: datetime | None = None
+    finished_at: datetime | None = None
+    worker: str = ""
+    pid: int = 0
+    error: str = ""
+    result: str = ""
+    note: str = ""
+    by: str = ""
+    restart_of: str = ""
+    is_to_stop: bool = False
+    payload: str = ""
+    lease_end: datetime | None = None
+    resend_at: datetime | None = None
+    #: The score in the set of active runs as it was read, by which a script notices that the lease was renewed since.
+    seen_lease: str = ""
+
+    @classmethod
+    def from_fields(cls, run_id: str, stored: Mapping[str, Any]) -> Run | None:
+        """Read the fields of a stored run, whatever other programs wrote; None: it is no run."""
+        state = _member(State, stored.get("state"))
+        name = stored.get("name")
+        if state is None or not isinstance(name, str) or not name:
+            return None
+        return cls(
+            id=run_id,
+            name=name,
+            state=state,
+            kind=_member(Kind, stored.get("kind")) or Kind.SCHEDULE,
+            fire_time=_instant(stored.get("fire_time")),
+            attempt=max(_count(stored.get("attempt")), 1),
+            starts=_count(stored.get("starts")),
+            pid=_count(stored.get("pid")),
+            acks_late=stored.get("acks_late") == "1",
+            is_to_stop=stored.get("stop") == "1",
+            seen_lease=str(stored.get("lease_end") or ""),
+            **{field: _instant(stored.get(field)) for field in _TIMES},
+            **{field: str(stored.get(field) or "") for field in _TEXTS},
+        )
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended; a lost run that is to be sent again has not."""
+        return self.state in FINAL and self.resend_at is None
+
+    @property
+    def took(self) -> float | None:
+        """Seconds from its start to its end, or to the last renewal of its lease; None: it has not started."""
+        end = self.finished_at or self.seen_at
+        if self.started_at is None or end is None:
+            return None
+        return max((end - self.started_at).total_seconds(), 0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it: times as ISO 8601; without holder and payload, which may hold secrets."""
+        hidden = {"holder", "payload", "seen_lease"}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}
+        return {
+            name: value.isoformat()
+            if isinstance(value, datetime)
+            else str(value)
+            if isinstance(value, TextEnum)
+            else value
+            for name, value in values.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCounts:
+    """How many runs of an entry came to what, since it was created.
+
+    Attributes:
+        lost: how often one was lost, also where it was sent again, or reported later.
+        skipped: fire times that were not run, for whatever reason.
+        failures: how many runs in a row have failed, up to the last one.
+        buffered: the id of the run that waits for the end of the one before it; empty: none does.
+    """
+
+    sent: int = 0
+    success: int = 0
+    failure: int = 0
+    lost: int = 0
+    revoked: int = 0
+    expired: int = 0
+    skipped: int = 0
+    failures: int = 0
+    buffered: str = ""
+
+
+def error_text(error: BaseException | str) -> str:
+    """Return class and text of an error, as a run keeps them: ``ValueError: no feed``."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    return shown(text, MOST_ERROR_CHARACTERS)
+
+
+def result_text(result: object) -> str:
+    """Return the ``repr`` of a result, as a run keeps it."""
+    return shown(repr(result), MOST_RESULT_CHARACTERS)
+
+
+_TIMES = ("sent_at", "started_at", "seen_at", "finished_at", "lease_end", "resend_at")
+_TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "payload")
+
+
+def _member(kinds: Iterable[Any], text: object) -> Any:
+    return next((member for member in kinds if member.value == text), None)
+
+
+def _instant(text: object) -> datetime | None:
+    try:
+        seconds = float(str(text))
+    except ValueError:
+        return None
+    return from_unix(seconds) if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def _count(text: object) -> int:
+    digits = str(text)
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 16 else 0
