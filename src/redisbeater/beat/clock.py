@@ -22,7 +22,7 @@ class ServerClock:
     """The server's time as this beat has seen it last, compared with its own monotonic clock."""
 
     def __init__(self) -> None:
-        #: Seconds by which this host's clock is ahead of the server's, as of the last reply; None: none has come in time.
+        #: Seconds by which this host's clock is ahead of the server's, by the last quick reply; None: there was none.
         self.offset: float | None = None
         self._now: datetime | None = None
         self._seen_at = 0.0

@@ -62,7 +62,7 @@ class Leadership:
 
     @property
     def may_send(self) -> bool:
-        """Whether this beat leads at this moment, by its own clock: a lock that was not renewed in time does not count."""
+        """Whether this beat leads at this moment, by its own clock: not with a lock that it did not renew in time."""
         return self._leads and (self._lock is None or self._lock.is_trusted)
 
     @property

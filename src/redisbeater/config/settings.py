@@ -11,12 +11,13 @@ from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.config import values
+from redisbeater.config.broker_url import broker_redis_url
 from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck
 
-__all__ = ("PREFIX", "Config", "app_text", "cron_starting_deadline", "given_settings", "has_settings")
+__all__ = ("PREFIX", "Config", "cron_starting_deadline", "given_settings", "has_settings")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
@@ -31,6 +32,7 @@ MOST_OUTAGE_SECONDS = 3600.0
 MOST_JITTER_SECONDS = 366 * 86400.0
 
 hide_in_reports(f"{PREFIX}redis_url")
+hide_in_reports(f"{PREFIX}ping_url")
 
 
 def _setting(default: Any, reader: values.Reader, accepts: str, doc: str, *, secret: bool = False) -> Any:
@@ -234,6 +236,38 @@ class Config:
         "Whether a prefork worker ends a task whose lease it could not renew for ``run_timeout``, because it is cut off "
         "from Redis: another worker may have been given the run.",
     )
+    http: str | None = _setting(
+        None,
+        values.optional(values.read_address),
+        "a text such as '127.0.0.1:9808', ':9808' for all addresses, or None",
+        "Where beat serves ``/live``, ``/health`` and, with the extra ``metrics``, ``/metrics``. None: nowhere.",
+    )
+    heartbeat_file: str | None = _setting(
+        None,
+        values.optional(values.read_text),
+        "the path of a file, or None",
+        "A file that beat touches after each pass, once a second at most, for probes that run no Python.",
+    )
+    metrics_entries: tuple[str, ...] = _setting(
+        (),
+        values.read_names,
+        "a list of patterns",
+        "Names of entries that have metrics of their own, with ``*`` and ``?`` for any characters: at most 1,000 entries.",
+    )
+    ping_url: str | None = _setting(
+        None,
+        values.optional(values.read_web_url),
+        "a URL of http or https, or None",
+        "A URL that the beat that leads asks for while the schedule is healthy, so that a service outside notices its "
+        "silence. When the schedule becomes unhealthy, it sends why to ``/fail`` below it, once.",
+        secret=True,
+    )
+    ping_interval: float = _setting(
+        60.0,
+        values.seconds(1, MOST_OUTAGE_SECONDS),
+        "seconds, from 1 to 3600",
+        "Seconds from one request to ``ping_url`` to the next.",
+    )
     application: str | None = _setting(
         None,
         values.optional(values.read_text),
@@ -276,7 +310,7 @@ class Config:
         given = dict(given_settings(app))
         _refuse_unknown(given)
         if "redis_url" not in given:
-            given["redis_url"] = _broker_redis_url(app)
+            given["redis_url"] = broker_redis_url(app)
         if "key_prefix" not in given and SCHEMES.get(scheme_of(given["redis_url"])) is Topology.CLUSTER:
             given["key_prefix"] = CLUSTER_PREFIX
         config = cls(**{each.name: _read(each, given[each.name]) for each in fields(cls) if each.name in given})
@@ -347,36 +381,6 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean {PREFIX}{near[0]}?" if near else f"known are {', '.join(PREFIX + k for k in known)}"
             raise ImproperlyConfigured(f"{PREFIX}{name} is not a setting of redisbeater; {hint}")
-
-
-def _broker_redis_url(app: Celery) -> str:
-    broker = app.conf.broker_write_url or ""
-    brokers = list(broker) if isinstance(broker, (list, tuple)) else broker.split(";")
-    first = brokers[0].replace("redis+socket://", "unix://", 1).replace("socket://", "unix://", 1)
-    scheme = scheme_of(first)
-    if scheme not in SCHEMES:
-        raise ImproperlyConfigured(
-            f"redisbeater_redis_url is not set, and the broker ({scheme or 'none'}) of {app_text(app)} is not a Redis "
-            f"that could keep the schedule; {_advice(app)}"
-        )
-    # Of several brokers only the first is used, but several Sentinels belong to one Redis.
-    return ";".join(brokers) if SCHEMES[scheme] is Topology.SENTINEL else first
-
-
-def app_text(app: Celery) -> str:
-    """Return the name of an app for people, and say so if it is the one that Celery makes when there is no other."""
-    return "Celery's own default app" if _is_nobodys(app) else f"the app {str(app.main or '__main__')!r}"
-
-
-def _is_nobodys(app: Celery) -> bool:
-    """Return whether Celery made the app itself, because none was passed and none was current."""
-    return bool(app.main == "default" and not app.set_as_current)
-
-
-def _advice(app: Celery) -> str:
-    if _is_nobodys(app):
-        return "pass your app: celery -A proj ... on the command line, ScheduleStore(app) in a program"
-    return "set redisbeater_redis_url = 'redis://host:6379/0'"
 
 
 def _read(setting: Field[Any], value: Any) -> Any:

@@ -33,7 +33,7 @@ class CatchUp:
 
 
 class Confirmed(NamedTuple):
-    """A job, reduced to the runs that the broker has accepted, and the number of the first that it has just accepted."""
+    """A job, reduced to the runs that the broker has accepted, and the number of the first one that is new."""
 
     job: Job
     first: int

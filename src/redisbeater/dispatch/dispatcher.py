@@ -46,21 +46,21 @@ class Dispatcher:
     """Creates the dispatch of each claim, and keeps what outlives it: failures by entry, slow tasks.
 
     Arguments:
+        counts: what becomes of runs; None: nobody asks.
         send: sends one run by Celery's own path; returns the error, or None.
         renew_lock: renews the lock when it is time, and returns whether this beat still holds it.
         entry_class: the class of the runs.
-        counts: what became of runs; None: nobody asks.
     """
 
     def __init__(
         self,
         app: Celery,
         broker: Broker,
+        counts: Counts | None = None,
         *,
         send: Callable[[RedisScheduleEntry], Exception | None],
         renew_lock: Callable[[], bool],
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
-        counts: Counts | None = None,
     ) -> None:
         self._resources = Resources(
             app=app,
@@ -173,7 +173,8 @@ class ClaimDispatch:
         """Publish planned entries as one publish batch, and wait for its confirms. Return how many runs it had."""
         # denied_join_result: otherwise result backends subscribe to every task's result, some without a timeout.
         with self._broker.publish_batch(one_by_one=self._batch.sends_one_by_one) as publish_batch, denied_join_result():
-            publication = Publication(self._batch, publish_batch, self._refusals, self._resources, self._may_send, self.claim)
+            parts = (self._batch, publish_batch, self._refusals, self._resources)
+            publication = Publication(*parts, self._may_send, self.claim)
             try:
                 refusal = publication.publish(planned)
             except BaseException:

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from celery import Celery
 from celery.app import app_or_default
 
-from redisbeater.config.settings import app_text
+from redisbeater.config.broker_url import app_text
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.schedule_store import ScheduleStore

@@ -81,6 +81,16 @@ class Claim:
         """Return what the server's clock shows now, as far as this claim's reply tells."""
         return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
 
+    def look_again_at(self, longest: float) -> float:
+        """Return when to claim again, on the monotonic clock: at once if this claim found anything.
+
+        Arguments:
+            longest: seconds from the request after which beat looks in any case.
+        """
+        if self.entries or self.removed:
+            return 0.0
+        return self.asked_at + (longest if self.idle_seconds is None else min(self.idle_seconds, longest))
+
     @property
     def idle_seconds(self) -> float | None:
         """Seconds from the request until the next entry is due; None when nothing is planned."""
