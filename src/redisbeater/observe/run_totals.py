@@ -36,6 +36,8 @@ class RunTotals:
 
     def _add(self, what: str, task: str, number: int) -> None:
         if what in FINAL:
+            for state in FINAL:  # a counter that begins at 1 has not grown, for a monitor
+                self.states.setdefault((state.value, task), 0)
             self.states[what, task] = number
         elif what == MILLISECONDS:
             self._durations_of(task).sum = number / 1000

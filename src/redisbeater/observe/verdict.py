@@ -101,5 +101,6 @@ class Verdicts:
 
 
 def _facts(beat: Beat, found: Health, live: Verdict) -> str:
+    role = [] if beat.heartbeat.role == "leader" else [beat.heartbeat.role]
     facts = [fact for fact in found.facts if not fact.startswith("last pass")]
-    return ", ".join([beat.heartbeat.role, live.facts, *facts])
+    return ", ".join([*role, live.facts, *facts])
