@@ -73,7 +73,8 @@ def test_a_leader_writes_what_it_is_and_what_it_has_sent(
     assert (line["server"].split()[0] in ("redis", "valkey"), abs(line["clock_offset_ms"]) < 500) == (True, True)
     assert set(line) == {
         "host", "pid", "role", "since", "last_pass", "version", "celery", "python", "sent", "refused", "skipped",
-        "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "broker_away", "redis", "server", "clock_offset_ms",
+        "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "broker_away", "redis", "server",
+        "clock_offset_ms",
     }  # fmt: skip
 
 

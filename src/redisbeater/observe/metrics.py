@@ -30,8 +30,8 @@ __all__ = ("create_registry", "exposition_of")
 #: The text format of Prometheus that every version reads.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Characters of a label: tasks and entries may have long names.
-MOST_LABEL_CHARACTERS = 200
+#: Characters of a label. The name of an entry has at most 512 bytes; that of a task may be any text.
+MOST_LABEL_CHARACTERS = 1000
 
 #: The roles of beats.
 ROLES = ("leader", "active", "standby", "paused")
@@ -145,8 +145,12 @@ class _Beat(Collector):
         entry = CATALOGUE[name]
         make = CounterMetricFamily if entry.kind is Kind.COUNTER else GaugeMetricFamily
         family = make(f"{PREFIX}{name}", entry.meaning, labels=["schedule", *entry.labels])
-        for labels, value in values.items():
-            family.add_metric([self._beat.schedule, *map(_label, labels)], float(value))
+        merged: dict[tuple[str, ...], float] = {}
+        for raw, value in values.items():
+            labels = tuple(map(_label, raw))
+            merged[labels] = merged.get(labels, 0.0) + value
+        for labels, value in merged.items():
+            family.add_metric([self._beat.schedule, *labels], value)
         return family
 
     def _histogram(self, name: str, values: Mapping[tuple[str, ...], Histogram]) -> Metric:
