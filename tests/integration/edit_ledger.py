@@ -42,8 +42,10 @@ class ServerClock:
 def scripts_by_the_clock_at(client: redis.Redis, key: str) -> Iterator[None]:
     """Let the scripts read the time from a key of the server instead of the server's own clock."""
 
-    def load(name: str) -> script.Script:
-        text = script.load_script(name).text.replace("redis.call('TIME')", f"{{redis.call('GET', '{key}'), '0'}}")
+    def load(name: str, *, with_runs: bool = False) -> script.Script:
+        text = script.load_script(name, with_runs=with_runs).text.replace(
+            "redis.call('TIME')", f"{{redis.call('GET', '{key}'), '0'}}"
+        )
         assert "TIME'" not in text, f"{name}.lua asks for the time in another way"
         return script.Script(text=text, sha=sha1(text))
 

@@ -13,7 +13,11 @@ from redisbeater.store.connection.script import load_script
 from redisbeater.store.snapshot import digest, sha1
 
 PRELUDE = Path(redisbeater.__file__).parent / "store" / "lua" / "prelude.lua"
-SCRIPTS = sorted(set(PRELUDE.parent.glob("*.lua")) - {PRELUDE})
+RUNS_PRELUDE = PRELUDE.parent / "runs" / "prelude.lua"
+
+#: What scripts do besides, where runs are tracked.
+PARTS = sorted(RUNS_PRELUDE.parent.glob("with_*.lua"))
+SCRIPTS = sorted(set(PRELUDE.parent.rglob("*.lua")) - {PRELUDE, RUNS_PRELUDE, *PARTS})
 
 #: The longest body, without blank lines.
 LONGEST_BODY = 40
@@ -63,13 +67,19 @@ class Script:
         return {word for line in lines if "return" in line for word in _OUTCOME.findall(line.split("return", 1)[1])}
 
 
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PRELUDE.parent).with_suffix(""))
+
+
 scripts = pytest.mark.parametrize(
-    "script", [Script.read(path) for path in SCRIPTS], ids=[path.stem for path in SCRIPTS]
+    "script", [Script.read(path) for path in SCRIPTS], ids=[name_of(path) for path in SCRIPTS]
 )
 
 
 def test_there_are_scripts() -> None:
-    assert {path.stem for path in SCRIPTS} >= {"claim", "commit", "release", "save", "load", "delete"}
+    names = {name_of(path) for path in SCRIPTS}
+
+    assert names >= {"claim", "commit", "release", "save", "load", "delete", "runs/start", "runs/finish"}
 
 
 @scripts
@@ -146,46 +156,65 @@ class Function:
     body: str
 
     @classmethod
-    def all(cls) -> list[Function]:
-        """The functions of the prelude, each with the comment in front of it."""
-        parts = re.split(r"\n\n(?=--)", PRELUDE.read_text().strip())[1:]
+    def all(cls, path: Path = PRELUDE) -> list[Function]:
+        """The functions of a prelude, or of a part, each with the comment in front of it."""
+        parts = re.split(r"\n\n(?=--)", path.read_text().strip())[1:]
         found = [re.fullmatch(r"((?:--.*\n)+)local function (\w+)(\(.*)", part, re.DOTALL) for part in parts]
         assert all(found)
         return [cls(comment=match[1], name=match[2], body=match[3]) for match in found if match]
 
 
+RUN_FUNCTIONS = Function.all(RUNS_PRELUDE)
 functions = pytest.mark.parametrize("function", Function.all(), ids=lambda function: function.name)
 
 
 def test_the_prelude_is_put_in_front_of_every_script() -> None:
     for path in SCRIPTS:
-        assert load_script(path.stem).text == f"{PRELUDE.read_text()}\n{path.read_text()}"
+        texts = [PRELUDE, *([RUNS_PRELUDE] if path.parent == RUNS_PRELUDE.parent else []), path]
+        assert load_script(name_of(path)).text == "\n".join(each.read_text() for each in texts)
 
 
-def test_the_prelude_holds_functions_and_nothing_else() -> None:
-    starts = [line for line in PRELUDE.read_text().splitlines() if line and not line.startswith((" ", "--", "end"))]
+@pytest.mark.parametrize("path", [PRELUDE, RUNS_PRELUDE], ids=["prelude", "runs/prelude"])
+def test_a_prelude_holds_functions_and_nothing_else(path: Path) -> None:
+    starts = [line for line in path.read_text().splitlines() if line and not line.startswith((" ", "--", "end"))]
 
-    assert len(starts) == len(Function.all()) > 5
+    assert len(starts) == len(Function.all(path)) > 5
     assert all(line.startswith("local function ") for line in starts)
 
 
 @functions
-def test_a_shared_function_is_documented(function: Function) -> None:
-    assert re.match(r"-- (Add|Return|Remove|Schedule|Store|Tell) ", function.comment)
-
-
-@functions
 def test_a_shared_function_is_shared(function: Function) -> None:
-    users = [path.stem for path in SCRIPTS if f"{function.name}(" in path.read_text()]
+    users = [path.stem for path in [*SCRIPTS, RUNS_PRELUDE] if f"{function.name}(" in path.read_text()]
     callers = [other.name for other in Function.all() if f"{function.name}(" in other.body and other != function]
 
     assert len(users + callers) > 1
 
 
-@functions
-def test_a_shared_function_is_short_and_cheap(function: Function) -> None:
+@pytest.mark.parametrize("function", RUN_FUNCTIONS, ids=lambda function: function.name)
+def test_a_function_of_runs_is_shared_or_a_step_of_one_that_is(function: Function) -> None:
+    users = [path.stem for path in [*SCRIPTS, *PARTS] if f"{function.name}(" in path.read_text()]
+    callers = [other.name for other in RUN_FUNCTIONS if f"{function.name}(" in other.body and other != function]
+
+    assert callers or len(users) > 1
+
+
+@pytest.mark.parametrize("function", [*Function.all(), *RUN_FUNCTIONS], ids=lambda function: function.name)
+def test_a_shared_function_is_documented_short_and_cheap(function: Function) -> None:
+    assert re.match(r"-- (Add|Return|Remove|Schedule|Store|Tell) ", function.comment)
     assert len(function.body.splitlines()) <= 15
     assert not re.search(r"'(KEYS|SMEMBERS|HGETALL|SCAN|FLUSHDB|FLUSHALL)'", function.body)
+
+
+@pytest.mark.parametrize("path", PARTS, ids=name_of)
+def test_a_part_says_of_which_script_and_stands_in_front_of_it(path: Path) -> None:
+    script = path.stem.removeprefix("with_")
+    lines = [line for line in path.read_text().splitlines() if line.strip() and not line.startswith("--")]
+    texts = [PRELUDE, RUNS_PRELUDE, path, PRELUDE.parent / f"{script}.lua"]
+
+    assert path.read_text().splitlines()[0].endswith(f"It stands in front of {script}.lua.")
+    assert load_script(script, with_runs=True).text == "\n".join(each.read_text() for each in texts)
+    assert len(lines) <= LONGEST_BODY
+    assert "HGETALL" not in path.read_text()
 
 
 def test_only_the_prelude_decides_whether_a_stored_fire_time_counts() -> None:

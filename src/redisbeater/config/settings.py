@@ -233,8 +233,8 @@ class Config:
         False,
         values.read_flag,
         "True or False",
-        "Whether a prefork worker ends a task whose lease it could not renew for ``run_timeout``, because it is cut off "
-        "from Redis: another worker may have been given the run.",
+        "Whether a prefork worker ends a task whose lease it could not renew for ``run_timeout``: it is cut off from "
+        "Redis, and another worker may have been given the run.",
     )
     http: str | None = _setting(
         None,

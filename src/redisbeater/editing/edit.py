@@ -64,6 +64,7 @@ class Edit:
             origin=self.origin,
             log=self._log_text(),
             skipped=self.skipped,
+            switches=self._switch,
         )
 
     @cached_property
@@ -76,6 +77,13 @@ class Edit:
     def switches(self) -> str:
         """What the edit is if it changes nothing else: ``enabled`` or ``disabled``; empty for any other."""
         if not self.changed_fields or not {"enabled", "disabled_until"}.issuperset(self.changed_fields):
+            return ""
+        return "enabled" if self.definition.enabled and self.definition.disabled_until is None else "disabled"
+
+    @property
+    def _switch(self) -> str:
+        """Whether a person enables or disables the entry, whatever else changes; empty: neither."""
+        if self.author is None or not {"enabled", "disabled_until"}.intersection(self.changed_fields):
             return ""
         return "enabled" if self.definition.enabled and self.definition.disabled_until is None else "disabled"
 

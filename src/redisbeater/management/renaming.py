@@ -54,6 +54,8 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
             raise EntryNotFound(name)
         if outcome == "CLAIMED":
             raise RunActive(f"a beat is sending a run of {quoted(name)}; rename it in a moment")
+        if outcome == "ACTIVE":
+            raise RunActive(f"{quoted(name)} has a run that has not ended; rename it then, or stop the run")
     raise EditConflict(f"other programs changed {quoted(name)} {ATTEMPTS} times; it was not renamed")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import from_unix
+from redisbeater.instant import from_unix, to_unix
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
 
@@ -119,6 +119,8 @@ class NewRun:
         eta: when a worker may start it, aware UTC; None: at once.
         expires: when no worker may start it any more, aware UTC; None: it does not expire.
         restart_of: the id of the run that it repeats.
+        is_alone: no other run of its entry was active, as any ``overlap`` but ``allow`` demands. Its lease, once it has
+            ended, is not renewed while another is active.
     """
 
     id: str
@@ -134,6 +136,18 @@ class NewRun:
     by: str = ""
     note: str = ""
     restart_of: str = ""
+    is_alone: bool = False
+
+    def to_row(self) -> dict[str, Any]:
+        """Return it as the scripts take it."""
+        times = {"fire_time": self.fire_time, "expires": self.expires}
+        texts = {name: getattr(self, name) for name in ("name", "task", "payload", "by", "note", "restart_of")}
+        stored = {**texts, **{name: to_unix(at) for name, at in times.items() if at}, "kind": self.kind.value}
+        stored["alone"] = "1" if self.is_alone else ""
+        row: dict[str, Any] = {"id": self.id, "name": self.name, "state": self.state.value, "attempt": self.attempt}
+        row["fields"] = [text for pair in stored.items() if pair[1] for text in pair]
+        times = {"eta": self.eta, "expires": self.expires}
+        return {**row, **{name: to_unix(at) for name, at in times.items() if at}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +161,11 @@ class Run:
         starts: how many executions of it have begun.
         holder: token of the execution that holds its lease, or held it last.
         seen_at: when its worker renewed the lease last.
+        expires: when no worker may start it any more.
         error: class and text of the error that ended it.
         result: the ``repr`` of its result, with ``redisbeater_run_results``.
         restart_of: the id of the run that it repeats.
+        is_alone: as it was recorded: :class:`NewRun`.
         is_to_stop: somebody asked to stop it.
         payload: what is needed to send it again; empty once it has succeeded, or where it was not read.
         lease_end: when its lease ends, or until when it may wait for its start; None: it is not active.
@@ -177,6 +193,8 @@ class Run:
     note: str = ""
     by: str = ""
     restart_of: str = ""
+    expires: datetime | None = None
+    is_alone: bool = False
     is_to_stop: bool = False
     payload: str = ""
     lease_end: datetime | None = None
@@ -191,20 +209,21 @@ class Run:
         name = stored.get("name")
         if state is None or not isinstance(name, str) or not name:
             return None
+        values: dict[str, Any] = {field: _instant(stored.get(field)) for field in _TIMES}
+        values.update((field, str(stored.get(field) or "")) for field in _TEXTS)
         return cls(
             id=run_id,
             name=name,
             state=state,
             kind=_member(Kind, stored.get("kind")) or Kind.SCHEDULE,
-            fire_time=_instant(stored.get("fire_time")),
             attempt=max(_count(stored.get("attempt")), 1),
             starts=_count(stored.get("starts")),
             pid=_count(stored.get("pid")),
             acks_late=stored.get("acks_late") == "1",
             is_to_stop=stored.get("stop") == "1",
+            is_alone=stored.get("alone") == "1",
             seen_lease=str(stored.get("lease_end") or ""),
-            **{field: _instant(stored.get(field)) for field in _TIMES},
-            **{field: str(stored.get(field) or "") for field in _TEXTS},
+            **values,
         )
 
     @property
@@ -224,14 +243,8 @@ class Run:
         """Return what JSON has of it: times as ISO 8601; without holder and payload, which may hold secrets."""
         hidden = {"holder", "payload", "seen_lease"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}
-        return {
-            name: value.isoformat()
-            if isinstance(value, datetime)
-            else str(value)
-            if isinstance(value, TextEnum)
-            else value
-            for name, value in values.items()
-        }
+        times = {name: value.isoformat() for name, value in values.items() if isinstance(value, datetime)}
+        return {**values, **times, "state": self.state.value, "kind": self.kind.value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +280,7 @@ def result_text(result: object) -> str:
     return shown(repr(result), MOST_RESULT_CHARACTERS)
 
 
-_TIMES = ("sent_at", "started_at", "seen_at", "finished_at", "lease_end", "resend_at")
+_TIMES = ("fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "lease_end", "resend_at")
 _TEXTS = ("task", "holder", "worker", "error", "result", "note", "by", "restart_of", "payload")
 
 

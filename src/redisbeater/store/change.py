@@ -34,6 +34,8 @@ class Change(NamedTuple):
     log: str = ""
     #: The skipped fire times, where a backup restores them.
     skipped: str = ""
+    #: ``enabled`` or ``disabled``, where a person changes that: what is buffered is revoked, or failures are forgotten.
+    switches: str = ""
 
     @classmethod
     def of(
@@ -47,6 +49,7 @@ class Change(NamedTuple):
         origin: str = "",
         log: str = "",
         skipped: str = "",
+        switches: str = "",
     ) -> Change:
         """Return the change of an entry that was read. Without a score, the entry keeps the one that it has."""
         return cls(
@@ -61,6 +64,7 @@ class Change(NamedTuple):
             claim_id=snapshot.claim_id,
             log=log,
             skipped=skipped,
+            switches=switches,
         )
 
 
@@ -85,5 +89,6 @@ def _fields(change: Change) -> dict[str, str]:
         "claim": change.claim_id,
         "log": change.log,
         "skipped": change.skipped,
+        "switches": change.switches,
     }
     return {field: text for field, text in fields.items() if text}

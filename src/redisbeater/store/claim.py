@@ -51,7 +51,23 @@ class ClaimedEntry:
             skipped=fields.get("skipped", ""),
             recorded_run=fields.get("recorded_run", ""),
             oversized_bytes=int(fields.get("oversized", 0)),
+            **(_of_runs(fields) if "failures" in fields or "buffered" in fields or "active" in fields else {}),
+            is_abandoned="is_abandoned" in fields,
         )
+
+
+def _of_runs(fields: Mapping[str, Any]) -> dict[str, Any]:
+    failures = str(fields.get("failures", ""))
+    return {
+        "failures": int(failures) if failures.isdecimal() and failures.isascii() and len(failures) < 16 else 0,
+        "buffered": _run_id(fields.get("buffered", "")),
+        "active": tuple(map(_run_id, fields.get("active", ()))),
+    }
+
+
+def _run_id(key: str) -> str:
+    """Return the id of a run by its key, whatever prefix that has."""
+    return key.rpartition(":run:")[2]
 
 
 @dataclass(frozen=True, kw_only=True)

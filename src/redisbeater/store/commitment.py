@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from redisbeater.instant import to_unix
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import NewRun
+from redisbeater.model.run import NewRun, State
 from redisbeater.model.score import Score
 from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.snapshot import digest
 
-__all__ = ("CommitResult", "Commitment", "as_json")
+__all__ = ("MOST_RUNS", "CommitResult", "Commitment", "as_json", "pages_by_runs")
+
+#: How many runs one script records: they keep the server busy for three milliseconds.
+MOST_RUNS = 250
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +61,20 @@ def as_json(commitments: Sequence[Commitment]) -> str:
     return json.dumps([_outcome(item) for item in commitments], ensure_ascii=False)
 
 
+def pages_by_runs(commitments: Sequence[Commitment]) -> Iterator[Sequence[Commitment]]:
+    """Split commitments into pages of at most ``MOST_RUNS`` runs, or of one entry."""
+    start = runs = 0
+    for place, item in enumerate(commitments):
+        if place > start and runs + len(item.runs) > MOST_RUNS:
+            yield commitments[start:place]
+            start, runs = place, 0
+        runs += max(len(item.runs), 1)
+    yield commitments[start:]
+
+
 def _outcome(item: Commitment) -> dict[str, Any]:
     entry, score = item.entry, item.next
-    fields = {
+    fields: dict[str, Any] = {
         "name": entry.name,
         "seen": digest(entry.definition, entry.meta, entry.recorded_run),
         "score": score.to_text() if score else "",
@@ -71,7 +85,15 @@ def _outcome(item: Commitment) -> dict[str, Any]:
         "log": [line.to_row() for line in item.log],
         **_later_look(score, entry),
     }
+    if item.runs or item.skipped_count or entry.buffered:
+        fields.update(_runs(item))
     return {field: value for field, value in fields.items() if value}
+
+
+def _runs(item: Commitment) -> dict[str, Any]:
+    is_waiting = bool(item.entry.buffered) or any(run.state is State.BUFFERED for run in item.runs)
+    rows = [run.to_row() for run in item.runs]
+    return {"runs": rows, "skipped_count": item.skipped_count, "waits": is_waiting}
 
 
 def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:

@@ -9,70 +9,36 @@
                          ^              │
                          └─────take─────┘  (requeued, with the next attempt)
 
-An execution holds its run by a lease that its worker renews. Each script is fenced by the holder, by the attempt or by the
-lease that was read, or does nothing when it is executed again; so a call whose reply was lost may be repeated.
+An execution holds its run by a lease that its worker renews. Each script is fenced by the holder, by the attempt or by
+the lease that was read, or does nothing when it is executed again: a call whose reply was lost may be repeated.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from redisbeater.config.settings import Config
-from redisbeater.model.run import NewRun, Run, RunCounts, State
+from redisbeater.exceptions import LockNotOwnedError
+from redisbeater.instant import to_unix
+from redisbeater.model.log_line import line_text
+from redisbeater.model.run import NewRun, Run, State
 from redisbeater.store.connection.connection import Connection
+from redisbeater.store.execution import Execution, Renewal
 from redisbeater.store.keys import Keys
+from redisbeater.store.run_records import RunRecords
 
-__all__ = ("Execution", "Renewal", "Reservation", "RunStore", "holder_prefix", "new_holder")
+__all__ = ("Reservation", "RunStore")
 
+#: How long the lease of an execution that died lasts: the broker may give its message out again until then.
+DROP_SECONDS = 10
 
-def new_holder(host: str, pid: int) -> str:
-    """Return a token for one execution of a run in one process."""
-    return f"{holder_prefix(host, pid)}{uuid.uuid4().hex[:16]}"
-
-
-def holder_prefix(host: str, pid: int) -> str:
-    """Return what the tokens of all executions in one process begin with; it fences where the token is not known."""
-    return f"{host}:{pid}:"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Execution:
-    """One execution of a run, as its worker reports it.
-
-    Attributes:
-        run_id: the id of the task.
-        name, task: the names of the entry and of the task.
-        attempt: what the message's header ``redisbeater_attempt`` has.
-        holder: :func:`new_holder`; :func:`holder_prefix` where only the process is known; empty: none has begun.
-        fire_time: the fire time, aware UTC, for a run of which nothing is stored.
-        worker, pid: the name of the worker and its process.
-        acks_late: whether the broker gives the message out again when the worker dies.
-        is_redelivered: the broker has given the message out before.
-        is_exclusive: the task refuses to run beside another execution (``OnceTask``).
-    """
-
-    run_id: str
-    name: str
-    task: str = ""
-    attempt: int = 1
-    holder: str = ""
-    fire_time: datetime | None = None
-    worker: str = ""
-    pid: int = 0
-    acks_late: bool = False
-    is_redelivered: bool = False
-    is_exclusive: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Renewal:
-    """What became of leases that were to be renewed: ids of runs that are to stop, and of those that others hold now."""
-
-    to_stop: frozenset[str]
-    not_ours: frozenset[str]
+#: How many leases one script renews: it keeps the server busy for a millisecond or two.
+RENEW_PAGE = 250
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,22 +54,20 @@ class Reservation:
     active: tuple[str, ...] = ()
 
 
-class RunStore:
+class RunStore(RunRecords):
     """The runs of one schedule, only with ``redisbeater_track_runs``. Creating it does no I/O.
 
     All its methods raise :class:`~redisbeater.exceptions.StoreUnavailable` when Redis cannot be reached and
     :class:`~redisbeater.exceptions.StoreError` when it refuses.
     """
 
-    def __init__(self, connection: Connection, keys: Keys, config: Config) -> None:
-        self._connection = connection
-        self._keys = keys
-        self._config = config
-
     @classmethod
     def of_worker(cls, config: Config) -> RunStore:
         """Return the runs for one executing process: a connection of its own, one try of ``run_write_timeout``."""
-        raise NotImplementedError
+        seconds = config.run_write_timeout
+        options = {**config.redis_options, "socket_timeout": seconds, "socket_connect_timeout": seconds}
+        connection = Connection(replace(config, redis_options=options, retry_period=0.0))
+        return cls(connection, Keys(config.key_prefix, config.lock_name), config)
 
     # What workers report
 
@@ -111,15 +75,29 @@ class RunStore:
         """Record that an execution begins, and give it the lease.
 
         Returns:
-            ``STARTED``; ``STOP``: the same, and somebody asked to stop it; ``DUPLICATE``: the run has ended, or this is
-            an older attempt; ``RUNNING``: another execution has a live lease. Of the last two nothing was recorded. Then
-            the seconds until the lease in question ends; 0 for a duplicate.
+            ``STARTED``; ``STOP``: the same, and somebody asked to stop it; ``DUPLICATE``: the run has ended, or this
+            is an older attempt; ``RUNNING``: another execution has a live lease. Of the last two nothing was recorded.
+            Then the seconds until the lease in question ends; 0 for a duplicate.
         """
-        raise NotImplementedError
+        what = execution
+        terms = [self._keys.prefix, what.name, str(what.attempt), str(what.step), what.holder, self._lease]
+        flags = ["1" if flag else "0" for flag in (what.is_redelivered, what.is_exclusive)]
+        fire_time = to_unix(what.fire_time) if what.fire_time else ""
+        word, seconds = self._run("start", [what.run_id], [*terms, *flags, _json(what.to_fields()), fire_time])
+        return word, float(seconds)
 
     def renew(self, holders: Mapping[str, str]) -> Renewal:
-        """Renew the leases of executions, all in one script. ``holders``: run id -> holder."""
-        raise NotImplementedError
+        """Renew the leases of executions. ``holders``: run id -> holder."""
+        words: dict[str, str] = {}
+        ids = list(holders)
+        for begin in range(0, len(ids), RENEW_PAGE):
+            page = ids[begin : begin + RENEW_PAGE]
+            terms = [self._keys.prefix, self._lease, *(holders[run_id] for run_id in page)]
+            words.update(zip(page, self._run("renew", page, terms)))
+        return Renewal(
+            to_stop=frozenset(run_id for run_id, word in words.items() if word == "STOP"),
+            not_ours=frozenset(run_id for run_id, word in words.items() if word == "LATE"),
+        )
 
     def finish(
         self,
@@ -138,15 +116,21 @@ class RunStore:
             execution: with its holder; without one, no execution has begun: revoked or expired before its start.
             state: SUCCESS, FAILURE, REVOKED, EXPIRED, or RETRY.
             retry_at: when the next try may start, aware UTC; None: at once.
-            error, result: :func:`~redisbeater.model.run.error_text`, :func:`~redisbeater.model.run.result_text`.
+            error: :func:`~redisbeater.model.run.error_text`.
+            result: :func:`~redisbeater.model.run.result_text`.
             note: what a person should know about this end.
-            seconds: how long it took, for the metrics; None: not known.
+            seconds: how long it took; None: since its start was recorded.
 
         Returns:
             ``FINISHED``, also when it was recorded before; ``LATE``: another execution has the run, and the end was
             only noted.
         """
-        raise NotImplementedError
+        fields = _pairs(error=error, result=result, note=note)
+        terms = [*self._terms, execution.holder, str(execution.attempt), state.value, self._wait]
+        times = [to_unix(retry_at) if retry_at else "", "" if seconds is None else f"{max(seconds, 0.0):.6f}"]
+        texts = [_json(fields), _json(execution.to_first_fields())]
+        word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts])
+        return word
 
     def drop(self, execution: Execution, *, error: str = "") -> str:
         """Let the lease of an execution that died end in 10 seconds.
@@ -154,13 +138,16 @@ class RunStore:
         Returns:
             ``DROPPED``; ``LATE``: it does not hold the run any more.
         """
-        raise NotImplementedError
+        terms = [self._keys.prefix, execution.holder, str(DROP_SECONDS), error]
+        word: str = self._run("drop", [execution.run_id], terms)
+        return word
 
     # What beat does
 
     def overdue(self, limit: int = 100) -> list[Run]:
         """Return active runs whose lease is over, the oldest first, with their payloads."""
-        raise NotImplementedError
+        terms = [self._keys.prefix, str(limit), *self._bounds]
+        return self._read(self._connection.run("runs/overdue", [self._keys.active], terms))
 
     def lose(self, run: Run, state: State = State.LOST, *, requeue_in: float | None = None, note: str = "") -> str:
         """Record that an overdue run is lost, if its lease is still as it was read.
@@ -174,13 +161,22 @@ class RunStore:
         Returns:
             ``LOST``, also when it was recorded before; ``ALIVE``: its lease has been renewed, or it has ended.
         """
-        raise NotImplementedError
+        what = state.value.lower() if requeue_in is None else "requeued"
+        line = line_text(what, run=run.id, worker=run.worker, note=note)
+        return self._lose(run.id, run.seen_lease, state, requeue_in, note, line)
+
+    def _lose(self, run_id: str, seen: str, state: State, requeue_in: float | None, note: str, line: str) -> str:
+        keys = [self._keys.run(run_id), self._keys.active, self._new_answer()]
+        delay = "" if requeue_in is None else f"{requeue_in:.6f}"
+        terms = [*self._terms, seen, state.value, delay, note, str(self._config.log_limit), line]
+        word: str = self._connection.run("runs/lose", keys, terms)
+        return word
 
     def take(self, *, token: str, limit: int = 100) -> list[Run]:
         """Take runs that beat is to send now, for a lease, the oldest first, with their payloads.
 
-        A buffered one is left for 5 seconds while another run of its entry is active; none is taken while the schedule is
-        paused. Pass those that were sent to :meth:`RedisSchedule.commit <redisbeater.store.RedisSchedule.commit>`.
+        A buffered one is left for 5 seconds while another run of its entry is active; none is taken while the schedule
+        is paused. Pass those that were sent to ``RedisSchedule.commit()``.
 
         Arguments:
             token: what the lock must hold; empty: there is no lock.
@@ -189,7 +185,12 @@ class RunStore:
         Raises:
             LockNotOwnedError: the lock is not ours; nothing was taken.
         """
-        raise NotImplementedError
+        keys = [self._keys.resend, self._keys.lock, self._keys.pause]
+        terms = [self._keys.prefix, token, str(self._config.lease_timeout), str(limit), *self._bounds]
+        word, reply = self._connection.run("runs/take", keys, terms)
+        if word == "FENCED":
+            raise LockNotOwnedError("another beat holds the lock, or it has run out")
+        return self._read(reply)
 
     # What programs do
 
@@ -198,12 +199,22 @@ class RunStore:
 
         One that waits for beat (BUFFERED, or LOST and to be sent again) is REVOKED at once. A final one is left alone.
         """
-        raise NotImplementedError
+        line = line_text("stopped", run=run_id, by=by, note=note)
+        terms = [*self._terms, _json(_pairs(by=by, note=note)), str(self._config.log_limit), line]
+        self._connection.run("runs/stop", [self._keys.run(run_id), self._new_answer()], terms)
+        return self.run(run_id)
 
     def reserve(self, run: NewRun, overlap: str = "allow") -> Reservation:
-        """Record a run that the caller is about to send, where the policy lets it: ``allow``, ``skip``, ``buffer_one`` or
-        ``cancel_other``."""
-        raise NotImplementedError
+        """Record a run that the caller is about to send, where the policy lets it.
+
+        Arguments:
+            run: the run.
+            overlap: ``allow``, ``skip``, ``buffer_one`` or ``cancel_other``.
+        """
+        keys = [self._keys.entry(run.name), self._keys.schedule, self._new_answer()]
+        terms = [self._keys.prefix, self._wait, overlap, _json(run.to_row())]
+        word, active = self._connection.run("runs/reserve", keys, terms)
+        return Reservation(outcome=word, active=tuple(map(self._keys.run_id, active)))
 
     def withdraw(self, run_id: str, *, error: str) -> str:
         """Record that a run that was reserved was not sent: it is LOST, and counts as no failure of its entry.
@@ -211,43 +222,57 @@ class RunStore:
         Returns:
             ``LOST``, or ``ALIVE``: a worker has started it.
         """
-        raise NotImplementedError
+        return self._lose(run_id, "", State.LOST, None, error, "")
 
-    # What is stored
+    # What other scripts need to know of runs
 
-    def run(self, run_id: str) -> Run | None:
-        """Return a run; None: there is none, or not any more."""
-        raise NotImplementedError
+    @property
+    def claim_terms(self) -> list[str]:
+        """The last argument of a claim; none where runs are not tracked, and so are those below."""
+        return ["1"] if self._config.track_runs else []
 
-    def many(self, run_ids: Sequence[str]) -> dict[str, Run]:
-        """Return the runs that exist, by id, without their payloads."""
-        raise NotImplementedError
+    def commit_terms(self, resent: Sequence[Run]) -> list[str]:
+        """Return the last argument of a commit."""
+        sent = [{"id": run.id, "attempt": run.attempt} for run in resent]
+        return [_json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})]
 
-    def history(
-        self, name: str, limit: int = 20, *, states: Collection[State] = (), before: datetime | None = None
-    ) -> list[Run]:
-        """Return runs of an entry, the newest first, without their payloads.
+    @property
+    def edit_terms(self) -> list[str]:
+        """The last argument of an edit."""
+        prefix, limit, retention = self._terms
+        terms = {"prefix": prefix, "limit": int(limit), "retention": int(retention)}
+        return [_json(terms)] if self._config.track_runs else []
 
-        Arguments:
-            name: the name of the entry.
-            limit: how many.
-            states: only runs in these; empty: in any.
-            before: only runs that were sent before, aware UTC.
-        """
-        raise NotImplementedError
+    @property
+    def _terms(self) -> list[str]:
+        """The prefix, how many runs of an entry are kept, and for how many milliseconds."""
+        config = self._config
+        return [self._keys.prefix, str(config.run_history_limit), str(round(config.run_retention * 1000))]
 
-    def active(self, name: str, limit: int = 100) -> list[Run]:
-        """Return runs of an entry that are sent and not final, and those that beat is to send, without their payloads."""
-        raise NotImplementedError
+    @property
+    def _lease(self) -> str:
+        return str(self._config.run_timeout)
 
-    def counts(self, name: str) -> RunCounts:
-        """Return how many runs of an entry came to what."""
-        raise NotImplementedError
+    @property
+    def _wait(self) -> str:
+        return str(self._config.run_queue_timeout)
 
-    def has_reported(self) -> bool:
-        """Return whether any worker has ever reported the start of a run of this schedule."""
-        raise NotImplementedError
+    def _run(self, script: str, run_ids: Sequence[str], args: Sequence[str]) -> Any:
+        return self._connection.run(f"runs/{script}", [self._keys.run(run_id) for run_id in run_ids], args)
 
-    def totals(self) -> dict[str, int]:
-        """Return the counts for metrics: ``<state> <task>``, and ``<= <seconds> <task>`` for durations."""
-        raise NotImplementedError
+    def _new_answer(self) -> str:
+        """Return the key under which a script keeps its answer, for a retry after a lost reply."""
+        return self._keys.answer(uuid.uuid4().hex)
+
+    def _read(self, reply: str) -> list[Run]:
+        """Read the runs of a reply; a list without members comes as an object."""
+        rows = json.loads(reply)["runs"] or []
+        return list(self._runs((row["key"], row) for row in rows))
+
+
+def _pairs(**texts: str) -> list[str]:
+    return [text for pair in texts.items() if pair[1] for text in pair]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

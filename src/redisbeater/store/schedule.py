@@ -29,7 +29,7 @@ from redisbeater.store.beats import Beats
 from redisbeater.store.broken import BrokenEntries, reports_as_json
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import Claim, ClaimedEntry
-from redisbeater.store.commitment import Commitment, CommitResult, as_json
+from redisbeater.store.commitment import Commitment, CommitResult, as_json, pages_by_runs
 from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
 from redisbeater.store.deleted import DeletedEntries
@@ -124,8 +124,9 @@ class RedisSchedule(OwnKeys):
             outcome, text = self._connection.run(
                 "claim",
                 self._keys_of_claim(claim_id),
-                [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds, line],
+                [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds, line, *self.runs.claim_terms],
                 undo=self._undo_of(claim_id),
+                with_runs=self._config.track_runs,
             )
         except StoreError:
             self._lost_claims.append(claim_id)
@@ -139,7 +140,7 @@ class RedisSchedule(OwnKeys):
         if outcome == "PAUSED":
             raise SchedulePaused(None if int(text) < 0 else int(text) / 1000)
         reply = json.loads(text)
-        next_look = reply.get("next_look")
+        next_look, next_resend = reply.get("next_look"), reply.get("next_resend")
         return Claim(
             id=claim_id,
             schedule_id=self._identity.read(reply["schedule_id"]),
@@ -150,6 +151,7 @@ class RedisSchedule(OwnKeys):
             entries=tuple(ClaimedEntry.from_reply(self.keys.name(entry["key"]), entry) for entry in reply["entries"]),
             removed=tuple(self._removed(reply["missing"])),
             zone=reply["zone"],
+            next_resend=from_unix(next_resend) if next_resend else None,
         )
 
     def _keys_of_claim(self, claim_id: str) -> list[str]:
@@ -183,14 +185,26 @@ class RedisSchedule(OwnKeys):
         Arguments:
             claim: the claim.
             commitments: the outcomes.
-            resent: runs that :meth:`RunStore.take() <redisbeater.store.runs.RunStore.take>` returned and that were sent.
+            resent: runs that ``RunStore.take()`` returned and that were sent.
         """
         result = CommitResult(fenced=[], changed={})
-        if not commitments:
+        if not self._config.track_runs:
+            if commitments:
+                self._commit(claim, commitments, result, ())
             return result
+        for page in pages_by_runs(commitments):
+            if page or resent:
+                self._commit(claim, page, result, self.runs.commit_terms(resent))
+            resent = ()
+        return result
+
+    def _commit(
+        self, claim: Claim, commitments: Sequence[Commitment], result: CommitResult, runs: Sequence[str]
+    ) -> None:
+        """Commit one page, and add to the result what was not written."""
         keys = [*self._own_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
-        terms = [*self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
-        refused = self._connection.run("commit", keys, [claim.id, as_json(commitments), *terms])
+        terms = [claim.id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000), *runs]
+        refused = self._connection.run("commit", keys, terms, with_runs=bool(runs))
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
             if "fenced" in stored:
@@ -199,7 +213,6 @@ class RedisSchedule(OwnKeys):
                 fields = ("definition", "meta", "recorded_run")
                 definition, meta, recorded_run = (stored.get(field, "") for field in fields)
                 result.changed[name] = definition, meta, recorded_run
-        return result
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
         """Release claimed entries: they come up again after ``delay`` seconds with the same fire time.
@@ -273,7 +286,9 @@ class RedisSchedule(OwnKeys):
             return {}
         names = [change.name for change in changes]
         terms = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0], *self._log_terms]
-        unwritten = self._connection.run("save", self._keys_of_edit(names, self.keys.zone), [*terms, planned_by])
+        terms += [planned_by, *self.runs.edit_terms]
+        keys = self._keys_of_edit(names, self.keys.zone)
+        unwritten = self._connection.run("save", keys, terms, with_runs=self._config.track_runs)
         return {names[position - 1]: word for position, word in unwritten}
 
     def delete(self, name: str, *, origin: str = "", log: str = "") -> str:
@@ -297,8 +312,10 @@ class RedisSchedule(OwnKeys):
     def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str, newest: int) -> dict[str, str]:
         kept = [self.keys.deleted, str(KEEP_DELETED_SECONDS * 1000), str(newest)]
         pairs = (text for name in names for text in (name, origins[name]))
-        args = [self.keys.changes, _message(names), *kept, *self._log_terms, log, *pairs]
-        outcomes = self._connection.run("delete", self._keys_of_edit(names, self.keys.deleted_names), args)
+        runs = self.runs.edit_terms or [""]
+        args = [self.keys.changes, _message(names), *kept, *self._log_terms, log, *runs, *pairs]
+        keys = self._keys_of_edit(names, self.keys.deleted_names)
+        outcomes = self._connection.run("delete", keys, args, with_runs=self._config.track_runs)
         return {name: outcome for name, outcome in zip(names, outcomes) if outcome in ("DELETED", "STATIC")}
 
     def rename(self, snapshot: Snapshot, new: str, *, definition: str, score: str, log: str) -> str:
@@ -314,7 +331,8 @@ class RedisSchedule(OwnKeys):
         keys, name = self.keys, snapshot.name
         ours = [keys.schedule, keys.broken, keys.failing, self._new_answer(), keys.entry(name), keys.entry(new)]
         terms = [keys.changes, SEVERAL, name, new, definition, snapshot.seen, score, self._bounds[0]]
-        outcome: str = self._connection.run("rename", ours, [*terms, *self._log_terms, log])
+        terms += [*self._log_terms, log, *self.runs.edit_terms]
+        outcome: str = self._connection.run("rename", ours, terms, with_runs=self._config.track_runs)
         return outcome
 
     def restore_deleted(self, names: Sequence[str], *, application: str, origin: str) -> set[str]:

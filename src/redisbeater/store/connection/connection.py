@@ -45,7 +45,15 @@ class Connection:
             reraise=True,
         )
 
-    def run(self, script: str, keys: Sequence[str], args: Sequence[str] = (), *, undo: Undo | None = None) -> Any:
+    def run(
+        self,
+        script: str,
+        keys: Sequence[str],
+        args: Sequence[str] = (),
+        *,
+        undo: Undo | None = None,
+        with_runs: bool = False,
+    ) -> Any:
         """Run a script and return its reply; retry while Redis is unreachable.
 
         Arguments:
@@ -53,12 +61,13 @@ class Connection:
             keys: its KEYS.
             args: its ARGV.
             undo: the script to run before each retry, for a script that must not be executed twice.
+            with_runs: whether runs are tracked, for a script that does more then.
 
         Raises:
             StoreUnavailable: Redis is unreachable; the script may have been executed.
             StoreError: Redis refused the script.
         """
-        loaded, attempts = load_script(script), count(1)
+        loaded, attempts = load_script(script, with_runs=with_runs), count(1)
 
         def attempt(client: Any) -> Any:
             if next(attempts) > 1 and undo is not None:

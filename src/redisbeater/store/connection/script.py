@@ -37,8 +37,20 @@ class Script:
 
 
 @cache
-def load_script(name: str) -> Script:
-    """Return the script of ``lua/<name>.lua``, behind the functions of ``lua/prelude.lua``."""
+def load_script(name: str, *, with_runs: bool = False) -> Script:
+    """Return the script of ``lua/<name>.lua``, behind the functions of ``lua/prelude.lua``.
+
+    Arguments:
+        name: ``commit``, for example; ``runs/start`` for a script of runs.
+        with_runs: whether runs are tracked: then ``lua/runs/with_<name>.lua`` has what the script does with them.
+    """
     folder = resources.files("redisbeater.store").joinpath("lua")
-    text = "\n".join(folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", name))
+    parts = ["prelude", *_parts_of_runs(name, with_runs=with_runs), name]
+    text = "\n".join(folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts)
     return Script(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _parts_of_runs(name: str, *, with_runs: bool) -> list[str]:
+    if with_runs:
+        return ["runs/prelude", f"runs/with_{name}"]
+    return ["runs/prelude"] if name.startswith("runs/") else []

@@ -33,15 +33,18 @@
 -- ARGV[9] most       bytes of the texts of one entry
 -- ARGV[10] enough    bytes of the texts of all entries: then no other entry is read
 -- ARGV[11] beat      text: the line of this beat; '': none is due
+-- ARGV[12] runs      text: '1': runs are tracked; missing: they are not
 -- Returns {'CLAIMED', JSON of {now, schedule_id and zone: '' where the key holds another type, next_look: the next score, missing:
 --      members that stand for no entry, entries: for each {key, fire_time, is_due_now: '1'}, and {definition, meta,
---      recorded_run, skipped} or oversized: the bytes of these}}; what is not stored is left out. Or {'FENCED', ''}: another
+--      recorded_run, skipped} or oversized: the bytes of these}}; what is not stored is left out. Where runs are tracked, also
+--      next_resend, when beat is to send the next run that waits, and of each entry failures, buffered, active: keys of runs,
+--      is_abandoned: another claim took it and never committed it. Or {'FENCED', ''}: another
 --      beat holds the lock, or nobody, {'OUTDATED', what the key of the format holds}: the data is newer than this beat, or
 --      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before, or {'PAUSED', milliseconds
 --      until the pause ends (text; '-1': it is open)}; nothing was taken
 local schedule, lock, id, receipt, format, zone, before, beats, pause = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local new_id, version, most, enough, beat = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
 local newer = newer_format(format, version)
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
@@ -54,7 +57,7 @@ redis.call('SET', id, new_id, 'NX')
 
 local function entry_at(name)
   local entry = is_name(name) and read_bounded(prefix .. name, most, 'fire_time', 'look_at', 'is_due_now') or {}
-  return (entry.definition or entry.oversized) and entry
+  return (entry.definition or entry.oversized) and (runs and with_runs(entry, prefix) or entry)
 end
 
 local function resolve(member, score)
@@ -83,5 +86,5 @@ for i = 1, #due, 2 do if bytes < tonumber(enough) then resolve(due[i], due[i + 1
 for _, item in ipairs(found) do take(unpack(item)) end
 if #claimed > 0 then redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
 local reply = {now = now, schedule_id = text_at(id) or '', zone = text_at(zone) or '', missing = missing, entries = claimed}
-reply.next_look = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+reply.next_look, reply.next_resend = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2], runs and next_resend(prefix)
 return {'CLAIMED', cjson.encode(reply)}

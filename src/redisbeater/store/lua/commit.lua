@@ -18,10 +18,14 @@
 -- ARGV[3] log        text: the key of a log, without the name of its entry
 -- ARGV[4] lines      number of lines that a log keeps
 -- ARGV[5] keep       milliseconds for which the log of an entry that is deleted is kept
+-- ARGV[6] runs       JSON, where runs are tracked: {prefix: what every key begins with, wait: seconds that a run may wait for its
+--                    start, resent: runs that were taken and sent, each {id, attempt}}; the outcomes then have runs, each {id,
+--                    state, attempt, fields: names and values to store, eta, expires}, skipped_count, and waits where a run is
+--                    buffered; missing: they are not
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the claim
 --      is not ours any more, or {definition, meta, recorded_run}, as another writer left them
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local claim_id, outcomes, log, lines, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local claim_id, outcomes, log, lines, keep, runs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local any_broken = redis.call('TYPE', broken).ok == 'hash'
 local any_failing = redis.call('TYPE', failing).ok == 'zset'
@@ -47,6 +51,7 @@ local function commit(key, new)
     return {definition = stored.definition, meta = stored.meta, recorded_run = stored.recorded_run}
   end
   local is_ours = is_later_look(redis.call('ZSCORE', schedule, key), stored)
+  if runs then record_runs(new, is_ours and not new.score) end
   for _, line in ipairs(new.log or {}) do add_to_log(log .. new.name, lines, unpack(line)) end
   if any_broken and redis.call('HDEL', broken, new.name) == 1 then add_to_log(log .. new.name, lines, 'fixed {}') end
   if any_failing then redis.call('ZREM', failing, key) end
@@ -60,4 +65,5 @@ end
 redis.call('DEL', receipt)
 local refused, news = {}, cjson.decode(outcomes)
 for i = 6, #KEYS do refused[tostring(i - 6)] = commit(KEYS[i], news[i - 5]) end
+if runs then record_all_resent() end
 return cjson.encode(refused)

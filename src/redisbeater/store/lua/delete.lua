@@ -20,12 +20,14 @@
 -- ARGV[6] log        text: the key of a log, without the name of its entry
 -- ARGV[7] lines      number of lines that a log keeps
 -- ARGV[8] line       text: what the log says of it; '' for nothing
--- ARGV[9..] pairs    for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
+-- ARGV[9] runs       JSON, where runs are tracked: {prefix: what every key begins with, limit and retention: how many runs of an
+--                    entry are kept, and for how many milliseconds}; '': they are not
+-- ARGV[10..] pairs   for each entry its name, and an origin: remove it only if it still has that one; '' whatever it has
 -- Returns for each entry 'DELETED', 'STATIC': the same, and it was a static one; 'ABSENT': there was none, or 'KEPT': it has
 --      another origin by now
 local schedule, broken, statics, failing, answer, deleted = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, message, kept, keep, newest, log = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local lines, line = ARGV[7], ARGV[8]
+local lines, line, runs = ARGV[7], ARGV[8], ARGV[9]
 
 local function keep_copy(key, entry, name)
   local fields = read(entry, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'fire_time', 'look_at')
@@ -50,6 +52,7 @@ local function delete(entry, name, origin)
   if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
   local is_static = origin == '' and stored and is_static_origin(stored)
   if is_static or newest ~= '0' and origin == '' and stored then keep_copy(kept .. name, entry, name) end
+  if runs ~= '' then forget_runs(name) end
   local existed = redis.call('DEL', entry)
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
@@ -62,7 +65,7 @@ end
 
 local given, outcomes = given_answer(answer), {}
 if given then return given end
-for i = 7, #KEYS do outcomes[i - 6] = delete(KEYS[i], unpack(ARGV, 2 * i - 5, 2 * i - 4)) end
+for i = 7, #KEYS do outcomes[i - 6] = delete(KEYS[i], unpack(ARGV, 2 * i - 4, 2 * i - 3)) end
 if newest ~= '0' then forget_older() end
 redis.call('PUBLISH', channel, message)
 return answer_once(answer, outcomes)

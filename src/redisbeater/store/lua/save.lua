@@ -23,10 +23,13 @@
 -- ARGV[5] log         text: the key of a log, without the name of its entry
 -- ARGV[6] lines       number of lines that a log keeps
 -- ARGV[7] planned_by  text: the zone by which the scores were planned where none is stored; '': it is
+-- ARGV[8] runs        JSON, where runs are tracked: {prefix: what every key begins with, limit and retention: how many runs of an
+--                     entry are kept, and for how many milliseconds}; a change then may have switches: 'enabled' or 'disabled';
+--                     missing: they are not
 -- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
 --      the key holds something that is no entry
 local schedule, broken, statics, failing, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local channel, message, changes, most, log, lines, planned_by = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local channel, message, changes, most, log, lines, planned_by, runs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local scores, unwritten, rows = {}, {}, cjson.decode(changes)
 
 local function refusal(key, change)
@@ -35,8 +38,7 @@ local function refusal(key, change)
   local stored = read_bounded(key, most, 'claim', 'fire_time', 'look_at')
   local score = redis.call('ZSCORE', schedule, key)
   local planned = is_later_look(score, stored) and stored.fire_time or score or nil
-  local is_as_read = planned == change.planned and stored.claim == change.claim
-  if not is_as_read or digest(stored) ~= (change.seen or '') then return 'CONFLICT' end
+  if planned ~= change.planned or stored.claim ~= change.claim or digest(stored) ~= (change.seen or '') then return 'CONFLICT' end
   if stored.oversized then redis.call('HDEL', key, 'meta', 'recorded_run', 'skipped') end
 end
 
@@ -54,6 +56,7 @@ local function save(key, change)
     redis.call('HSET', key, 'look_at', score)
   end
   if score then scores[#scores + 1], scores[#scores + 2] = score, key end
+  if runs and change.switches then switch_runs(key, change) end
   if change.log then add_to_log(log .. change.name, lines, change.log) end
   try('HDEL', broken, change.name)
 end

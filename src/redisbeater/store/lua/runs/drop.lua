@@ -1,0 +1,20 @@
+-- Let the lease of an execution that died end soon: the broker may give its message out again until then.
+--
+-- Executed twice, it does not make the lease longer.
+--
+-- KEYS[1] run_key    hash: the run
+-- ARGV[1] prefix     text: what every key of the schedule begins with
+-- ARGV[2] holder     text: the token of the execution, or what the tokens of its process begin with
+-- ARGV[3] seconds    until its lease ends
+-- ARGV[4] error_text text: why it died; '': not known
+-- Returns 'DROPPED', or 'LATE': it does not hold the run
+local run_key = KEYS[1]
+local prefix, holder, seconds, error_text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local run = read_run(run_key)
+if not run or run.state ~= 'STARTED' or string.sub(run.holder or '', 1, #holder) ~= holder then return 'LATE' end
+local lease = try('ZSCORE', prefix .. ':active', run_key)
+local ends = server_time(seconds)
+if not lease or tonumber(ends) < tonumber(lease) then try('ZADD', prefix .. ':active', ends, run_key) end
+if error_text ~= '' then redis.call('HSET', run_key, 'error', error_text) end
+return 'DROPPED'

@@ -1,0 +1,61 @@
+-- Record the end of an execution of a run: a final state, or RETRY, which is none.
+--
+-- It is recorded and counted once for each holder. The end of an older attempt counts while the next one has not started, if it
+-- is a SUCCESS; else while nobody has begun to send the next one. Where a process ends for another, the holder is what the tokens
+-- of that process begin with; it is empty where no execution has begun.
+--
+-- KEYS[1] run_key    hash: the run
+-- ARGV[1] prefix     text: what every key of the schedule begins with
+-- ARGV[2] limit      number of runs that the history of an entry keeps
+-- ARGV[3] retention  milliseconds for which they are kept
+-- ARGV[4] holder     text: the token of the execution, or its begin
+-- ARGV[5] attempt    number: which attempt it is
+-- ARGV[6] state      text: the new state
+-- ARGV[7] wait       seconds that it may wait for its start
+-- ARGV[8] retry_at   UNIX seconds when its next try may start; '': now
+-- ARGV[9] seconds    how long it took; '': not known
+-- ARGV[10] fields    JSON: names and values to store with it: error, result, note
+-- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker, pid
+-- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
+local run_key = KEYS[1]
+local prefix, limit, retention, holder, attempt, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local wait, retry_at, seconds, fields, first = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+
+local function create()
+  local terms = {'state', holder == '' and 'SENT' or 'STARTED', 'attempt', attempt, 'holder', holder}
+  if not try('HSET', run_key, 'starts', holder == '' and 0 or 1, unpack(terms)) then return end
+  redis.call('HSET', run_key, unpack(cjson.decode(first)))
+  local run = read_run(run_key)
+  try('ZADD', prefix .. ':runs:' .. run.name, 'NX', server_time(), run_key)
+  return run
+end
+
+local function refusal(run)
+  local is_over = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true)
+  local is_ours = holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder
+  if run.state == state or is_over and is_ours then return (is_ours or holder == '') and 'FINISHED' or 'LATE' end
+  local is_older = tonumber(attempt) < run.attempt and not can_return(prefix, run)
+  local is_late = is_over or run.state == 'STARTED' and not is_ours or is_older and state ~= 'SUCCESS'
+  return is_late and 'LATE'
+end
+
+local function finish(run)
+  redis.call('HSET', run_key, 'seen_at', server_time(), 'attempt', attempt, unpack(cjson.decode(fields)))
+  if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
+  if state == 'RETRY' then
+    redis.call('HSET', run_key, 'state', state)
+    try('ZREM', prefix .. ':resend', run_key)
+    await_start(prefix, wait, run, retry_at ~= '' and retry_at or nil)
+    return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+  end
+  run.took = tonumber(seconds) or instant(run.started_at) and server_time() - run.started_at
+  if seconds ~= '' and instant(run.started_at) then run.finished_at = string.format('%.6f', run.started_at + seconds) end
+  local was_counted = run.state == 'LOST' and not try('ZSCORE', prefix .. ':resend', run_key)
+  end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not was_counted)
+end
+
+local run = read_run(run_key) or create()
+local word = run and refusal(run)
+if word == 'LATE' then redis.call('HSETNX', run_key, 'note', '2 executions') end
+if run and not word then finish(run) end
+return word or 'FINISHED'

@@ -1,0 +1,44 @@
+-- Record that a run is lost, or has expired, if its lease is still as it was read: it is final, or beat sends it again later
+-- with the next attempt. When it is executed twice, because its reply was lost, the second time writes nothing and answers as
+-- the first.
+--
+-- KEYS[1] run_key    hash: the run
+-- KEYS[2] active     sorted set: run key -> when its lease ends, or until when it may wait for its start
+-- KEYS[3] answer     string: what this call has answered, kept for a minute
+-- ARGV[1] prefix     text: what every key of the schedule begins with
+-- ARGV[2] limit      number of runs that the history of an entry keeps
+-- ARGV[3] retention  milliseconds for which they are kept
+-- ARGV[4] seen       text: the score that was read; '': the run was reserved and could not be sent
+-- ARGV[5] state      text: LOST or EXPIRED
+-- ARGV[6] delay      seconds until it is sent again; '': it is final
+-- ARGV[7] note       text: why; '': nothing is to be said
+-- ARGV[8] lines      number of lines that the log of an entry keeps
+-- ARGV[9] line       text: what the log of its entry says; '' for nothing
+-- Returns 'LOST', or 'ALIVE': its lease was renewed, or it is not active any more; then nothing was written
+local run_key, active, answer = KEYS[1], KEYS[2], KEYS[3]
+local prefix, limit, retention, seen, state, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local note, lines, line = ARGV[7], ARGV[8], ARGV[9]
+
+local function requeue(run)
+  redis.call('HSET', run_key, 'state', state, 'attempt', run.attempt + 1, 'finished_at', server_time())
+  try('ZREM', active, run_key)
+  try('ZADD', prefix .. ':resend', server_time(delay), run_key)
+  try('SADD', prefix .. ':active:' .. run.name, run_key)
+  count_end(prefix, run, state)
+  count_total(prefix, state, run.task)
+  redis.call('PUBLISH', prefix .. ':changes', ':runs')
+  redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
+end
+
+local function lose()
+  local run, score = read_run(run_key), try('ZSCORE', active, run_key)
+  local is_as_read = seen ~= '' and score == seen or seen == '' and run and run.state == 'SENT'
+  if not run or not is_as_read then return 'ALIVE' end
+  if note ~= '' then redis.call('HSET', run_key, seen == '' and 'error' or 'note', note) end
+  if line ~= '' then add_to_log(prefix .. ':log:' .. run.name, lines, line) end
+  if delay ~= '' then requeue(run) else end_run(prefix, limit, retention, run, state, state == 'LOST' and seen ~= '') end
+  return 'LOST'
+end
+
+local given = given_answer(answer)
+return given or answer_once(answer, lose())

@@ -1,0 +1,42 @@
+-- Renew the leases of executions that still hold their runs. One whose run was found lost meanwhile gets it back, unless beat
+-- has begun to send it again, or, where an entry has one run at a time, another has begun.
+--
+-- KEYS[1..] runs     hashes: the runs
+-- ARGV[1] prefix     text: what every key of the schedule begins with
+-- ARGV[2] lease      seconds
+-- ARGV[3..] holders  for each run the token of the execution that is to hold it
+-- Returns for each run 'RENEWED', or 'STOP': the same, and somebody asked to stop it, 'ENDED': its end is recorded, 'ABSENT':
+--      nothing is stored, or 'LATE': another execution has it, or is to have it
+local prefix, lease = ARGV[1], ARGV[2]
+
+local active, now, lease_end = prefix .. ':active', server_time(), server_time(lease)
+
+local function is_refused(run)
+  if run.state == 'LOST' and try('ZSCORE', prefix .. ':resend', run.key) and not can_return(prefix, run) then return true end
+  local ends = tonumber(try('ZSCORE', active, run.key) or 0)
+  return run.alone == '1' and ends <= tonumber(now) and #active_of(prefix, run.name, 1, run.key) > 0
+end
+
+local function give_back(run)
+  local attempt = can_return(prefix, run) and run.attempt - 1 or run.attempt
+  redis.call('HSET', run.key, 'state', 'STARTED', 'attempt', attempt)
+  redis.call('HDEL', run.key, 'finished_at', 'note')
+  redis.call('PERSIST', run.key)
+  try('ZREM', prefix .. ':resend', run.key)
+  try('SADD', prefix .. ':active:' .. run.name, run.key)
+end
+
+local function renew(key, holder)
+  local run = read_run(key)
+  if not run then return 'ABSENT' end
+  if run.holder == holder and run.state ~= 'STARTED' and run.state ~= 'LOST' and run.state ~= 'SENT' then return 'ENDED' end
+  if run.holder ~= holder or run.state == 'SENT' or is_refused(run) then return 'LATE' end
+  if run.state == 'LOST' then give_back(run) end
+  redis.call('HSET', key, 'seen_at', now)
+  try('ZADD', active, lease_end, key)
+  return run.stop == '1' and 'STOP' or 'RENEWED'
+end
+
+local outcomes = {}
+for i = 1, #KEYS do outcomes[i] = renew(KEYS[i], ARGV[i + 2]) end
+return outcomes

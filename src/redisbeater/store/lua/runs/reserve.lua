@@ -1,0 +1,48 @@
+-- Record a run that a program is about to send, or buffer it, where the policy of its entry lets it. When it is executed twice,
+-- because its reply was lost, the second time writes nothing and answers as the first.
+--
+-- KEYS[1] entry      hash: the entry
+-- KEYS[2] schedule   sorted set: entry key -> UNIX seconds
+-- KEYS[3] answer     string: what this call has answered, kept for a minute
+-- ARGV[1] prefix     text: what every key of the schedule begins with
+-- ARGV[2] wait       seconds that a run may wait for its start
+-- ARGV[3] overlap    text: allow, skip, buffer_one or cancel_other
+-- ARGV[4] text       JSON of the run, as commit takes it
+-- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'CLAIMED': a beat has claimed the entry, or
+--      'BUSY': these runs are in its way; of the last two nothing was written
+local entry, schedule, answer = KEYS[1], KEYS[2], KEYS[3]
+local prefix, wait, overlap, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local new = cjson.decode(text)
+
+local function is_claimed()
+  local look = redis.call('ZSCORE', schedule, entry)
+  return read(entry, 'claim').claim and look and tonumber(look) > tonumber(server_time())
+end
+
+local function reserve(state)
+  new.state = state
+  record_run(prefix, wait, new, server_time())
+  if state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. new.id) end
+  redis.call('PUBLISH', prefix .. ':events', cjson.encode({new.name}))
+end
+
+local function decide()
+  local active = overlap ~= 'allow' and active_of(prefix, new.name, 10) or {}
+  local waiting = overlap ~= 'allow' and read(entry, 'buffered').buffered
+  if overlap ~= 'allow' and is_claimed() then return {'CLAIMED', {}} end
+  if #active == 0 and not waiting then
+    reserve('SENT')
+    return {'RESERVED', {}}
+  end
+  if overlap == 'skip' or overlap == 'buffer_one' and waiting then
+    active[#active + 1] = waiting or nil
+    return {'BUSY', active}
+  end
+  reserve('BUFFERED')
+  release_buffered(prefix, new.name)
+  return {'BUFFERED', active}
+end
+
+local given = given_answer(answer)
+return given or answer_once(answer, decide())

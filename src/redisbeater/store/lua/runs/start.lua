@@ -1,0 +1,62 @@
+-- Record that an execution of a run begins, and give it the lease. It may be the first to know the run.
+--
+-- The holder, a token of this execution, fences what follows. The same token again is the same execution, whose reply was lost.
+-- A message that was published by the execution before it, for another try, has a later step and takes the lease over.
+--
+-- KEYS[1] run_key    hash: the run
+-- ARGV[1] prefix     text: what every key of the schedule begins with
+-- ARGV[2] name       text: the name of the entry, where the run does not say it
+-- ARGV[3] attempt    number: which attempt the message is
+-- ARGV[4] step       number: how often the run was published by itself before
+-- ARGV[5] holder     text: a token of this execution
+-- ARGV[6] lease      seconds
+-- ARGV[7] is_again   text: '1': the broker has given the message out before
+-- ARGV[8] refuses    text: '1': the task does not run beside another execution, nor twice
+-- ARGV[9] fields     JSON: names and values to store: task, worker, pid, acks_late
+-- ARGV[10] fire_time UNIX seconds; '': not known
+-- Returns {'STARTED' or 'STOP': the same, and somebody asked to stop the run; or 'DUPLICATE': it has ended, or this is an older
+--      attempt, or 'RUNNING': another execution has a live lease, then nothing was recorded; seconds of the lease in question}
+local run_key = KEYS[1]
+local prefix, name, attempt, step, holder, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local is_again, refuses, fields, fire_time = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+
+local now, lease_end = server_time(), server_time(lease)
+local run = read_run(run_key)
+
+local function refusal()
+  local attempts = can_return(prefix, run) and run.attempt - 1 or run.attempt
+  if tonumber(attempt) < attempts or run.state == 'SUCCESS' then return 'DUPLICATE' end
+  if (run.state == 'FAILURE' or run.state == 'REVOKED') and is_again ~= '1' then return 'DUPLICATE' end
+  local ends = run.state == 'STARTED' and tonumber(try('ZSCORE', prefix .. ':active', run_key) or 0) or 0
+  if ends <= tonumber(now) or tonumber(step) > run.step then return end
+  if is_again ~= '1' or refuses == '1' then return 'RUNNING', string.format('%.6f', ends - now) end
+end
+
+local function list(known)
+  try('ZADD', prefix .. ':active', lease_end, run_key)
+  try('ZREM', prefix .. ':resend', run_key)
+  try('SADD', prefix .. ':active:' .. known, run_key)
+  try('ZADD', prefix .. ':runs:' .. known, 'NX', now, run_key)
+  if run and read(prefix .. known, 'buffered').buffered == run_key then redis.call('HDEL', prefix .. known, 'buffered') end
+  count(prefix .. ':totals', 'STARTED')
+  redis.call('PUBLISH', prefix .. ':events', cjson.encode({known}))
+end
+
+local function start()
+  local terms = {'state', 'STARTED', 'attempt', attempt, 'step', step, 'holder', holder, 'started_at', now, 'seen_at', now}
+  if not try('HSET', run_key, 'starts', (run and run.starts or 0) + 1, unpack(terms)) then return end
+  redis.call('HSET', run_key, unpack(cjson.decode(fields)))
+  redis.call(run and 'HSETNX' or 'HSET', run_key, 'name', name)
+  if fire_time ~= '' then redis.call('HSETNX', run_key, 'fire_time', fire_time) end
+  redis.call('HDEL', run_key, 'finished_at', 'error', 'taken')
+  redis.call('PERSIST', run_key)
+  list(run and run.name or name)
+end
+
+local is_known = run and run.holder == holder
+local word, seconds
+if run and not is_known then word, seconds = refusal() end
+if is_known and run.state == 'STARTED' then try('ZADD', prefix .. ':active', lease_end, run_key) end
+if word and refuses ~= '1' then redis.call('HSETNX', run_key, 'note', '2 executions') end
+if not word and not is_known then start() end
+return {word or run and run.stop == '1' and 'STOP' or 'STARTED', seconds or (word and '0' or lease)}

@@ -1,0 +1,43 @@
+-- Take runs that beat is to send now, for a lease, the oldest first: when beat dies now, they come up again by themselves.
+--
+-- A buffered one is looked at again in 5 seconds while another run of its entry is active. Members that stand for no run, or for
+-- one that is not to be sent any more, are removed. The entry is not looked at: it may have deleted itself.
+--
+-- KEYS[1] resend     sorted set: run key -> when it is to be sent
+-- KEYS[2] lock       string: token of the leader
+-- KEYS[3] pause      string: why the schedule is paused; only while it is
+-- ARGV[1] prefix     text: what every key of the schedule begins with
+-- ARGV[2] token      text: what the lock must hold; empty: there is no lock
+-- ARGV[3] lease      seconds
+-- ARGV[4] limit      number of runs
+-- ARGV[5] most       bytes of the longest payload
+-- ARGV[6] enough     bytes of all payloads: then no other run is taken
+-- Returns {'TAKEN', JSON {runs}}, for each its key and its fields, none while the schedule is paused; or {'FENCED', ''}: another
+--      beat holds the lock, or nobody, and nothing was taken
+local resend, lock, pause = KEYS[1], KEYS[2], KEYS[3]
+local prefix, token, lease, limit, most, enough = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+
+local runs, bytes = {}, 0
+
+-- Tell whether another run of its entry is in the way of a buffered one. One that waits as well is not, until it is taken.
+local function has_to_wait(key, name)
+  for _, other in ipairs(active_of(prefix, name, 10, key)) do
+    local run = read_run(other)
+    if not run or run.state ~= 'BUFFERED' or run.taken then return true end
+  end
+  return false
+end
+
+local function take(key)
+  local run = describe_run(prefix, key, most)
+  if not run or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return redis.call('ZREM', resend, key) end
+  if run.state == 'BUFFERED' and has_to_wait(key, run.name) then return redis.call('ZADD', resend, server_time(5), key) end
+  redis.call('ZADD', resend, server_time(lease), key)
+  redis.call('HSET', key, 'taken', '1')
+  runs[#runs + 1], bytes, run.key = run, bytes + #(run.payload or ''), key
+end
+
+if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
+local due = text_at(pause) and {} or try('ZRANGEBYSCORE', resend, '-inf', server_time(), 'LIMIT', 0, limit) or {}
+for _, key in ipairs(due) do if bytes < tonumber(enough) then take(key) end end
+return {'TAKEN', cjson.encode({runs = runs})}

@@ -1,0 +1,40 @@
+-- What a commit records besides, where runs are tracked. It stands in front of commit.lua.
+
+local tracking, now, names, sent = cjson.decode(ARGV[6]), server_time(), {}, 0
+local prefix, wait = tracking.prefix, tracking.wait
+
+-- Record the runs of an entry that were sent or are to wait. Where nothing is in the way of one that waits, or where the entry
+-- is about to be deleted, beat sends it next.
+local function record_runs(new, is_deleted)
+  for _, run in ipairs(new.runs or {}) do
+    run.name = new.name
+    record_run(prefix, wait, run, now)
+    if run.state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. run.id) else sent = sent + 1 end
+  end
+  if new.skipped_count then count(prefix .. new.name, 'n.skipped', new.skipped_count) end
+  if is_deleted or new.waits then release_buffered(prefix, new.name, is_deleted) end
+  if new.runs then names[#names + 1] = new.name end
+end
+
+-- Record that a run that was taken has been sent; its worker may have been quicker, or somebody has stopped it.
+local function record_resent(new)
+  local run = read_run(prefix .. ':run:' .. new.id)
+  if not run then return end
+  redis.call('HDEL', run.key, 'taken')
+  try('ZREM', prefix .. ':resend', run.key)
+  if not run.sent_at then redis.call('HSET', run.key, 'sent_at', now) end
+  if not run.sent_at and redis.call('EXISTS', prefix .. run.name) == 1 then count(prefix .. run.name, 'n.sent') end
+  names[#names + 1] = run.name
+  if run.attempt ~= new.attempt or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return end
+  redis.call('HSET', run.key, 'state', 'SENT')
+  redis.call('HDEL', run.key, 'finished_at')
+  redis.call('PERSIST', run.key)
+  await_start(prefix, wait, run)
+end
+
+-- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.
+local function record_all_resent()
+  for _, new in ipairs(tracking.resent) do record_resent(new) end
+  if sent > 0 then count(prefix .. ':totals', 'SENT', sent) end
+  if #names > 0 then redis.call('PUBLISH', prefix .. ':events', cjson.encode({unpack(names, 1, 50)})) end
+end

@@ -1,0 +1,131 @@
+"""The records of runs, as they are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from redisbeater.config.settings import Config
+from redisbeater.instant import to_unix
+from redisbeater.model.run import Run, RunCounts, State
+from redisbeater.store.connection.connection import Connection, unless_wrong_type
+from redisbeater.store.keys import Keys
+
+__all__ = ("ENOUGH_BYTES", "RunRecords")
+
+#: Bytes of payloads after which one script reads no further run; ``store/schedule.py`` has the reason.
+ENOUGH_BYTES = 4_000_000
+
+#: How many runs one script reads.
+PAGE = 250
+
+#: The fields of an entry that count its runs.
+COUNTED = ("sent", "success", "failure", "lost", "revoked", "expired", "skipped")
+
+
+class RunRecords:
+    """What is stored of the runs of one schedule. Whatever other programs wrote there is no run, and left out."""
+
+    def __init__(self, connection: Connection, keys: Keys, config: Config) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._config = config
+
+    def run(self, run_id: str) -> Run | None:
+        """Return a run with its payload; None: there is none, or not any more."""
+        return next(self._load([self._keys.run(run_id)], with_payload=True), None)
+
+    def many(self, run_ids: Sequence[str]) -> dict[str, Run]:
+        """Return the runs that exist, by id, without their payloads."""
+        return {run.id: run for run in self._load([self._keys.run(run_id) for run_id in run_ids])}
+
+    def history(
+        self, name: str, limit: int = 20, *, states: Collection[State] = (), before: datetime | None = None
+    ) -> list[Run]:
+        """Return runs of an entry, the newest first, without their payloads.
+
+        Arguments:
+            name: the name of the entry.
+            limit: how many.
+            states: only runs in these; empty: in any.
+            before: only runs that were sent, or began to wait, before that, aware UTC.
+        """
+        runs: list[Run] = []
+        for run in self._newest(name, before):
+            if len(runs) >= limit:
+                break
+            if not states or run.state in states:
+                runs.append(run)
+        return runs
+
+    def _newest(self, name: str, before: datetime | None) -> Iterator[Run]:
+        """Yield the runs of an entry, page by page; a run that ends in the meantime may come twice, or not at all."""
+        highest, start = f"({to_unix(before)}" if before else "+inf", 0
+        while keys := self._members(self._keys.runs_of(name), highest, start):
+            yield from self._load(keys)
+            start += len(keys)
+
+    def _members(self, key: str, highest: str, start: int) -> list[str]:
+        members = unless_wrong_type(
+            self._connection,
+            lambda client: client.zrevrangebyscore(key, highest, "-inf", start=start, num=PAGE),
+        )
+        return members or []
+
+    def active(self, name: str, limit: int = 100) -> list[Run]:
+        """Return runs of an entry that are sent and not final, and those that beat is to send, without their payloads.
+
+        Arguments:
+            name: the name of the entry.
+            limit: how many are read.
+        """
+        key = self._keys.active_of(name)
+        page = unless_wrong_type(self._connection, lambda client: client.srandmember(key, limit))
+        return [run for run in self._load(page or []) if run.lease_end or run.resend_at]
+
+    def counts(self, name: str) -> RunCounts:
+        """Return how many runs of an entry came to what."""
+        key, fields = self._keys.entry(name), [*(f"n.{word}" for word in COUNTED), "failures", "buffered"]
+        stored = unless_wrong_type(self._connection, lambda client: client.hmget(key, fields)) or [None] * len(fields)
+        *numbers, buffered = stored
+        counts = dict(zip((*COUNTED, "failures"), map(_whole, numbers), strict=True))
+        return RunCounts(**counts, buffered=self._keys.run_id(buffered or ""))
+
+    def has_reported(self) -> bool:
+        """Return whether any worker has ever reported the start of a run of this schedule."""
+        return self.totals().get("STARTED", 0) > 0
+
+    def totals(self) -> dict[str, int]:
+        """Return the counts for metrics.
+
+        ``SENT`` and ``STARTED`` are those of the whole schedule; ``<state> <task>`` are final states; ``<=60 <task>``
+        are runs that took so many seconds at most and more than the next smaller bound, ``<=+Inf <task>`` longer ones,
+        and ``ms <task>`` their milliseconds in all.
+        """
+        stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.totals))
+        return {field: _whole(text) for field, text in (stored or {}).items()}
+
+    def _load(self, keys: Sequence[str], *, with_payload: bool = False) -> Iterator[Run]:
+        terms = [self._keys.prefix, "1" if with_payload else "0", *self._bounds]
+        for start in range(0, len(keys), PAGE):
+            page = keys[start : start + PAGE]
+            reply = json.loads(self._connection.run("runs/load", page, terms))
+            yield from self._runs(dict(zip(page, reply["runs"])).items())
+
+    def _runs(self, rows: Iterable[tuple[str, Mapping[str, Any] | None]]) -> Iterator[Run]:
+        for key, fields in rows:
+            run = Run.from_fields(self._keys.run_id(key), fields) if fields else None
+            if run is not None:
+                yield run
+
+    @property
+    def _bounds(self) -> list[str]:
+        """The bytes of one payload, and of all that one script reads."""
+        return [str(2 * self._config.max_entry_size), str(ENOUGH_BYTES)]
+
+
+def _whole(text: Any) -> int:
+    digits = str(text)
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else 0
