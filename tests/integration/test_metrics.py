@@ -337,12 +337,15 @@ def test_no_entry_has_metrics_unless_it_is_listed(monitored: Monitored) -> None:
     assert "report" not in monitored.text()
 
 
-def test_entries_that_are_listed_have_metrics_of_their_own(monitor: Callable[..., Monitored]) -> None:
+def test_entries_that_are_listed_have_metrics_of_their_own(
+    monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
+) -> None:
     monitored = monitor(redisbeater_metrics_entries=["report *", "odd"])
     entry = save_due(monitored.app, "report a", late=2)
     ScheduleStore(monitored.app).create("report b", "proj.work", 60, enabled=False)
     ScheduleStore(monitored.app).create("other", "proj.work", 60)
     save_unsendable(monitored.app, "odd")
+    client.hset(f"{prefix}report b", "failures", 2)
     monitored.scheduler.tick()
 
     found = monitored.scrape()
@@ -352,7 +355,8 @@ def test_entries_that_are_listed_have_metrics_of_their_own(monitor: Callable[...
     assert found.value("entry_last_timestamp_seconds", entry="report a", task="proj.work") == pytest.approx(due)
     assert found.value("entry_next_timestamp_seconds", entry="report a") == pytest.approx(due + 60)
     assert found.value("entry_next_timestamp_seconds", entry="report b") is None
-    assert (found.value("entry_failures", entry="report a"), found.value("entry_failures", entry="odd")) == (0, 1)
+    failures = [found.value("entry_failures", entry=name) for name in ("report a", "report b", "odd")]
+    assert failures == [0, 2, 1]
     assert found.value("entry_failures", entry="other") is None
 
 

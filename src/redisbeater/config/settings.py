@@ -252,7 +252,7 @@ class Config:
         (),
         values.read_names,
         "a list of patterns",
-        "Names of entries that have metrics of their own, with ``*`` and ``?`` for any characters: at most 1,000 entries.",
+        "Names of entries that have metrics of their own, with ``*`` and ``?`` for any characters. At most 1,000 have.",
     )
     ping_url: str | None = _setting(
         None,

@@ -21,7 +21,10 @@ NAMES_KEPT_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class EntryNumbers:
-    """The numbers of one entry; times are UNIX seconds, None: there is none."""
+    """The numbers of one entry; times are UNIX seconds, None: there is none.
+
+    ``failures``: how many of its runs have failed in a row, and how often its next one could not be sent.
+    """
 
     name: str
     task: str
@@ -65,5 +68,9 @@ class EntryMetrics:
             task=task,
             next_timestamp_seconds=next_time.timestamp() if next_time else None,
             last_timestamp_seconds=last.timestamp() if last else None,
-            failures=int(snapshot.tries) if snapshot.is_failing and snapshot.tries.isdecimal() else 0,
+            failures=_whole(snapshot.failures) + (_whole(snapshot.tries) if snapshot.is_failing else 0),
         )
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 20 else 0

@@ -23,6 +23,11 @@ class OwnKeys:
     keys: Keys
     _connection: Connection
 
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many tries to ask Redis have failed, by kind: ``timeout``, ``connection``, ``refused``, ``readonly``."""
+        return self._connection.errors
+
     def foreign_types(self) -> dict[str, str]:
         """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
         expected = self.keys.bookkeeping()

@@ -385,11 +385,6 @@ class RedisSchedule(OwnKeys):
         """The bytes of the texts of one entry, and of all that one script reads."""
         return [str(self._config.max_entry_size), str(ENOUGH_BYTES)]
 
-    @property
-    def errors(self) -> dict[str, int]:
-        """How many tries to ask Redis have failed, by kind: ``timeout``, ``connection``, ``refused``, ``readonly``."""
-        return self._connection.errors
-
     # Its lock and its channel
 
     def lock(self) -> Lock:
