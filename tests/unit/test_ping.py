@@ -63,7 +63,7 @@ def service() -> Iterator[Service]:
 
 
 class Schedule:
-    """What the switch is told."""
+    """What the switch asks for: whether this beat leads, and the verdict."""
 
     def __init__(self, url: str, interval: float = 60.0) -> None:
         self.leads, self.verdict = True, GOOD
