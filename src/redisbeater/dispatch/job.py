@@ -116,6 +116,11 @@ class Job:
         """Return when the run of a fire time is due: its jitter may delay it."""
         return self.policy.due_at(fire_time) if self.policy else fire_time
 
+    def due_times(self, first: int = 0) -> tuple[datetime, ...]:
+        """Return when its runs are due, from number ``first`` on."""
+        runs = self.plan.runs[first:] if first else self.plan.runs
+        return tuple(map(self.due_at, runs)) if self.policy and self.policy.jitter else runs
+
     def first_runs(self, count: int, *, look_at: datetime | None = None) -> Job:
         """Return the job reduced to its first ``count`` runs; the others come up again.
 

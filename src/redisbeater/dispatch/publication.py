@@ -155,5 +155,5 @@ class Publication:
             self._failures.succeeded(job.claimed.name)
         if sent:
             self._acceptance.accepted()
-            due_times = (job.due_at(fire_time) for job, first in sent for fire_time in job.plan.runs[first:])
+            due_times = [due for job, first in sent for due in job.due_times(first)]
             self._counts.count_accepted(self._claim.server_time(), due_times)

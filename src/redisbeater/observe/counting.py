@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from datetime import datetime
 from importlib.util import find_spec
 
 from redisbeater.config.settings import Config
@@ -39,16 +38,20 @@ class Meter(Counts):
         self.claims = dict.fromkeys(CLAIM_OUTCOMES, 0)
         self.wakeups = dict.fromkeys(WAKEUPS, 0)
         self.claimed_entries = self.fenced = 0
-        self.all_lateness = Histogram(LATENESS_BOUNDS)
+        self._lateness_before = Histogram(LATENESS_BOUNDS)
         self.passes = Histogram(PASS_BOUNDS)
         #: When the last pass ended, by the clock of this host; None: none has.
         self.last_pass: float | None = None
 
-    def count_accepted(self, now: datetime, due_times: Iterable[datetime]) -> None:
-        """Count how late runs were that the broker has accepted."""
-        late = [(now - due).total_seconds() for due in due_times]
-        self.lateness.add(late)
-        self.all_lateness.add(late)
+    @property
+    def all_lateness(self) -> Histogram:
+        """How late runs were, also those from before this beat lost the lead and took it again."""
+        return self._lateness_before.plus(self.lateness)
+
+    def restart(self) -> None:
+        """Begin to count for the heartbeat from zero; what monitors see goes on."""
+        self._lateness_before = self.all_lateness
+        super().restart()
 
     def count_recorded(self, jobs: Iterable[SentJob]) -> None:
         """Count runs by task, and skipped fire times by reason."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from redisbeater.context import Context
 from redisbeater.model.meta import Meta
@@ -50,9 +49,9 @@ class EntryMetrics:
         return [self._numbers(snapshot) for snapshot in found if snapshot.exists]
 
     def _find_names(self) -> list[str]:
-        names = sorted(self._context.redis.contents.names())
-        matching = (name for name in names if any(fnmatchcase(name, pattern) for pattern in self.patterns))
-        return [name for name, _ in zip(matching, range(MOST_ENTRIES))]
+        contents = self._context.redis.contents
+        found = {name for pattern in self.patterns for name in contents.names_like(pattern, MOST_ENTRIES)}
+        return sorted(found)[:MOST_ENTRIES]
 
     def _numbers(self, snapshot: Snapshot) -> EntryNumbers:
         score = snapshot.score
