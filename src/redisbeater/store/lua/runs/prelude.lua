@@ -13,7 +13,7 @@ local function count(key, field, number)
   local reply = redis.pcall('HINCRBY', key, field, number or 1)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if string.find(reply.err, 'WRONGTYPE', 1, true) then return nil end
-  if not string.find(reply.err, 'not an integer') and not string.find(reply.err, 'overflow') then error(reply.err) end
+  if not string.find(reply.err, 'not an integer') and not string.find(reply.err, 'overflow') then error('HINCRBY: ' .. reply.err) end
   redis.call('HSET', key, field, number or 1)
 end
 

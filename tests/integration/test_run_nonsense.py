@@ -1,0 +1,136 @@
+"""What other programs write into the keys of runs costs a record, but no run, no beat and no worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import redis
+from celery import Celery
+from edit_ledger import ServerClock, scripts_by_the_clock_at
+from run_site import TRACKED, RunSite
+
+from redisbeater import ScheduleStore
+from redisbeater.model.run import RunCounts, State
+
+#: What is written where, and how.
+Write = Callable[[redis.Redis, str], object]
+
+WRONG_TYPES = [
+    pytest.param(lambda client, key: client.set(key, "x"), id="string"),
+    pytest.param(lambda client, key: client.rpush(key, "x"), id="list"),
+    pytest.param(lambda client, key: client.hset(key, "x", "y"), id="hash"),
+    pytest.param(lambda client, key: client.sadd(key, "x"), id="set"),
+    pytest.param(lambda client, key: client.zadd(key, {"x": 1}), id="sorted-set"),
+]
+
+#: The keys of runs, below the prefix.
+KEYS = [":run:a", ":runs:report", ":active", ":active:report", ":resend", ":totals"]
+
+
+@pytest.fixture
+def site(make_app: Callable[..., Celery], client: redis.Redis, prefix: str) -> Iterator[RunSite]:
+    with scripts_by_the_clock_at(client, f"{prefix}clock"):
+        site = RunSite(make_app(**TRACKED), client, ServerClock(client, f"{prefix}clock"))
+        site.create()
+        yield site
+        client.delete(*(prefix + key for key in KEYS), f"{prefix}clock")
+
+
+def go_through(site: RunSite) -> None:
+    """Do everything that beat, a worker and a program do with a run; none of it may raise."""
+    runs = site.runs
+    site.send("a")
+    site.start("a")
+    runs.renew({"a": "w1:1:a"})
+    runs.drop(site.execution("a"))
+    site.clock.go_on(61)
+    site.lose_overdue(requeue_in=0)
+    site.store.commit(site.claim(), [], runs.take(token=""))
+    runs.reserve(site.new("b"), "buffer_one")
+    runs.stop("b")
+    site.finish("a")
+    site.clock.go_on(3601)
+    site.lose_overdue()
+    runs.history("report")
+    runs.active("report")
+    runs.counts("report")
+    runs.totals()
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("write", WRONG_TYPES)
+def test_a_key_of_another_type_ends_nothing(site: RunSite, prefix: str, key: str, write: Write) -> None:
+    write(site.client, prefix + key)
+    kind = site.client.type(prefix + key)
+
+    go_through(site)
+
+    store = ScheduleStore(site.app)
+    assert [entry.name for entry in store.list()] == ["report"]
+    store.disable("report")
+    store.enable("report")
+    assert store.delete("report") is None
+    assert site.client.type(prefix + key) in (kind, "none")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"state": "NONSENSE", "name": "report"}, id="unknown-state"),
+        pytest.param({"state": "STARTED"}, id="no-name"),
+        pytest.param({"state": "STARTED", "name": ":own"}, id="a-name-of-our-own"),
+        pytest.param({"state": "STARTED", "name": "x" * 600}, id="a-long-name"),
+        pytest.param({"state": "STARTED", "name": "report", "attempt": "many", "starts": "1e99"}, id="no-numbers"),
+        pytest.param({"state": "STARTED", "name": "report", "started_at": "yesterday"}, id="no-time"),
+        pytest.param({"state": "LOST", "name": "report", "note": "x" * 100_000, "worker": "\x00\xff"}, id="long-texts"),
+        pytest.param({"state": "BUFFERED", "name": "another entry"}, id="of-another-entry"),
+    ],
+)
+def test_a_run_of_nonsense_ends_nothing(site: RunSite, prefix: str, fields: dict[str, str]) -> None:
+    site.client.hset(site.keys.run("a"), mapping=fields)
+    site.client.zadd(site.keys.active, {site.keys.run("a"): 1, "x": 0})
+    site.client.zadd(site.keys.resend, {site.keys.run("a"): 1, "x": 0, "": 0})
+    site.client.sadd(site.keys.active_of("report"), site.keys.run("a"), "x")
+    site.client.zadd(site.keys.runs_of("report"), {site.keys.run("a"): 1, "x": 0})
+
+    go_through(site)
+
+    assert not {"x", ""} & set(site.client.zrange(site.keys.resend, 0, -1))
+    assert "x" not in site.client.zrange(site.keys.active, 0, -1)
+    assert all(run.name in ("report", "another entry") for run in site.runs.history("report"))
+
+
+@pytest.mark.parametrize("text", ["many", "1.5", "9223372036854775807", "-3", ""])
+def test_a_count_of_nonsense_begins_again(site: RunSite, text: str) -> None:
+    fields = ("n.sent", "n.success", "failures")
+    site.client.hset(site.keys.entry("report"), mapping=dict.fromkeys(fields, text))
+    site.client.hset(site.keys.totals, mapping=dict.fromkeys(("SENT", "STARTED", "SUCCESS proj.work"), text))
+
+    site.send("a")
+    site.start("a")
+    assert site.finish("a") == "FINISHED"
+
+    counts = site.runs.counts("report")
+    assert (counts.sent, counts.success, counts.failures) in [(1, 1, 0), (0, 0, 0)]
+    assert isinstance(site.claim().entries, tuple)
+
+
+def test_a_buffered_run_that_is_no_run_holds_up_nobody(site: RunSite) -> None:
+    site.client.hset(site.keys.entry("report"), "buffered", "nothing")
+    site.send("a")
+    site.start("a")
+
+    assert site.finish("a") == "FINISHED"
+    assert site.runs.counts("report") == RunCounts(sent=1, success=1)
+
+
+def test_totals_of_many_tasks_are_counted_together(site: RunSite) -> None:
+    site.client.hset(site.keys.totals, mapping={f"SUCCESS t{number}": 1 for number in range(1001)})
+
+    site.send("a")
+    site.start("a")
+    site.finish("a", State.FAILURE)
+
+    totals = site.runs.totals()
+    assert (totals["FAILURE other"], "FAILURE proj.work" in totals) == (1, False)
