@@ -12,6 +12,7 @@ import pytest
 import redis
 from celery import Celery
 from due import save_due
+from ping_service import served
 from ports import free_port, listen
 from proxy import Proxy
 from scrape import Reply, get
@@ -209,6 +210,29 @@ def test_broken_and_failing_entries_are_unhealthy_to_the_strict_alone(
 
     assert probed.checks() == {}
     assert probed.checks("strict=1") == {"entries": "1 broken"}
+
+
+# The ping
+
+
+def test_the_beat_that_leads_pings_while_all_is_well_and_says_once_when_it_is_not(
+    make_app: MakeApp, make_scheduler: MakeScheduler
+) -> None:
+    with served() as service:
+        app = make_app(redisbeater_ping_url=service.url, redisbeater_ping_interval=1)
+        scheduler, standby = make_scheduler(app), make_scheduler(app)
+        scheduler.tick()
+        standby.tick()
+        for beat in (scheduler, standby):
+            beat._observer.start()
+        wait_until(lambda: service.asked, "a ping")
+        save_due(app, "report", late=78)
+        wait_until(lambda: len(service.asked) > 1, "a failure")
+
+    assert service.asked == [
+        ("GET", "/ping/secret", ""),
+        ("POST", "/ping/secret/fail", "unhealthy: 1 entry late, oldest 1 min (limit 1 min)"),
+    ]
 
 
 # The server

@@ -57,11 +57,15 @@ class Meter(Counts):
         """Count runs by task, and skipped fire times by reason."""
         jobs = list(jobs)
         super().count_recorded(jobs)
+        by_task: dict[str, int] = {}
         for job in jobs:
-            if runs := len(job.plan.runs):
-                self._count_dispatched(job.definition.task, "schedule", runs)
-            for skip in job.plan.skipped:
+            task, plan = job.definition.task, job.plan
+            by_task[task] = by_task.get(task, 0) + len(plan.runs)
+            for skip in plan.skipped:
                 self.skips[skip.reason.value] += skip.count
+        for task, runs in by_task.items():
+            if runs:
+                self._count_dispatched(task, "schedule", runs)
 
     def count_resent(self, task: str) -> None:
         """Count a run that was buffered or lost, and has been sent now."""

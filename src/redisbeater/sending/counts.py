@@ -121,10 +121,16 @@ class Counts:
 
     def count_recorded(self, jobs: Iterable[SentJob]) -> None:
         """Count what was committed: the runs that were sent, and the fire times that were skipped."""
+        sent = 0
         for job in jobs:
-            self.sent += len(job.plan.runs)
-            for skip in job.plan.skipped:
-                self.skipped += skip.count
+            plan = job.plan
+            sent += len(plan.runs)
+            if plan.skipped:
+                self.skipped += sum(skip.count for skip in plan.skipped)
+        self.sent += sent
+
+    def count_resent(self, task: str) -> None:
+        """Count a run that was buffered or lost, and has been sent now."""
 
     def count_refused(self, error: Exception) -> None:
         """Count a run that was not accepted although the broker can be reached."""
