@@ -1,4 +1,4 @@
-"""The URL of an app's broker: the schedule is there unless a setting names another Redis."""
+"""The Redis of an app that sets none: its broker, where that is one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ("app_text", "broker_redis_url")
 
 
 def broker_redis_url(app: Celery) -> str:
-    """Return the URL of an app's broker, if that is a Redis.
+    """Return the URL of the broker as that of the schedule.
 
     Raises:
-        ImproperlyConfigured: it is none, so the schedule has no place.
+        ImproperlyConfigured: the broker is no Redis.
     """
     broker = app.conf.broker_write_url or ""
     brokers = list(broker) if isinstance(broker, (list, tuple)) else broker.split(";")
