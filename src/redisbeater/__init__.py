@@ -11,6 +11,7 @@ from redisbeater.exceptions import (
     LockNotOwnedError,
     RedisBeaterError,
     RunActive,
+    RunNotFound,
     SendFailed,
     StoreError,
     StoreUnavailable,
@@ -22,6 +23,7 @@ from redisbeater.management.listing import EntryPage
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.model.policies import INHERIT
+from redisbeater.model.run import Run
 from redisbeater.scheduler import RedisScheduler
 from redisbeater.schedules import clocked, cron, describe, rrule
 
@@ -41,7 +43,9 @@ __all__ = (
     "RedisBeaterError",
     "RedisScheduleEntry",
     "RedisScheduler",
+    "Run",
     "RunActive",
+    "RunNotFound",
     "ScheduleStore",
     "ScheduledRun",
     "SendFailed",

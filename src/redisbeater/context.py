@@ -58,7 +58,7 @@ class Context:
             defaults = replace(self.defaults, zone=read_zone(name, "zone"))
         except InvalidEntry:
             return self
-        return replace(self, defaults=defaults, reader=Reader(self.codec, defaults), _others={})
+        return replace(self, defaults=defaults, reader=Reader(self.codec, defaults, self.reader.ignored), _others={})
 
     @property
     def zone(self) -> tzinfo:
@@ -118,4 +118,7 @@ def _defaults(app: Celery, config: Config) -> Defaults:
         crontab_grace_time=cron_starting_deadline(app),
         coalesce=config.coalesce,
         jitter=config.jitter,
+        overlap=config.overlap,
+        requeue_lost=config.requeue_lost,
+        track_runs=config.track_runs,
     )

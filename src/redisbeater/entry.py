@@ -18,7 +18,7 @@ from redisbeater.editing.author import Author
 from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
 from redisbeater.editing.compare_and_set import preview, write
 from redisbeater.editing.deletion import delete_entry
-from redisbeater.editing.entry_state import EntryState
+from redisbeater.editing.entry_state import EntryPolicies, EntryState
 from redisbeater.editing.leaving_out import DisableUntil, SkipNext
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
@@ -28,7 +28,18 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.entry_fields import ScheduleLike, TaskLike
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.passed_values import dict_or_given, schedule_or_given, task_or_given, unknown_field
-from redisbeater.model.policies import INHERIT, Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
+from redisbeater.model.policies import (
+    INHERIT,
+    Anchor,
+    AnchorWord,
+    Coalesce,
+    CoalesceWord,
+    Inherit,
+    OnFinish,
+    OnFinishWord,
+    Overlap,
+    OverlapWord,
+)  # fmt: skip
 from redisbeater.model.policy_fields import MOST_SKIPPED, POLICY_FIELDS
 from redisbeater.schedules.local_time import in_zone
 
@@ -41,7 +52,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-class RedisScheduleEntry(EntryState, ScheduleEntry):
+class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
     """An entry: what runs and when. Creating the object writes nothing; :meth:`save` does.
 
     Arguments:
@@ -69,6 +80,13 @@ class RedisScheduleEntry(EntryState, ScheduleEntry):
         labels: short texts by name, by which entries are selected: ``{"team": "billing"}``.
         disabled_until: no fire time before it runs; naive: in the entry's zone. :meth:`disable` sets it.
         skip: fire times that are left out, at most 100; :meth:`redisbeater.ScheduleStore.skip_next` sets them.
+        overlap: what becomes of a fire time while a run is active: ``"allow"``, ``"skip"``, ``"buffer_one"``,
+            ``"cancel_other"``. Default: from the settings, as for the next one.
+        requeue_lost: how often a run whose worker died is sent again, 0 to 10.
+        anchor: what an interval counts from: ``"fire_time"``, or ``"execution"``, the end of a run.
+        deadline: seconds or timedelta; a run that nobody has started so long after its fire time expires.
+        once: never execute a run twice; its task needs :class:`redisbeater.runs.OnceTask`.
+        disable_after_failures: disable the entry after so many failures in a row.
         app: default: the current app.
 
     Example::
@@ -88,17 +106,6 @@ class RedisScheduleEntry(EntryState, ScheduleEntry):
     timezone: str | tzinfo | None
     last_run_at: datetime | None
     total_run_count: int
-    start_at: datetime | None
-    end_at: datetime | None
-    max_runs: int | None
-    on_finish: OnFinishWord | OnFinish
-    misfire_grace_time: float | timedelta | Inherit | None
-    coalesce: CoalesceWord | Coalesce | Inherit
-    jitter: float | timedelta | Inherit
-    description: str
-    labels: dict[str, str]
-    disabled_until: datetime | None
-    skip: Sequence[datetime | str]
 
     def __init__(
         self,
@@ -126,6 +133,12 @@ class RedisScheduleEntry(EntryState, ScheduleEntry):
         labels: Mapping[str, str] | None = None,
         disabled_until: datetime | None = None,
         skip: Sequence[datetime | str] = (),
+        overlap: OverlapWord | Overlap | Inherit = INHERIT,
+        requeue_lost: int | Inherit = INHERIT,
+        anchor: AnchorWord | Anchor = Anchor.FIRE_TIME,
+        deadline: float | timedelta | None = None,
+        once: bool = False,
+        disable_after_failures: int | None = None,
         **unknown: NoReturn,
     ) -> None:
         if unknown:
@@ -150,6 +163,8 @@ class RedisScheduleEntry(EntryState, ScheduleEntry):
         self.description = description
         self.labels = dict_or_given(labels)
         self.disabled_until, self.skip = disabled_until, skip
+        self.overlap, self.requeue_lost, self.anchor = overlap, requeue_lost, anchor
+        self.deadline, self.once, self.disable_after_failures = deadline, once, disable_after_failures
 
     @classmethod
     def from_key(cls, key: str, app: Celery | None = None) -> RedisScheduleEntry:

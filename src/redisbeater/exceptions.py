@@ -9,9 +9,10 @@
     │       └── UnknownField                                 there is no such field
     ├── EntryNotFound          (also KeyError)       no entry of that name
     ├── EntryExists            (also ValueError)     an entry of that name exists
+    ├── RunNotFound            (also KeyError)       no run of that id is kept
     ├── EditConflict                                 other writers kept changing the entry
     ├── SendFailed                                   the broker did not take a run that a program triggered
-    ├── RunActive                                    a run of the entry is being sent
+    ├── RunActive                                    a run is active, or is being sent
     ├── LockNotOwnedError                            another beat took the lock
     ├── FormatTooNew                                 a newer beat wrote the data; beat catches it itself
     ├── ZoneChanging                                 fire times are planned again; beat catches it itself
@@ -38,6 +39,7 @@ __all__ = (
     "LockNotOwnedError",
     "RedisBeaterError",
     "RunActive",
+    "RunNotFound",
     "SchedulePaused",
     "SendFailed",
     "StoreError",
@@ -119,7 +121,21 @@ class EditConflict(RedisBeaterError):
 
 
 class RunActive(RedisBeaterError):
-    """A run of the entry is being sent, and the call is for entries without one; nothing was done."""
+    """A run is active, or is being sent, and the call is for when none is; nothing was done.
+
+    ``runs`` are the ids of the runs in the way, as far as they are known.
+    """
+
+    def __init__(self, problem: str, *, runs: tuple[str, ...] = ()) -> None:
+        self.runs = runs
+        super().__init__(problem)
+
+
+class RunNotFound(RedisBeaterError, KeyError):
+    """No run of that id is kept; nothing was done."""
+
+    def __str__(self) -> str:
+        return f"no run {quoted(self.args[0])} is kept; history NAME --long shows the ids of those that are"
 
 
 class SendFailed(RedisBeaterError):

@@ -25,6 +25,7 @@ from redisbeater.beat.heartbeat import Heartbeat
 from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
+from redisbeater.beat.monitor import Monitor
 from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
@@ -102,8 +103,7 @@ class RedisScheduler(Scheduler):
         super().__init__(app, lazy=True, **kwargs)
         complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
         self._context = Context.of(app)
-        self._redis = self._context.redis
-        config = self._context.config
+        self._redis, config = self._context.redis, self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
         self._log, self._pausing = ScheduleLog(self._redis), Pausing()
         leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, record=self._log.add)
@@ -112,8 +112,7 @@ class RedisScheduler(Scheduler):
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
         self._repair = Repair(self._context, self._own_keys)
-        self._zone_change = ZoneChange(self._context)
-        self._edits = Edits(self._context)
+        self._zone_change, self._edits = ZoneChange(self._context), Edits(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, longest_delay=self._max_wait, on_return=self._log.redis_returned)
         self._fault = Fault()
@@ -123,6 +122,7 @@ class RedisScheduler(Scheduler):
         self._dispatcher = Dispatcher(
             app, self._broker, self._counts, send=self._send_run, renew_lock=leadership.renew, entry_class=self.Entry
         )
+        self._monitor = Monitor(self._context, self._counts)
         parts = (self._redis, lock, self._counts, self._broker, self._clock)
         self._heartbeat = Heartbeat(*parts, is_embedded=lambda: self.is_embedded)
         self._passes = Passes(self._counts)
@@ -189,6 +189,7 @@ class RedisScheduler(Scheduler):
             self._leadership.refuse(exc)
             return self._stand_by()
         self._repair.step()
+        self._monitor.step()
         self._edits.step()
         return self._wait()
 
@@ -270,6 +271,7 @@ class RedisScheduler(Scheduler):
         self._dispatch.publish()
         self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
+        self._dispatcher.resends.step(claim, self._leadership.token)
         self._look_at = claim.look_again_at(self.max_interval)
 
     def _claim(self) -> Claim:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
-__all__ = ("age_words", "clock_words", "date_words", "duration_words", "read_duration", "read_time", "relative_words")
+__all__ = (
+    "age_words",
+    "clock_words",
+    "date_words",
+    "duration_words",
+    "read_duration",
+    "read_time",
+    "relative_words",
+    "span_words",
+)
 
 #: What a duration may look like, for errors.
 DURATIONS = "a duration such as 90, 90s, 1h30m or 2d"
@@ -166,6 +175,14 @@ def duration_words(length: timedelta, *, units: int = 1) -> str:
         smaller, smaller_size = name, size
     rest = seconds % size // smaller_size if units > 1 and size > 1 else 0
     return f"{whole:,} {name}" + (f" {rest} {smaller}" if rest else "")
+
+
+def span_words(length: timedelta, *, units: int = 1) -> str:
+    """Return how long something took: ``3 ms``, ``1.2 s``, and from a minute on as :func:`duration_words` does."""
+    seconds = max(length.total_seconds(), 0.0)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 59.95 else duration_words(length, units=units)
 
 
 def relative_words(moment: datetime, now: datetime, *, units: int = 1) -> str:

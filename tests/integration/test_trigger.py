@@ -203,13 +203,13 @@ def test_a_child_process_does_not_use_the_connection_of_its_parent(
 ) -> None:
     store.create("report", "proj.report", 3600)
     store.trigger("report")
-    assert store._triggers
-    before = store._triggers._caller
+    before = store._caller._process
+    assert before
     monkeypatch.setattr("os.getpid", lambda: -1)
 
     store.trigger("report")
 
-    assert store._triggers._caller is not before
+    assert store._caller._process is not before
     assert len(take(app)) == 2
     assert Context.of(app).redis.contents.count() == 1
 

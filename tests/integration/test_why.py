@@ -442,7 +442,7 @@ def test_the_command_reads_times_as_people_write_them_and_prints_json(
     result = command(app, "report", "--at", "fri 09:00", "--json", "--now", "2026-11-21T23:31:07")
 
     answer = json.loads(result.output)
-    assert (answer["verdict"], list(answer)) == ("ran", ["verdict", "sentence", "evidence"])
+    assert (answer["verdict"], list(answer)) == ("ran", ["verdict", "sentence", "evidence", "advice"])
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ FLOORS = (
     ("editing",),
     ("entry",),
     ("sending",),
-    ("management", "beat", "dispatch"),
+    ("management", "beat", "dispatch", "runs"),
     ("observe",),
     ("scheduler",),
     ("",),  # the public names of the package
@@ -50,6 +50,7 @@ NARROW_ROOMS = {
     "broker": GROUND,
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
+    "runs": GROUND | {"config", "model", "store", "context"},
     "store": GROUND | {"config", "model.score", "model.log_line", "model.run"},
 }
 

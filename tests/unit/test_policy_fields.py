@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
+from redisbeater.model.policies import INHERIT, Anchor, Coalesce, OnFinish, Overlap
 from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 
 DEFAULTS: dict[str, Any] = {
@@ -30,6 +30,12 @@ DEFAULTS: dict[str, Any] = {
     "labels": {},
     "disabled_until": None,
     "skip": (),
+    "overlap": INHERIT,
+    "requeue_lost": INHERIT,
+    "anchor": Anchor.FIRE_TIME,
+    "deadline": None,
+    "once": False,
+    "disable_after_failures": None,
 }
 
 
@@ -61,6 +67,8 @@ def test_a_default_that_is_passed_makes_no_difference(name: str) -> None:
         pytest.param("coalesce", Coalesce.LATEST, id="latest"),
         pytest.param("jitter", 0, id="no-jitter"),
         pytest.param("jitter", 0.0, id="no-jitter-float"),
+        pytest.param("overlap", Overlap.ALLOW, id="allow"),
+        pytest.param("requeue_lost", 0, id="no-requeue"),
     ],
 )
 def test_a_value_of_the_entry_is_stored_even_if_it_equals_the_default_of_the_settings(name: str, value: Any) -> None:
@@ -90,6 +98,13 @@ def test_inherit_stays_itself_when_an_entry_is_copied(make: Any) -> None:
         pytest.param("coalesce", Coalesce.EARLIEST, "earliest", id="coalesce"),
         pytest.param("jitter", timedelta(seconds=1.5), 1.5, id="jitter-timedelta"),
         pytest.param("description", "Größe\n日", "Größe\n日", id="description"),
+        pytest.param("overlap", "buffer_one", "buffer_one", id="overlap-text"),
+        pytest.param("overlap", Overlap.CANCEL_OTHER, "cancel_other", id="overlap"),
+        pytest.param("requeue_lost", 10, 10, id="most-requeues"),
+        pytest.param("anchor", "execution", "execution", id="anchor"),
+        pytest.param("deadline", timedelta(hours=1), 3600.0, id="deadline"),
+        pytest.param("once", True, True, id="once"),
+        pytest.param("disable_after_failures", 1, 1, id="one-failure"),
     ],
 )
 def test_a_field_is_stored_as_plain_json_and_comes_back(name: str, value: Any, stored: Any) -> None:
@@ -191,6 +206,40 @@ def test_fields_of_other_programs_are_ignored() -> None:
         *(
             pytest.param("description", value, "expected a text, got", id=f"description-{value!r}")
             for value in (None, 5, b"x")
+        ),
+        *(
+            pytest.param(
+                "overlap",
+                value,
+                "expected one of 'allow', 'skip', 'buffer_one', 'cancel_other', got",
+                id=f"overlap-{value!r}",
+            )
+            for value in ("Allow", "terminate_other", None, True)
+        ),
+        *(
+            pytest.param("requeue_lost", value, "expected a whole number from 0 to 10, got", id=f"requeue-{value!r}")
+            for value in (-1, 11, 1.0, True, "3", None)
+        ),
+        *(
+            pytest.param("anchor", value, "expected one of 'fire_time', 'execution', got", id=f"anchor-{value!r}")
+            for value in ("start", None, True)
+        ),
+        *(
+            pytest.param("deadline", value, "expected seconds or a timedelta, from 1 to", id=f"deadline-{value!r}")
+            for value in (0, 0.5, -1, True, "1h")
+        ),
+        *(
+            pytest.param("once", value, "expected true or false, got", id=f"once-{value!r}")
+            for value in (1, "yes", None)
+        ),
+        *(
+            pytest.param(
+                "disable_after_failures",
+                value,
+                "expected a whole number of failures, at least 1, or None, got",
+                id=f"failures-{value!r}",
+            )
+            for value in (0, -1, 1.5, True, "3")
         ),
     ],
 )

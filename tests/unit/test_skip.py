@@ -96,7 +96,16 @@ def test_a_reason_is_printed_as_its_value(reason: Reason) -> None:
 def test_the_reasons_are_those_that_are_documented() -> None:
     words: list[Any] = [reason.value for reason in Reason]
 
-    assert words == ["missed", "coalesced", "left_out", "max_runs", "out_of_bounds", "disabled_until", "skip"]
+    assert words == [
+        "missed",
+        "coalesced",
+        "left_out",
+        "max_runs",
+        "out_of_bounds",
+        "disabled_until",
+        "skip",
+        "overlap",
+    ]
 
 
 @pytest.mark.parametrize("count", [-1, MAX_COUNT + 1, 1e300, "9" * 4300], ids=["negative", "beyond", "float", "digits"])

@@ -15,6 +15,7 @@ from redisbeater.time_words import (
     read_duration,
     read_time,
     relative_words,
+    span_words,
 )
 
 VIENNA = ZoneInfo("Europe/Vienna")
@@ -170,3 +171,18 @@ def test_a_date_and_a_distance_in_words() -> None:
     assert date_words(NOW.date()) == "Sat 21 Nov 2026"
     assert relative_words(NOW + timedelta(hours=33.5), NOW, units=2) == "in 1 d 9 h"
     assert relative_words(NOW - timedelta(hours=33.5), NOW, units=2) == "1 d 9 h ago"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 ms"), (-1, "0 ms"), (0.0034, "3 ms"), (0.9994, "999 ms"), (0.9996, "1.0 s"), (1.24, "1.2 s"),
+        (59.94, "59.9 s"), (59.96, "1 min"), (367, "6 min"), (90_000, "1 d"),
+    ],
+)  # fmt: skip
+def test_how_long_something_took_is_as_exact_as_it_matters(seconds: float, words: str) -> None:
+    assert span_words(timedelta(seconds=seconds)) == words
+
+
+def test_a_long_span_has_as_many_units_as_asked_for() -> None:
+    assert span_words(timedelta(seconds=367), units=2) == "6 min 7 s"

@@ -6,14 +6,23 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import pytest
 
 import redisbeater
 from redisbeater.entry import _FIELDS
 from redisbeater.model.entry_fields import EntryChanges, EntryFields
-from redisbeater.model.policies import Coalesce, CoalesceWord, OnFinish, OnFinishWord
+from redisbeater.model.policies import (
+    Anchor,
+    AnchorWord,
+    Coalesce,
+    CoalesceWord,
+    OnFinish,
+    OnFinishWord,
+    Overlap,
+    OverlapWord,
+)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = Path(__file__).with_name("typed_program.py")
@@ -83,6 +92,8 @@ def _errors(programs: Path, config: Path) -> Iterator[str]:
 def test_the_words_for_type_checkers_are_those_of_the_policies() -> None:
     assert get_args(CoalesceWord) == tuple(choice.value for choice in Coalesce)
     assert get_args(OnFinishWord) == tuple(choice.value for choice in OnFinish)
+    assert get_args(OverlapWord) == tuple(choice.value for choice in Overlap)
+    assert get_args(AnchorWord) == tuple(choice.value for choice in Anchor)
 
 
 def test_the_fields_for_type_checkers_are_those_of_an_entry() -> None:
@@ -90,4 +101,4 @@ def test_the_fields_for_type_checkers_are_those_of_an_entry() -> None:
 
     assert created == {*_FIELDS, "relative"} - {"name", "task", "schedule", "app"}
     assert changed == {*_FIELDS} - {"name", "app", "last_run_at", "total_run_count"}
-    assert redisbeater.RedisScheduleEntry.__annotations__.keys() >= {*_FIELDS}
+    assert get_type_hints(redisbeater.RedisScheduleEntry).keys() >= {*_FIELDS}

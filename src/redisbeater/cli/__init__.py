@@ -1,13 +1,16 @@
 """The command line, ``celery -A proj redisbeater ...``. Each of these modules adds its commands to the group."""
 
 from redisbeater.cli import (
+    backfilling,
     changing,
     commands,
     files,
+    history,
     importing,
     linting,
     pausing,
     renaming,
+    runs,
     simulating,
     status,
     triggering,
@@ -18,14 +21,17 @@ from redisbeater.cli import (
 from redisbeater.cli.group import redisbeater
 
 __all__ = (
+    "backfilling",
     "changing",
     "commands",
     "files",
+    "history",
     "importing",
     "linting",
     "pausing",
     "redisbeater",
     "renaming",
+    "runs",
     "simulating",
     "status",
     "triggering",

@@ -22,7 +22,7 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.deletion import COMES_BACK
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import RedisBeaterError, StoreError
+from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
 from redisbeater.management.listing import Filter
 from redisbeater.management.many import Outcome
 from redisbeater.management.schedule_store import ScheduleStore
@@ -93,28 +93,31 @@ def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
 
 
 def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *, shows_name: bool = True) -> None:
-    """Change each entry and print what was done; go on after one that cannot be changed, and end with exit code 2.
+    """Change each entry and print what was done; go on after one that cannot be changed.
+
+    Then it ends with exit code 2; with 1 if nothing but active runs was in the way.
 
     Arguments:
         app: the app whose schedule it is.
         names: the names of the entries.
-        change: changes one of them, and returns what is printed.
+        change: changes one of them, and returns what is printed; nothing is where that is empty.
         shows_name: whether the name is printed in front of that.
 
     Raises:
         StoreError: Redis failed; the entries behind that one were not changed.
     """
-    failed = False
+    worst = 0
     for name in names:
         try:
-            click.echo(f"{shown(name)}: {change(name)}" if shows_name else change(name))
+            if text := change(name):
+                click.echo(f"{shown(name)}: {text}" if shows_name else text)
         except StoreError:
             raise
         except RedisBeaterError as exc:
-            failed = True
+            worst = max(worst, 1 if isinstance(exc, RunActive) else BadInput.exit_code)
             click.echo(f"Error: {error_text(app, exc)}", err=True)
-    if failed:
-        raise click.exceptions.Exit(BadInput.exit_code)
+    if worst:
+        raise click.exceptions.Exit(worst)
 
 
 def _print_outcomes(

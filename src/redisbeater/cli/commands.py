@@ -17,6 +17,7 @@ from redisbeater.cli.terminal import WATCH, coloured, watched
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted, shown
 from redisbeater.management.listing import Filter
+from redisbeater.management.runs.record import read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.time_words import age_words, relative_words
 
@@ -158,10 +159,12 @@ def show(
     row = row_of(context, name, has_secrets=is_definition and not is_redacted)
     if is_definition:
         click.echo(printable_json(row.parsed_definition, indent=2))
-    elif as_json:
-        click.echo(printable_json(row.details(), indent=2))
+        return
+    recorded = read_recorded(context, name)
+    if as_json:
+        click.echo(printable_json({**row.details(), **(recorded.as_dict() if recorded else {})}, indent=2))
     else:
-        print_lines(details(row, view_of(context, now, is_utc)))
+        print_lines(details(row, view_of(context, now, is_utc), recorded))
 
 
 @redisbeater.command()

@@ -1,4 +1,4 @@
-"""Completion of the names of entries in a shell."""
+"""Completion of the names of entries, and of the ids of runs, in a shell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from celery.app.utils import find_app
 
 from redisbeater.context import Context
 
-__all__ = ("NAME", "NAMES", "OPTIONAL_NAME")
+__all__ = ("NAME", "NAMES", "OPTIONAL_NAME", "RUN", "RUNS")
 
 #: More names than a shell shows at once.
 MOST_NAMES = 200
@@ -24,14 +24,22 @@ TIMEOUT_SECONDS = 1.0
 
 
 def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names that begin with a text; none when anything fails, as a shell would show the error."""
+    """Return the names that begin with a text."""
+    return _within_time(ctx, lambda app: _names(app, incomplete))
+
+
+def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of runs that have not ended and begin with a text."""
+    return _within_time(ctx, lambda app: _run_ids(app, incomplete))
+
+
+def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> list[str]:
+    """Return what is found in time; nothing when anything fails, as a shell would show the error."""
     found: list[str] = []
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # the application may print
             app = _app(ctx)
-            worker = threading.Thread(
-                target=_quietly, args=(lambda: found.extend(_names(app, incomplete)),), daemon=True
-            )
+            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(app)),), daemon=True)
             worker.start()
             worker.join(TIMEOUT_SECONDS)
     except Exception:
@@ -57,6 +65,10 @@ def _names(app: Celery, prefix: str) -> list[str]:
     return [name for name in names if name.isprintable()]
 
 
+def _run_ids(app: Celery, prefix: str) -> list[str]:
+    return [run_id for run_id in Context.of(app).redis.runs.active_ids(MOST_NAMES) if run_id.startswith(prefix)]
+
+
 #: The name of one entry.
 NAME = click.argument("name", shell_complete=_complete)
 
@@ -65,3 +77,9 @@ NAMES = click.argument("names", nargs=-1, metavar="NAME...", shell_complete=_com
 
 #: The name of an entry that may be left out.
 OPTIONAL_NAME = click.argument("name", required=False, shell_complete=_complete)
+
+#: The id of one run.
+RUN = click.argument("run_id", metavar="ID", shell_complete=_complete_run)
+
+#: The ids of runs.
+RUNS = click.argument("run_ids", nargs=-1, metavar="ID...", shell_complete=_complete_run)

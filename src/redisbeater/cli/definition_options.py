@@ -37,6 +37,11 @@ _FIELDS = (
     ("grace", "DURATION", "Skip runs that are later than this; none: run them however late."),
     ("coalesce", "WORD", "Of several missed runs send: latest, earliest or all."),
     ("jitter", "DURATION", "Delay each run by up to this."),
+    ("overlap", "WORD", "While a run is active: allow, skip, buffer_one or cancel_other."),
+    ("requeue_lost", "NUMBER", "Send a run whose worker died up to so many times more."),
+    ("anchor", "WORD", "An interval counts from: fire_time or execution."),
+    ("deadline", "DURATION", "A run that nobody has started by then expires: 1h."),
+    ("disable_after_failures", "NUMBER", "Disable it after so many failures in a row."),
     ("description", "TEXT", "For people."),
 )
 
@@ -44,6 +49,7 @@ _FIELDS = (
 _FROM_FILE = ("args", "kwargs", "options")
 
 _OTHERS = (
+    click.option("--once", is_flag=True, default=None, help="Never execute a run twice; its task needs OnceTask."),
     click.option("--disabled", is_flag=True, help="Do not run until it is enabled."),
     click.option("--dry-run", is_flag=True, help="Check it, show what would be done, and write nothing."),
     click.option("--note", default="", help="Why, for the log of the entry."),

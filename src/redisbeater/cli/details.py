@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from redisbeater.cli.listing import Row
 from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
+from redisbeater.management.runs.record import Recorded
+from redisbeater.management.runs.words import late_words, lateness, outcome_words
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.policy_fields import given_policies
+from redisbeater.model.run import Run
 from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.time_words import date_words, relative_words
+from redisbeater.time_words import date_words, duration_words, relative_words
 
 __all__ = ("details",)
 
 #: Characters of the arguments of a task; JSON has all of them.
 MOST_ARGUMENTS = 200
 
+#: The fields that are durations in seconds.
+_DURATIONS = ("misfire_grace_time", "jitter", "deadline")
+
 #: The fields that have lines of their own.
 _SHOWN_APART = ("description", "labels", "disabled_until", "skip")
 
 
-def details(row: Row, view: View) -> list[str]:
-    """Return the lines about one entry: what it is, when it runs, how it fared."""
+def details(row: Row, view: View, recorded: Recorded | None = None) -> list[str]:
+    """Return the lines about one entry: what it is, when it runs, how it fared, with what is recorded of its runs."""
     call = f"{row.task}({_arguments(row)})" if row.task else "-"
     title = "   ".join([shown(row.name), shown(call, None), shown(f"{row.state}, {row.origin}{_version(row)}")])
-    return [title, *(f"  {name:<12} {shown(value, None)}" for name, value in _lines(row, view) if value)]
+    return [title, *(f"  {name:<12} {shown(value, None)}" for name, value in _lines(row, view, recorded) if value)]
 
 
-def _lines(row: Row, view: View) -> Iterator[tuple[str, str]]:
+def _lines(row: Row, view: View, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
     yield "description", row.description
     yield "schedule", row.schedule
     yield "cron", _cron(row)
     yield "disabled", (row.disabled_until and f"until {_moment(row.disabled_until, row, view)}") or ""
     yield "next", _moment(row.next, row, view)
     yield "skips", ", ".join(f"{view.local(each, row.zone):%Y-%m-%d %H:%M:%S %Z}" for each in row.skip)
-    yield "last run", _moment(row.last_run_at, row, view)
-    yield "counts", ", ".join(filter(None, (f"{row.runs:,} {'run' if row.runs == 1 else 'runs'}", row.skipped)))
+    yield (
+        "last run",
+        _last_run(recorded.last, row, view) if recorded and recorded.last else _moment(row.last_run_at, row, view),
+    )
+    yield "counts", ", ".join(filter(None, _counts(row, view, recorded)))
     yield "policies", "; ".join(_policies(row))
     yield "labels", ", ".join(f"{name}={value}" for name, value in row.labels.items())
     yield "options", printable_json(row.fields.options) if row.fields and row.fields.options else ""
@@ -46,6 +55,31 @@ def _lines(row: Row, view: View) -> Iterator[tuple[str, str]]:
     yield "tries", _tries(row, view)
     yield "declaration", row.declaration and f"not stored: {row.declaration}"
     yield "definition", "" if row.fields else row.definition
+
+
+def _last_run(run: Run, row: Row, view: View) -> str:
+    """Return when the newest run was due, how late it was sent, what became of it, and its id."""
+    fire_time = run.fire_time or run.sent_at
+    local = None if fire_time is None else view.local(fire_time, row.zone)
+    when = "" if local is None else f"{date_words(local)} {local:%H:%M:%S %Z}"
+    late = lateness(run)
+    words = outcome_words(run, view.now)
+    return "   ".join(filter(None, (when, f"{late_words(late)} late, {words}" if late is not None else words, run.id)))
+
+
+def _counts(row: Row, view: View, recorded: Recorded | None) -> Iterator[str]:
+    if recorded is None:
+        yield f"{row.runs:,} {'run' if row.runs == 1 else 'runs'}"
+        yield row.skipped
+        return
+    counts = vars(recorded.counts)
+    yield f"{counts['sent']:,} sent"
+    for name in ("success", "failure", "lost", "revoked", "expired"):
+        yield f"{counts[name]:,} {name}" if counts[name] else ""
+    for reason, skipped in row.skips.items():
+        last = date_words(view.local(skipped.last, row.zone).date(), view.now_in(row.zone).date())
+        yield f"{skipped.count_text} skipped ({reason}, last {last})"
+    yield f"{counts['failures']:,} failures in a row" if counts["failures"] > 1 else ""
 
 
 def _version(row: Row) -> str:
@@ -91,8 +125,10 @@ def _policies(row: Row) -> Iterator[str]:
         return
     for name, value in given_policies(row.fields._asdict()).items():
         if name not in _SHOWN_APART and value is not INHERIT:
-            yield f"{name} {_policy(value)}"
+            yield f"{name} {_policy(name, value)}"
 
 
-def _policy(value: Any) -> str:
+def _policy(name: str, value: Any) -> str:
+    if name in _DURATIONS and isinstance(value, (int, float)) and value >= 1:
+        return duration_words(timedelta(seconds=value), units=2)
     return value.isoformat() if isinstance(value, datetime) else "none" if value is None else str(value)

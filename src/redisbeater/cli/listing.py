@@ -22,6 +22,7 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.origin import file_owner
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.skip import Skipped
 from redisbeater.schedules import describe
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.store import Snapshot
@@ -59,6 +60,7 @@ class Row:
     schedule: str = ""
     task: str = ""
     skipped: str = ""
+    skips: Mapping[str, Skipped] = field(default_factory=dict)
     description: str = ""
     origin: str = ""
     last_error: str = ""
@@ -265,6 +267,7 @@ class _Reader:
             last_run_at=stored.meta.last_run_at,
             runs=stored.meta.total_run_count,
             skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
+            skips=stored.skipped,
             schedule=describe(definition.schedule, zone),
             description=definition.description,
             task=definition.task,

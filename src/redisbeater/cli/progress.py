@@ -14,18 +14,19 @@ QUIET_SECONDS = 1.0
 
 
 class Progress:
-    """Shows how many entries are done, in one line of standard error; nothing where that is no terminal."""
+    """Shows how many entries, or others, are done, in one line of standard error; nothing where that is no terminal."""
 
-    def __init__(self, verb: str) -> None:
+    def __init__(self, verb: str, noun: str = "entries") -> None:
         self._verb = verb
+        self._noun = noun
         self._since = time.monotonic()
         self._is_shown = False
 
     def __call__(self, count: int) -> None:
-        """Show the number of entries that are done."""
+        """Show the number of those that are done."""
         if sys.stderr.isatty() and time.monotonic() - self._since > QUIET_SECONDS:
             self._is_shown = True
-            click.echo(f"\r{self._verb} {count:,} entries", nl=False, err=True)
+            click.echo(f"\r{self._verb} {count:,} {self._noun}", nl=False, err=True)
 
     def end(self) -> None:
         """Clear the line."""

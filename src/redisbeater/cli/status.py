@@ -15,6 +15,7 @@ from redisbeater.cli.pausing import pause_words
 from redisbeater.cli.table import View
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
+from redisbeater.management.runs.record import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.status import Status
 from redisbeater.model.beat_line import BeatLine
@@ -86,6 +87,8 @@ def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "broker", f"{_broker(found.leaders[0], view)}     {states}"
     else:
         yield "entries", states
+    if not found.workers_report:
+        yield "workers", NO_REPORTS.removeprefix("workers ")
     yield "paused", pause_words(found.pause, view).removeprefix("paused ") if found.pause else "no"
 
 
@@ -133,7 +136,9 @@ def _broker(beat: BeatLine, view: View) -> str:
 )
 @click.option("--self", "self_token", default="", help="Ask for one beat alone, by its token or host:pid.")
 @click.option("--timeout", default="3s", show_default=True, help="How long Redis may take.")
-@click.option("--strict", is_flag=True, help="Broken and failing entries are unhealthy, too.")
+@click.option(
+    "--strict", is_flag=True, help="Broken and failing entries are unhealthy, too, and workers that do not report runs."
+)
 @as_json
 @command
 def health(

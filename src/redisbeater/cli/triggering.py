@@ -1,9 +1,12 @@
-"""The command that sends runs of entries at once: trigger."""
+"""The command that sends runs of entries at once, and waits for their ends: trigger."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import click
@@ -11,21 +14,37 @@ from celery import Celery
 
 from redisbeater.cli.changing import for_each, selection
 from redisbeater.cli.group import BadInput, as_json, command, redisbeater
+from redisbeater.cli.options import authored
+from redisbeater.cli.runs import OVERLAP
 from redisbeater.cli.why import read_past, zone_of
 from redisbeater.context import Context
-from redisbeater.display import printable_json
+from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import SendFailed
+from redisbeater.management.runs.history import check_tracked
+from redisbeater.management.runs.words import end_words
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.run import Run, State
+from redisbeater.time_words import read_duration, span_words
 
 __all__ = ("trigger",)
+
+#: The value of ``--wait`` without a duration.
+FOR_EVER = "for ever"
 
 
 @redisbeater.command()
 @click.option("--args", "args_text", metavar="JSON", help="Arguments for this run instead of the entry's, a list.")
 @click.option("--kwargs", "kwargs_text", metavar="JSON", help="Keyword arguments for this run, an object.")
 @click.option("--at", "at", metavar="TIME", help="The fire time in the header of the run; default: now.")
-@click.option("--note", default="", help="Why, for the log of the entry.")
-@click.option("--by", default="", help="Who, for the log. Default: user@host.")
+@OVERLAP
+@click.option(
+    "--wait",
+    is_flag=False,
+    flag_value=FOR_EVER,
+    metavar="[DURATION]",
+    help="Wait for the end of each run, for this long at most.",
+)
+@authored
 @as_json
 @command
 @selection
@@ -36,31 +55,100 @@ def trigger(
     args_text: str | None,
     kwargs_text: str | None,
     at: str | None,
+    overlap: str | None,
+    wait: str | None,
     note: str,
     by: str,
     as_json: bool,
 ) -> None:
     """Send a run of each entry now, whether it is enabled or not. Next runs and counters stay as they are.
 
+    With --wait the exit code is 0 when each run has ended with SUCCESS, else 1. Exit code 1 also: another run of the
+    entry is active, and its overlap allows no other.
+
     \b
     Examples:
       celery -A proj redisbeater trigger report
       celery -A proj redisbeater trigger report --kwargs '{"pages": 5}' --note "for the board"
       celery -A proj redisbeater trigger report --at "yesterday 09:00"
+      celery -A proj redisbeater trigger report --overlap skip --wait 10m
     """
-    store, args, kwargs = ScheduleStore(app), _list(args_text), _object(kwargs_text)
+    context, store, args, kwargs = Context.of(app), ScheduleStore(app), _list(args_text), _object(kwargs_text)
+    seconds = _duration(wait)
+    if wait is not None:
+        check_tracked(context)
+    ids: dict[str, str] = {}
 
     def send(name: str) -> str:
-        scheduled_for = None if at is None else read_past(at, Context.of(app).redis.clock()[0], zone_of(app, name))
+        scheduled_for = None if at is None else read_past(at, context.redis.clock()[0], zone_of(app, name))
         try:
-            return store.trigger(name, args=args, kwargs=kwargs, scheduled_for=scheduled_for, by=by, note=note)
+            ids[name] = store.trigger(
+                name, args=args, kwargs=kwargs, scheduled_for=scheduled_for, overlap=overlap, by=by, note=note
+            )
         except SendFailed as exc:
             raise click.ClickException(str(exc)) from exc
+        return ids[name]
 
-    if as_json:
-        for_each(app, names, lambda name: printable_json({"name": name, "id": send(name)}), shows_name=False)
-    else:
-        for_each(app, names, lambda name: f"triggered, task id {send(name)}")
+    def words(name: str) -> str:
+        run_id = send(name)
+        if not as_json:
+            return f"triggered, task id {run_id}"
+        return "" if wait is not None else printable_json({"name": name, "id": run_id})
+
+    for_each(app, names, words, shows_name=not as_json)
+    if wait is not None:
+        _wait(store, ids, seconds, context, as_json=as_json)
+
+
+def _wait(
+    store: ScheduleStore, ids: Mapping[str, str], seconds: float | None, context: Context, *, as_json: bool
+) -> None:
+    """Wait for the end of each run, print it, and end with exit code 1 if one has not ended well."""
+    until, is_well = None if seconds is None else time.monotonic() + seconds, True
+    for name, run_id in ids.items():
+        progress = _Progress(name)
+        left = None if until is None else max(until - time.monotonic(), 0.0)
+        found = store.wait(run_id, left, progress)
+        progress.end()
+        is_well = is_well and found.state is State.SUCCESS
+        if as_json:
+            click.echo(printable_json(found.as_dict()))
+            continue
+        words = end_words(found, context.redis.clock()[0])
+        more = "" if found.is_final else f", and has not ended after {span_words(timedelta(seconds=seconds or 0))}"
+        click.echo(f"{shown(name)}: {shown(words, None)}{more}")
+    if not is_well:
+        raise click.exceptions.Exit(1)
+
+
+class _Progress:
+    """Shows the state of a run that is waited for, in one line of standard error, where that is a terminal."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._since = time.monotonic()
+
+    def __call__(self, found: Run) -> None:
+        """Show the state of the run and how long it is waited for."""
+        if sys.stderr.isatty():
+            waited = span_words(timedelta(seconds=time.monotonic() - self._since))
+            where = f" on {shown(found.worker)}" if found.worker else ""
+            click.echo(f"\r\x1b[K{shown(self._name)}: {found.state}{where}, {waited}", nl=False, err=True)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def _duration(text: str | None) -> float | None:
+    """Return the seconds of ``--wait``; None: however long it takes."""
+    if text is None or text == FOR_EVER:
+        return None
+    try:
+        return read_duration(text).total_seconds()
+    except ValueError as exc:
+        raise BadInput(f"--wait {exc}") from exc
 
 
 def _list(text: str | None) -> list[Any] | None:

@@ -68,3 +68,5 @@ def _lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
     for fact in answer.evidence:
         when = clock_words(view.local(fact.at, zone), view.now_in(zone)) if fact.at else "now"
         yield f"  {when:<14}  {shown(fact.text)}"
+    if answer.advice:
+        yield f"  {shown(answer.advice)}"

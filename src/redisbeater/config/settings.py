@@ -15,7 +15,7 @@ from redisbeater.config.broker_url import broker_redis_url
 from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.model.policies import Coalesce, EvictionCheck
+from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 
 __all__ = ("PREFIX", "Config", "cron_starting_deadline", "given_settings", "has_settings")
 
@@ -160,6 +160,13 @@ class Config:
         "seconds, at most 31,622,400 (a year)",
         "The longest delay of a run, in seconds. The delay of each run depends only on the entry's name and the fire "
         "time. An entry may override it.",
+    )
+    overlap: Overlap = _setting(  # noqa: RUF009 - as above
+        Overlap.ALLOW,
+        values.member_of(Overlap),
+        "'allow', 'skip', 'buffer_one' or 'cancel_other'",
+        "What becomes of a fire time while a run of its entry is active: :ref:`overlap`. Any but ``allow`` needs "
+        "``redisbeater_track_runs``. An entry may override it.",
     )
     log_limit: int = _setting(
         100,
@@ -316,7 +323,15 @@ class Config:
         config = cls(**{each.name: _read(each, given[each.name]) for each in fields(cls) if each.name in given})
         config.url.check_tls(config.redis_use_ssl)
         config.url.check_prefix(config.key_prefix)
+        config._check_overlap()
         return config._with_publish_timeout(is_given="publish_timeout" in given)
+
+    def _check_overlap(self) -> None:
+        if self.overlap is not Overlap.ALLOW and not self.track_runs:
+            raise ImproperlyConfigured(
+                f"{PREFIX}overlap = {self.overlap.value!r}: needs {PREFIX}track_runs = True, and workers that import "
+                "redisbeater.runs; without them nobody knows which runs are active"
+            )
 
     def _with_publish_timeout(self, *, is_given: bool) -> Config:
         """Return the settings with a ``publish_timeout`` that cannot cost beat its lock or its lease."""

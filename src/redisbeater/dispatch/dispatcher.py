@@ -18,6 +18,7 @@ from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.planned_entry import PlannedEntry, plan_catch_up, plan_entries
 from redisbeater.dispatch.publication import Publication
 from redisbeater.dispatch.refusals import Refusals
+from redisbeater.dispatch.resends import Resends
 from redisbeater.dispatch.resources import Resources
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
@@ -73,6 +74,9 @@ class Dispatcher:
             slow_tasks=SlowTasks(),
             counts=counts or Counts(),
         )
+
+        #: Sends runs from their records.
+        self.resends = Resends(self._resources)
 
     def dispatch(self, claim: Claim) -> ClaimDispatch:
         """Return the dispatch of ``claim``; nothing is published yet."""
@@ -211,8 +215,20 @@ class ClaimDispatch:
             self._resources.counts.count_recorded(recorded)
             self._resources.counts.count_fenced(len(result.fenced))
             _log_skips(recorded)
+            if self._resources.context.config.track_runs:
+                self._follow_up(job for job in recorded if job.claimed.name not in result.fenced)
             rebased = (job.rebased_on(*result.changed[job.claimed.name]) for job in changed)
             self._batch.done = {job.claimed.key: job for job in rebased}
+
+    def _follow_up(self, jobs: Iterable[Job]) -> None:
+        """Log entries that were disabled after failures, and keep which runs are to be asked to stop."""
+        for job in jobs:
+            self._resources.cancelled.extend(job.cancelled)
+            if job.gives_up:
+                failures, name = job.claimed.failures, job.claimed.name
+                logger.error(
+                    "entry %r failed %d times in a row, disabled it; repair its task, then enable it", name, failures
+                )
 
 
 def _commitment(job: Job) -> Commitment:

@@ -8,21 +8,30 @@ from datetime import datetime
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.dispatch.earlier_runs import EarlierRuns
+from redisbeater.dispatch.tracking import Tracking
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.overlap import NO_RUNS, Activity
 from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.score import Score
+from redisbeater.model.run import NewRun, State
+from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import add_skips
+from redisbeater.sending.record import planned_run
 from redisbeater.sending.run import make_run
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
 
 __all__ = ("BrokenByCode", "Job", "broken_by_code")
+
+
+#: The plan of a job that is planned once more is known.
+_UNPLANNED = Plan(next=FINISHED)
 
 
 class BrokenByCode(InvalidEntry):
@@ -64,9 +73,11 @@ class Job:
     #: Whether another program set the last run while this job was sent. Then the run is counted, and the last run
     #: stays as the other program set it.
     keeps_last_run: bool = False
+    #: What is needed to record its runs; None: they are not recorded.
+    tracking: Tracking | None = None
 
     @classmethod
-    def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context) -> Job:
+    def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context, schedule_id: str = "") -> Job:
         """Read and plan a claimed entry, and return its job.
 
         Raises:
@@ -76,15 +87,27 @@ class Job:
         with broken_by_code("$"):
             definition, policy = context.reader.read(claimed.name, claimed.definition)
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
-        with broken_by_code("$.schedule"):
-            planned = plan(
-                policy,
-                claimed.fire_time,
-                now,
-                run_count=meta.total_run_count,
-                meta=NEW if claimed.is_due_now else meta,
+        if context.config.track_runs:
+            tracking = Tracking(schedule_id=schedule_id, now=now)
+            job = cls(
+                context=context, claimed=claimed, definition=definition, meta=meta, plan=_UNPLANNED, tracking=tracking
             )
+            return job._after_earlier_runs(policy, tracking)
+        planned = _plan(claimed, policy, meta, now)
         return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned, policy=policy)
+
+    def _after_earlier_runs(self, policy: ResolvedPolicy, tracking: Tracking) -> Job:
+        """Return the job planned with what is known of earlier runs of its entry."""
+        claimed, meta, now, most = self.claimed, self.meta, tracking.now, self.definition.disable_after_failures
+        if not EarlierRuns.matter(claimed, policy):
+            return replace(self, plan=_plan(claimed, policy, meta, now), policy=policy)
+        if most is not None and claimed.failures >= most:
+            dormant = Plan(next=Score.planned(claimed.fire_time, enabled=False))
+            return replace(self, plan=dormant, policy=policy, tracking=replace(tracking, gives_up=True))
+        earlier = EarlierRuns(claimed, policy, self.context, tracking.schedule_id)
+        plan = earlier.plan(lambda activity, at: _plan(claimed, policy, meta, at, activity), now)
+        tracking = replace(tracking, sent_before=earlier.sent_before(plan))
+        return replace(self, plan=plan, policy=policy, tracking=tracking)
 
     def runs(
         self,
@@ -93,13 +116,15 @@ class Job:
         first: int = 0,
         end: int | None = None,
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
+        now: datetime | None = None,
     ) -> list[RedisScheduleEntry]:
         """Return an entry for each run that is due, or for those from number ``first`` up to ``end``.
 
         Raises:
             InvalidEntry: args, kwargs or options are nested too deeply to be sent.
         """
-        return [
+        fire_times = self.plan.runs[first:end]
+        runs = [
             make_run(
                 self.definition,
                 fire_time,
@@ -108,9 +133,14 @@ class Job:
                 app=app,
                 entry_class=entry_class,
                 due_at=self.due_at(fire_time),
+                attempt=0 if self.tracking is None else 1,
+                now=now,
             )
-            for fire_time in self.plan.runs[first:end]
+            for fire_time in fire_times
         ]
+        if self.tracking is not None:
+            self.tracking.ids.update((fire_time, run.options["task_id"]) for fire_time, run in zip(fire_times, runs))
+        return runs
 
     def due_at(self, fire_time: datetime) -> datetime:
         """Return when the run of a fire time is due: its jitter may delay it."""
@@ -138,21 +168,54 @@ class Job:
         """Return what to commit once all runs of the job are sent."""
         plan, meta = self.plan, self._meta_after()
         ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
+        tracking = self.tracking
         return Commitment(
             entry=self.claimed,
             next=None if ending is OnFinish.DELETE else plan.next,
             meta="" if meta is self.meta else meta.to_text(),
             recorded_run="" if meta is self.meta else meta.recorded_run,
-            definition=self._disabled() if ending is OnFinish.DISABLE else "",
+            definition=self._disabled() if ending is OnFinish.DISABLE or self.gives_up else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
-            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished else (),
+            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or self.gives_up else (),
+            runs=() if tracking is None else self._new_runs(tracking),
+            skipped_count=0 if tracking is None else sum(skip.count for skip in plan.skipped),
         )
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether its runs have failed so often in a row that the entry is disabled, and nothing is sent."""
+        return self.tracking is not None and self.tracking.gives_up
+
+    @property
+    def cancelled(self) -> tuple[str, ...]:
+        """The ids of the runs that are asked to stop, because their entry has ``overlap="cancel_other"``."""
+        buffered, tracking = self.plan.buffered, self.tracking
+        if buffered is None or not buffered.cancels or tracking is None:
+            return ()
+        return (*self.claimed.active, *(tracking.id(self.claimed.name, fire_time) for fire_time in self.plan.runs))
+
+    def _new_runs(self, tracking: Tracking) -> list[NewRun]:
+        """Return the records of what was sent, and of what is to wait."""
+        states = [(fire_time, State.SENT) for fire_time in self.plan.runs]
+        if self.plan.buffered is not None:
+            states.append((self.plan.buffered.fire_time, State.BUFFERED))
+        sent_as, name = tracking.sent_as or self.definition, self.claimed.name
+        is_alone = self.policy is not None and self.policy.runs_alone
+        return [
+            planned_run(
+                sent_as, fire_time, id=tracking.id(name, fire_time), now=tracking.now, state=state, is_alone=is_alone
+            )
+            for fire_time, state in states
+        ]
 
     def _log_lines(self, ending: OnFinish) -> list[LogLine]:
         """Return the lines of the entry's log: what was skipped, and whether that was the end."""
         lines = [skip.to_log_line() for skip in self.plan.skipped]
         if self.plan.next.is_finished:
             lines.append(LogLine(what="finished", details={"then": ending.value}))
+        if self.gives_up:
+            note = f"{self.claimed.failures} failures in a row"
+            lines.append(LogLine(what="disabled", details={"by": "redisbeater", "note": note}))
         return lines
 
     def bare_commitment(self) -> Commitment:
@@ -162,10 +225,11 @@ class Job:
 
     def _meta_after(self) -> Meta:
         """Return the meta to store; the stored one itself when nothing changes."""
-        if not self.plan.runs:
+        counted = self.plan.counted
+        if not counted:
             return self.meta.followed_by_score() if self._score_follows_last_run else self.meta
         meta = self.meta
-        for fire_time in self.plan.runs:
+        for fire_time in counted:
             meta = meta.after_run(fire_time)
         if self.keeps_last_run:
             return replace(self.meta, total_run_count=meta.total_run_count)
@@ -208,11 +272,14 @@ class Job:
             theirs, policy = self.context.reader.read(self.claimed.name, definition)
             score = Score.planned(fire_time, enabled=theirs.enabled)
             if self.plan.handled is not None:
-                run_count = self.meta.total_run_count + len(self.plan.runs)
+                run_count = self.meta.total_run_count + len(self.plan.counted)
                 score = policy.score_after(self.plan.handled, run_count)
         except Exception:  # a custom schedule may raise anything; the next claim reports it
             theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
-        return replace(self, definition=theirs, plan=replace(self.plan, next=score))
+        tracking = self.tracking and replace(
+            self.tracking, sent_as=self.tracking.sent_as or self.definition, gives_up=False
+        )
+        return replace(self, definition=theirs, plan=replace(self.plan, next=score), tracking=tracking)
 
     def _score_of_unreadable(self) -> Score:
         """Return a score that makes the next claim look at the entry at once, but not send this fire time again."""
@@ -220,6 +287,20 @@ class Job:
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
         return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
+
+
+def _plan(
+    claimed: ClaimedEntry, policy: ResolvedPolicy, meta: Meta, now: datetime, activity: Activity = NO_RUNS
+) -> Plan:
+    with broken_by_code("$.schedule"):
+        return plan(
+            policy,
+            claimed.fire_time,
+            now,
+            run_count=meta.total_run_count,
+            meta=NEW if claimed.is_due_now else meta,
+            activity=activity,
+        )
 
 
 def _meta_or_empty(text: str, recorded_run: str) -> Meta:

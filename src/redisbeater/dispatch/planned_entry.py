@@ -38,6 +38,11 @@ class PlannedEntry:
         """The task's name; empty for a broken entry."""
         return self.job.definition.task if self.job else ""
 
+    def was_sent(self, run: RedisScheduleEntry) -> bool:
+        """Return whether an earlier claim has sent a run, so that it is only committed."""
+        tracking = self.job.tracking if self.job else None
+        return tracking is not None and run.last_run_at in tracking.sent_before
+
 
 def plan_entries(claim: Claim, entries: Iterable[ClaimedEntry], resources: Resources) -> list[PlannedEntry]:
     """Plan the first run of entries for up to GATHER_SECONDS and return those that were planned, in order.
@@ -74,7 +79,7 @@ def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> Pl
             claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
         )
     try:
-        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone))
+        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone), claim.schedule_id)
         return PlannedEntry(claimed=claimed, job=job, runs=_runs(job, claim, resources, first=0, count=1))
     except InvalidEntry as exc:
         error = exc.__cause__ if isinstance(exc, BrokenByCode) else None
@@ -93,4 +98,4 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
 
 def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
     with broken_by_code("$"):
-        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class)
+        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, claim.now)

@@ -11,7 +11,6 @@ from redisbeater.dispatch.batch import Batch
 from redisbeater.dispatch.planned_entry import PlannedEntry, gathering_ends_at
 from redisbeater.dispatch.refusals import Refusal, Refusals
 from redisbeater.dispatch.resources import Resources
-from redisbeater.entry import RedisScheduleEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.store import Claim
 
@@ -90,7 +89,7 @@ class Publication:
 
     def _publish_first_run(self, planned: PlannedEntry) -> Refusal | None:
         claimed = self._batch.pop_next()
-        messages, error = self._publish_runs(planned.runs)
+        messages, error = self._publish_runs(planned)
         if planned.job is not None and (messages or not planned.runs):
             self._batch.mark_in_flight(planned.job, messages)
         return None if error is None else Refusal(error=error, entry=claimed)
@@ -98,20 +97,20 @@ class Publication:
     def _publish_next_runs(self, planned: PlannedEntry) -> Refusal | None:
         """Publish further runs of an entry. Those that are refused come up again with the next claim."""
         self._batch.catch_up.popleft()
-        messages, error = self._publish_runs(planned.runs)
+        messages, error = self._publish_runs(planned)
         if planned.job is not None and messages:
             is_whole = len(messages) == len(planned.runs)
             self._batch.mark_in_flight(planned.job, messages, first=planned.first, is_whole=is_whole)
         return None if error is None else Refusal(error=error)
 
-    def _publish_runs(self, runs: list[RedisScheduleEntry]) -> tuple[list[range], Exception | None]:
+    def _publish_runs(self, planned: PlannedEntry) -> tuple[list[range], Exception | None]:
         """Publish runs in order. Return the message numbers of each, and the error that ended it early, if any."""
         messages: list[range] = []
-        for run in runs:
+        for run in planned.runs:
             if messages and not self._may_send():
                 break
             last = self._publish_batch.published
-            error = self._send(run)
+            error = None if planned.was_sent(run) else self._send(run)
             if error is not None:
                 return messages, error
             messages.append(range(last + 1, self._publish_batch.published + 1))

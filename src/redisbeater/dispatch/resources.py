@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from celery import Celery
 
@@ -34,3 +34,5 @@ class Resources:
     failures: Failures
     slow_tasks: SlowTasks
     counts: Counts
+    #: The ids of runs that are to be asked to stop, in favour of others that are buffered until their end.
+    cancelled: list[str] = field(default_factory=list)

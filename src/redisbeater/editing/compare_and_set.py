@@ -18,6 +18,7 @@ from redisbeater.editing.changes import EntryChange
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.edit_log import log_edit
 from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.editing.tracking import check_tracking
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
 from redisbeater.model.origin import file_owner
 from redisbeater.model.policies import OnFinish
@@ -107,6 +108,8 @@ def applied(change: EntryChange, snapshot: Snapshot, context: Context) -> Edit:
         origin = edit.origin or snapshot.origin
         who = "an entry of a file would come back when that is applied" if file_owner(origin) else _COMES_BACK
         raise InvalidEntry("$.on_finish", f"{who}; use 'keep' or 'disable'")
+    if not context.config.track_runs:
+        check_tracking(edit)
     return edit
 
 

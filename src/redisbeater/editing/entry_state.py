@@ -1,16 +1,49 @@
-"""What is known of an entry since it was read or saved last."""
+"""The policies of an entry as attributes, and what is known of it since it was read or saved last."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from redisbeater.instant import to_unix
 from redisbeater.model.failing import Failing
+from redisbeater.model.policies import (
+    Anchor,
+    AnchorWord,
+    Coalesce,
+    CoalesceWord,
+    Inherit,
+    OnFinish,
+    OnFinishWord,
+    Overlap,
+    OverlapWord,
+)  # fmt: skip
 from redisbeater.model.skip import Skipped
 
-__all__ = ("EntryState",)
+__all__ = ("EntryPolicies", "EntryState")
+
+
+class EntryPolicies:
+    """The policies of an entry, as they were passed to it or as they are stored."""
+
+    start_at: datetime | None
+    end_at: datetime | None
+    max_runs: int | None
+    on_finish: OnFinishWord | OnFinish
+    misfire_grace_time: float | timedelta | Inherit | None
+    coalesce: CoalesceWord | Coalesce | Inherit
+    jitter: float | timedelta | Inherit
+    description: str
+    labels: dict[str, str]
+    disabled_until: datetime | None
+    skip: Sequence[datetime | str]
+    overlap: OverlapWord | Overlap | Inherit
+    requeue_lost: int | Inherit
+    anchor: AnchorWord | Anchor
+    deadline: float | timedelta | None
+    once: bool
+    disable_after_failures: int | None
 
 
 class EntryState:
@@ -41,7 +74,7 @@ class EntryState:
         """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
 
         Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs``, ``out_of_bounds``,
-        ``disabled_until`` and ``skip``.
+        ``disabled_until``, ``skip`` and ``overlap``.
         """
         return self._skipped
 

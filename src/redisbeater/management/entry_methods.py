@@ -23,6 +23,7 @@ from redisbeater.management.many import Outcome, delete_many, enable_many
 from redisbeater.management.quarantined import retry
 from redisbeater.management.renaming import copy_entry, rename_entry
 from redisbeater.management.restoring import restore_entry
+from redisbeater.management.run_methods import RunMethods
 from redisbeater.management.trigger import Triggers
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 
@@ -30,15 +31,11 @@ if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
     from typing_extensions import Unpack
 
 
-from redisbeater.management.app_store import AppStore
-
 __all__ = ("EntryMethods",)
 
 
-class EntryMethods(AppStore):
+class EntryMethods(RunMethods):
     """The methods that make, change and trigger entries, each by its name."""
-
-    _triggers: Triggers | None = None
 
     def create(
         self,
@@ -234,6 +231,7 @@ class EntryMethods(AppStore):
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         scheduled_for: datetime | None = None,
+        overlap: str | None = None,
         by: str = "",
         note: str = "",
     ) -> str:
@@ -248,20 +246,25 @@ class EntryMethods(AppStore):
             kwargs: other keyword arguments than the entry's, for this run; they replace all of them.
             scheduled_for: the fire time that the run gets in its header ``scheduled_for``; default: now. A naive one
                 is in the entry's zone.
+            overlap: ``"allow"``, ``"skip"``, ``"buffer_one"`` or ``"cancel_other"``: what decides where another run of
+                the entry is active; None: the entry's own. With ``"buffer_one"`` and ``"cancel_other"`` beat sends the
+                run once the other has ended. All but ``"allow"`` need ``redisbeater_track_runs``.
             by: who, for the log. Default: user and host of this process.
             note: why, for the log.
 
         Raises:
             EntryNotFound: there is none of that name.
             InvalidEntry: the entry is broken, or the arguments cannot be sent.
+            RunActive: another run of the entry is active, and the overlap allows no other.
             SendFailed: the broker did not take the run.
         """
-        app = self._app
-        if self._triggers is None or self._triggers.app is not app:
-            self._triggers = Triggers(app)
-        author = Author.of(by, note)
-        return self._triggers.trigger(
-            check_name(name), args=args, kwargs=kwargs, scheduled_for=scheduled_for, author=author
+        return Triggers(self._app, self._caller).trigger(
+            check_name(name),
+            args=args,
+            kwargs=kwargs,
+            scheduled_for=scheduled_for,
+            overlap=overlap,
+            author=Author.of(by, note),
         )
 
     def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:

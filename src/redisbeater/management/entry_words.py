@@ -30,6 +30,8 @@ OPTION_WORDS = ("queue", "priority")
 _DEFAULTS: dict[str, Any] = {
     "args": [], "kwargs": {}, "options": {}, "timezone": None, "start_at": None, "end_at": None, "max_runs": None,
     "on_finish": "keep", "misfire_grace_time": INHERIT, "coalesce": INHERIT, "jitter": INHERIT, "description": "",
+    "overlap": INHERIT, "requeue_lost": INHERIT, "anchor": "fire_time", "deadline": None, "once": False,
+    "disable_after_failures": None,
 }  # fmt: skip
 
 _FIELD_OF_WORD = {"grace": "misfire_grace_time"}
@@ -188,6 +190,12 @@ _READERS: Mapping[str, tuple[str, Callable[[EntryWords, Any, str], Any]]] = {
     "coalesce": ("coalesce", EntryWords._as_it_is),
     "jitter": ("jitter", EntryWords._duration),
     "description": ("description", EntryWords._as_it_is),
+    "overlap": ("overlap", EntryWords._as_it_is),
+    "requeue_lost": ("requeue_lost", EntryWords._whole),
+    "anchor": ("anchor", EntryWords._as_it_is),
+    "deadline": ("deadline", EntryWords._duration),
+    "once": ("once", EntryWords._as_it_is),
+    "disable_after_failures": ("disable_after_failures", EntryWords._whole),
     "enabled": ("enabled", EntryWords._as_it_is),
     "task": ("task", EntryWords._as_it_is),
 }

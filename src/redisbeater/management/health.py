@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreError
+from redisbeater.management.runs.record import NO_REPORTS
 from redisbeater.management.status import Status, read_status
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.store import Late
@@ -45,7 +46,7 @@ class Terms:
         max_late: how late the oldest entry may be.
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
-        strict: whether broken and failing entries are unhealthy.
+        strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
         longest_pass: how old the line of a beat may be.
     """
 
@@ -150,6 +151,8 @@ def _problems(status: Status, late: Late, terms: Terms) -> Iterator[Problem]:
         yield "entries", f"{status.broken:,} broken"
     if terms.strict and status.failing:
         yield "entries", f"{status.failing:,} failing"
+    if terms.strict and not status.workers_report:
+        yield "workers", NO_REPORTS
 
 
 def _problems_of_beats(status: Status, terms: Terms) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,9 +22,11 @@ from redisbeater.management.lint_rules import (
     of_stored,
     redbeat_lacks,
 )
+from redisbeater.management.lint_runs import memory, of_policies, overlapping
 from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.run import Run
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("Findings", "Linter")
@@ -37,6 +39,9 @@ MOST_AT_ONCE = 100
 
 #: How long workers have to say which tasks they have registered.
 INSPECT_SECONDS = 1.0
+
+#: Runs of an entry that tell how long one takes.
+MOST_RUNS = 30
 
 #: Seconds of jitter that are advised against a herd.
 ADVISED_JITTER = 300
@@ -81,12 +86,14 @@ class Linter:
             self._add_unreadable(name, report["reason"])
         names = sorted(context.redis.contents.names())
         for number, page in enumerate(pages(names, PIECE), 1):
+            runs = self._runs(page)
             for snapshot in context.redis.load_many(page):
                 if snapshot.exists and not snapshot.is_broken and snapshot.name not in reports:
-                    self._look_at(snapshot)
+                    self._look_at(snapshot, runs[snapshot.name])
             if self._progress is not None:
                 self._progress(min(number * PIECE, len(names)))
         self._check_eviction()
+        self._findings += memory(context.config, len(names))
         return self._finished()
 
     def file(self, export: Export) -> list[Finding]:
@@ -103,7 +110,15 @@ class Linter:
                 self._courses.append(course)
         return self._finished()
 
-    def _look_at(self, snapshot: Snapshot) -> None:
+    def _runs(self, names: Sequence[str]) -> Mapping[str, list[Run]]:
+        """Return the newest runs of some entries, where runs are recorded."""
+        found: defaultdict[str, list[Run]] = defaultdict(list)
+        if self._context.config.track_runs:
+            for run in self._context.redis.runs.newest_of_each(names, MOST_RUNS):
+                found[run.name].append(run)
+        return found
+
+    def _look_at(self, snapshot: Snapshot, runs: Sequence[Run]) -> None:
         context = self._context
         try:
             stored = StoredEntry.from_snapshot(snapshot, context.reader.decoder)
@@ -111,6 +126,7 @@ class Linter:
             self._add_unreadable(snapshot.name, str(exc))
             return
         self._findings += of_stored(stored, context.defaults)
+        self._findings += overlapping(stored, context.defaults, runs)
         if stored.state != "finished":
             self._add_definition(stored.definition)
         if context.redis.keys.prefix == _REDBEAT_PREFIX:
@@ -129,6 +145,7 @@ class Linter:
         context = self._context
         lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)
         self._findings += of_definition(definition, self._now, context.defaults, lock_timeout)
+        self._findings += of_policies(definition, context.defaults)
         self._by_task[definition.task].append(definition.name)
         if definition.enabled:
             found = self._clock_changes(definition)

@@ -25,14 +25,18 @@ SEVERITIES = ("error", "warning", "hint")
 RULES: Mapping[str, tuple[str, str]] = {
     "never-fires": ("error", "an entry whose schedule has no fire time"),
     "broken": ("error", "an entry that cannot be read or planned"),
+    "needs-tracking": ("error", "a field that has no effect while runs are not recorded"),
     "unknown-zone": ("error", "a time zone that this machine does not know"),
     "dst-gap": ("warning", "a fire time within a year that the clocks skip"),
     "dst-repeat": ("warning", "a fire time within a year whose local time comes twice; the first one counts"),
+    "overlaps-self": ("warning", "runs that take longer than the time between two fire times"),
+    "no-deadline": ("warning", "an overlap other than allow without a deadline: a lost message holds up the next runs"),
     "herd": ("warning", "more than 100 runs in one second of the next 24 hours"),
     "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
     "failing": ("warning", "an entry whose run cannot be sent"),
     "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
+    "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "unknown-task": ("hint", "a task that no worker has registered"),
     "no-redbeat": ("hint", "an entry that RedBeat cannot read, below RedBeat's prefix"),
 }

@@ -122,7 +122,7 @@ class ScheduleMethods(AppStore):
             max_late: seconds, or a timedelta.
             require: ``"leader"`` or ``"any"``: that a beat leads, or that one runs.
             self_token: token, or host and process id, of one beat that alone must run.
-            strict: whether broken and failing entries are unhealthy.
+            strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
             timeout: seconds that Redis may take.
         """
         late = timedelta(seconds=_seconds(max_late))

@@ -8,6 +8,7 @@ from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.management.pausing import read_pause
+from redisbeater.management.runs.record import workers_report
 from redisbeater.model.beat_line import BeatLine, name_of
 from redisbeater.model.pause import Pause
 
@@ -29,6 +30,7 @@ class Status:
         due, oldest: how many entries are due and have not run, and for how long the oldest has been waiting.
         oldest_name: the name of that one.
         pause: the pause of the schedule; None: it is not paused.
+        workers_report: False: 20 runs were recorded as sent, and no worker has ever reported one.
     """
 
     now: datetime
@@ -45,6 +47,7 @@ class Status:
     oldest: timedelta
     oldest_name: str
     pause: Pause | None
+    workers_report: bool = True
 
     @property
     def leaders(self) -> list[BeatLine]:
@@ -80,6 +83,7 @@ class Status:
             "oldest_late": round(self.oldest.total_seconds(), 3),
             "oldest_name": self.oldest_name,
             "paused": self.pause and self.pause.as_dict(),
+            "workers_report": self.workers_report,
             "beats": [beat.as_dict() for beat in self.beats],
         }
 
@@ -104,6 +108,7 @@ def read_status(context: Context) -> Status:
         oldest=late.oldest,
         oldest_name=redis.failing.oldest() if late.entries else "",
         pause=read_pause(context),
+        workers_report=workers_report(context),
     )
 
 

@@ -14,7 +14,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
 from redisbeater.model.passed_values import args_advice, as_schedule, as_task, for_entry, task_advice, unknown_field
-from redisbeater.model.policies import INHERIT, Coalesce, Inherit, OnFinish
+from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Inherit, OnFinish, Overlap
 from redisbeater.model.policy_fields import NO_LABELS, POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable, clocked, rrule
 from redisbeater.schedules.codec import ScheduleCodec
@@ -112,6 +112,12 @@ class Definition(NamedTuple):
     labels: Mapping[str, str] = NO_LABELS
     disabled_until: datetime | None = None
     skip: tuple[datetime, ...] = ()
+    overlap: Overlap | Inherit = INHERIT
+    requeue_lost: int | Inherit = INHERIT
+    anchor: Anchor = Anchor.FIRE_TIME
+    deadline: float | None = None
+    once: bool = False
+    disable_after_failures: int | None = None
 
     @classmethod
     def checked(
@@ -342,6 +348,9 @@ def _check(definition: Definition) -> None:
         _check_options(definition.options)
     if definition.timezone is not None:
         read_zone(definition.timezone, "$.timezone")
+    if definition.anchor is Anchor.EXECUTION and not definition.is_interval:
+        problem = "'execution' is for intervals: the fire times of this schedule do not depend on its runs"
+        raise InvalidEntry("$.anchor", problem)
 
 
 def _check_options(options: dict[str, Any]) -> None:

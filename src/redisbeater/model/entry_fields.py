@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol, TypedDict
 
-from redisbeater.model.policies import Coalesce, CoalesceWord, Inherit, OnFinish, OnFinishWord
+from redisbeater.model.policies import (
+    Anchor,
+    AnchorWord,
+    Coalesce,
+    CoalesceWord,
+    Inherit,
+    OnFinish,
+    OnFinishWord,
+    Overlap,
+    OverlapWord,
+)
 
 __all__ = ("EntryChanges", "EntryFields", "ScheduleLike", "TaskLike", "TaskObject")
 
@@ -50,6 +60,12 @@ class _SharedFields(TypedDict, total=False):
     labels: Mapping[str, str] | None
     disabled_until: datetime | None
     skip: Sequence[datetime | str]
+    overlap: OverlapWord | Overlap | Inherit
+    requeue_lost: int | Inherit
+    anchor: AnchorWord | Anchor
+    deadline: float | timedelta | None
+    once: bool
+    disable_after_failures: int | None
 
 
 class EntryFields(_SharedFields, total=False):

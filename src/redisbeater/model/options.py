@@ -19,6 +19,7 @@ __all__ = (
     "check_options",
     "decoded_options",
     "encoded_options",
+    "option_instant",
     "storable_options",
 )
 
@@ -116,6 +117,19 @@ def decoded_options(options: Any) -> Any:
         else value
         for key, value in options.items()
     }
+
+
+def option_instant(value: Any, now: datetime) -> datetime | None:
+    """Return the instant that an option such as ``expires`` or ``countdown`` means; None: it means none.
+
+    A naive datetime is left to Celery, which reads it in the zone of its app.
+    """
+    if isinstance(value, datetime):
+        return value if value.tzinfo else None
+    if isinstance(value, timedelta):
+        return now + value
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return now + timedelta(seconds=value) if is_number else None
 
 
 def _problem(name: str, value: Any, rules: OptionRules) -> str | None:

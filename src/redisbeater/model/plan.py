@@ -1,7 +1,7 @@
 """The plan for an entry that is due: which fire times run, which are skipped and why, and when it is due again.
 
-The rules apply in this order: bounds and what operators have left out, jitter, misfire, coalesce, max_runs. Nothing
-here reads a clock.
+The rules apply in this order: bounds and what operators have left out, jitter, misfire, coalesce, overlap, max_runs.
+Nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from redisbeater.model.left_out import leading_skips, trailing_skips, without_skipped
 from redisbeater.model.look import meant_fire_time
 from redisbeater.model.meta import NEW, Meta
-from redisbeater.model.policies import Coalesce
+from redisbeater.model.overlap import NO_RUNS, Activity, Buffered, admit
+from redisbeater.model.policies import Anchor, Coalesce, Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.model.skip import Reason, Skip
@@ -22,6 +23,10 @@ __all__ = ("MAX_CATCH_UP_RUNS", "Plan", "plan")
 #: How many missed fire times ``coalesce="all"`` runs at once.
 MAX_CATCH_UP_RUNS = 100
 
+#: An interval that counts from the end of a run comes up again after this long while one is active, or after its own
+#: length if that is shorter: so its end is known before the next run is due.
+ANCHOR_LOOK = timedelta(seconds=10)
+
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -30,12 +35,21 @@ class Plan:
     """The decision about a due entry: fire times to run, oldest first, fire times to skip, and its next score.
 
     ``handled`` is the newest fire time that is run or skipped; None: the entry is only checked again later.
+    ``buffered`` is one that waits until the active runs have ended.
     """
 
     next: Score
     runs: tuple[datetime, ...] = ()
     skipped: tuple[Skip, ...] = ()
     handled: datetime | None = None
+    buffered: Buffered | None = None
+
+    @property
+    def counted(self) -> tuple[datetime, ...]:
+        """The fire times that count as runs: those that are sent, and one that is buffered in no other's place."""
+        if self.buffered is None or self.buffered.replaces:
+            return self.runs
+        return (*self.runs, self.buffered.fire_time)
 
     def first_runs(self, count: int) -> Plan:
         """Return the plan reduced to its first ``count`` runs, at least one: the others become due again."""
@@ -46,7 +60,15 @@ class Plan:
         return Plan(next=Score(fire_time=unsent), runs=self.runs[:count], skipped=skipped, handled=self.runs[count - 1])
 
 
-def plan(policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_count: int = 0, meta: Meta = NEW) -> Plan:
+def plan(
+    policy: ResolvedPolicy,
+    fire_time: datetime,
+    now: datetime,
+    *,
+    run_count: int = 0,
+    meta: Meta = NEW,
+    activity: Activity = NO_RUNS,
+) -> Plan:
     """Plan an entry whose score has come.
 
     The next fire time follows from the newest one that is run or skipped, so that a late run moves no fire time.
@@ -57,6 +79,7 @@ def plan(policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_coun
         now: the Redis server's time.
         run_count: how many runs the entry has had.
         meta: its last run, which decides whether a score of another program is a fire time; by default it is.
+        activity: its runs that have not ended; for an entry with ``overlap`` or ``anchor``.
 
     Raises:
         InvalidEntry: finding its fire times takes too many engine steps.
@@ -71,25 +94,31 @@ def plan(policy: ResolvedPolicy, fire_time: datetime, now: datetime, *, run_coun
     if not policy.timetable.includes(fire_time):
         out_of_bounds = Skip(reason=Reason.OUT_OF_BOUNDS, count=1, first=fire_time, last=fire_time)
         return Plan(next=policy.score_after(fire_time, run_count), skipped=(out_of_bounds,), handled=fire_time)
+    if policy.anchor is Anchor.EXECUTION:
+        score = _after_execution(policy, now, activity)
+        if score is not None:
+            return Plan(next=score)
     if policy.leaves_out:
-        return _plan_leaving_out(policy, fire_time, now, run_count)
-    return _plan_due(policy, fire_time, now, run_count)
+        return _plan_leaving_out(policy, fire_time, now, run_count, activity)
+    return _plan_due(policy, fire_time, now, run_count, activity)
 
 
-def _plan_leaving_out(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int) -> Plan:
+def _plan_leaving_out(
+    policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int, activity: Activity
+) -> Plan:
     """Plan an entry of which operators have left out fire times: those with which the due ones begin come first."""
     skipped = tuple(leading_skips(policy, fire_time, now))
     if not skipped:
-        return _plan_due(policy, fire_time, now, run_count)
+        return _plan_due(policy, fire_time, now, run_count, activity)
     last = skipped[-1].last
     following = policy.resumed(policy.timetable.next(last))
     if following is None or following > now:
         return Plan(next=policy.score_at(following, run_count), skipped=skipped, handled=last)
-    planned = _plan_due(policy, following, now, run_count)
+    planned = _plan_due(policy, following, now, run_count, activity)
     return replace(planned, skipped=(*skipped, *planned.skipped), handled=planned.handled or last)
 
 
-def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int) -> Plan:
+def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int, activity: Activity) -> Plan:
     following = policy.timetable.next(fire_time)  # found only once: for a crontab, it costs more than all the rest
     newest = _newest_due(fire_time, following, now, policy)
     if newest is None:
@@ -98,10 +127,27 @@ def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_co
     last = policy.timetable.newest(fire_time, trailing[0].first - _MICROSECOND) if trailing else newest
     runs, skipped = _punctual(fire_time, last, now, policy)
     runs, between = without_skipped(runs, policy) if policy.skip else (runs, ())
-    runs, beyond = _within_max_runs(runs, run_count, policy)
-    run_count += len(runs)
+    runs, beyond, buffered = _admitted(runs, run_count, policy, activity)
+    run_count += len(runs) + (buffered is not None and not buffered.replaces)
     next_score = policy.score_at(following, run_count) if newest == fire_time else policy.score_after(newest, run_count)
-    return Plan(next=next_score, runs=runs, skipped=(*skipped, *between, *beyond, *trailing), handled=newest)
+    return Plan(
+        next=next_score,
+        runs=runs,
+        skipped=(*skipped, *between, *beyond, *trailing),
+        handled=newest,
+        buffered=buffered,
+    )
+
+
+def _after_execution(policy: ResolvedPolicy, now: datetime, activity: Activity) -> Score | None:
+    """Return the score of an interval that counts from the end of a run, if it is not due; None: it is."""
+    if activity.active:
+        following = policy.timetable.next(now)
+        return Score(fire_time=now + ANCHOR_LOOK if following is None else min(now + ANCHOR_LOOK, following))
+    if activity.ended_at is None:
+        return None
+    following = policy.timetable.next(activity.ended_at)
+    return Score.planned(following) if following is None or following > now else None
 
 
 def _owed(policy: ResolvedPolicy, fire_time: datetime, meta: Meta) -> datetime | None:
@@ -163,15 +209,17 @@ def _coalesce(
     return runs, () if runs[0] == oldest else (_skip_before(Reason.LEFT_OUT, oldest, runs[0], policy),)
 
 
-def _within_max_runs(
-    runs: tuple[datetime, ...], run_count: int, policy: ResolvedPolicy
-) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
-    """Return the runs that ``max_runs`` still allows, and a skip for the others."""
-    left = len(runs) if policy.max_runs is None else max(policy.max_runs - run_count, 0)
-    beyond = runs[left:]
+def _admitted(
+    runs: tuple[datetime, ...], run_count: int, policy: ResolvedPolicy, activity: Activity
+) -> tuple[tuple[datetime, ...], tuple[Skip, ...], Buffered | None]:
+    """Return the runs that ``overlap`` and ``max_runs`` still allow, skips for the others, and the one to buffer."""
+    left = None if policy.max_runs is None else max(policy.max_runs - run_count, 0)
+    if policy.overlap is not Overlap.ALLOW:
+        return admit(runs, policy.overlap, activity, left)
+    beyond = () if left is None else runs[left:]
     if not beyond:
-        return runs, ()
-    return runs[:left], (Skip(reason=Reason.MAX_RUNS, count=len(beyond), first=beyond[0], last=beyond[-1]),)
+        return runs, (), None
+    return runs[:left], (Skip(reason=Reason.MAX_RUNS, count=len(beyond), first=beyond[0], last=beyond[-1]),), None
 
 
 def _skip_before(reason: Reason, first: datetime, end: datetime, policy: ResolvedPolicy) -> Skip:

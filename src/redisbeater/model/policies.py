@@ -7,18 +7,24 @@ from typing import Literal
 
 __all__ = (
     "INHERIT",
+    "Anchor",
+    "AnchorWord",
     "Coalesce",
     "CoalesceWord",
     "EvictionCheck",
     "Inherit",
     "OnFinish",
     "OnFinishWord",
+    "Overlap",
+    "OverlapWord",
     "TextEnum",
 )
 
 #: The values of the enums below, for type checkers.
 CoalesceWord = Literal["latest", "earliest", "all"]
 OnFinishWord = Literal["keep", "disable", "delete"]
+OverlapWord = Literal["allow", "skip", "buffer_one", "cancel_other"]
+AnchorWord = Literal["fire_time", "execution"]
 
 
 class TextEnum(str, Enum):
@@ -48,6 +54,28 @@ class OnFinish(TextEnum):
     DISABLE = "disable"
     #: It is deleted.
     DELETE = "delete"
+
+
+class Overlap(TextEnum):
+    """What happens to a fire time while a run of the entry is active: sent, and not ended yet."""
+
+    #: It runs beside the other.
+    ALLOW = "allow"
+    #: It is skipped.
+    SKIP = "skip"
+    #: It is buffered until the other has ended; while one is buffered, later ones are skipped.
+    BUFFER_ONE = "buffer_one"
+    #: The other is asked to stop, and it is buffered until then; a later one takes its place.
+    CANCEL_OTHER = "cancel_other"
+
+
+class Anchor(TextEnum):
+    """What an interval counts from."""
+
+    #: From one fire time to the next.
+    FIRE_TIME = "fire_time"
+    #: From the end of a run; none begins while another is active.
+    EXECUTION = "execution"
 
 
 class EvictionCheck(TextEnum):

@@ -14,7 +14,7 @@ from typing import Any
 from redisbeater.display import quoted, unsafe_character
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
-from redisbeater.model.policies import INHERIT, Coalesce, OnFinish
+from redisbeater.model.policies import INHERIT, Anchor, Coalesce, OnFinish, Overlap
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 from redisbeater.schedules.zone import in_iana_zone
 
@@ -38,8 +38,11 @@ MOST_LABEL = 100
 #: How many labels an entry can have.
 MOST_LABELS = 50
 
-#: A shorter grace would skip runs whenever beat is busy for a moment.
+#: A shorter grace would skip runs whenever beat is busy for a moment, and so would a shorter deadline.
 MIN_GRACE_SECONDS = 1.0
+
+#: How often a run that was lost can be sent again: a task that ends its worker must not do so for ever.
+MOST_REQUEUES = 10
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,24 @@ def _count(value: Any, path: str) -> int | None:
     if value is None or (type(value) is int and value >= 1):
         return value
     raise InvalidEntry(path, f"expected a whole number of runs, at least 1, or None, got {quoted(value)}")
+
+
+def _requeues(value: Any, path: str) -> int:
+    if type(value) is int and 0 <= value <= MOST_REQUEUES:
+        return value
+    raise InvalidEntry(path, f"expected a whole number from 0 to {MOST_REQUEUES}, got {quoted(value)}")
+
+
+def _flag(value: Any, path: str) -> bool:
+    if type(value) is bool:
+        return value
+    raise InvalidEntry(path, f"expected true or false, got {quoted(value)}")
+
+
+def _failures(value: Any, path: str) -> int | None:
+    if value is None or (type(value) is int and value >= 1):
+        return value
+    raise InvalidEntry(path, f"expected a whole number of failures, at least 1, or None, got {quoted(value)}")
 
 
 def _grace(value: Any, path: str) -> float | None:
@@ -214,6 +235,12 @@ POLICY_FIELDS: Mapping[str, _Field] = {
     "labels": _Field(NO_LABELS, _labels, null=NO_LABELS),
     "disabled_until": _Field(None, _datetime, encode_datetime),
     "skip": _Field((), _fire_times, _iso_texts, null=()),
+    "overlap": _Field(INHERIT, _one_of(Overlap), _word, null=INHERIT),
+    "requeue_lost": _Field(INHERIT, _requeues, null=INHERIT),
+    "anchor": _Field(Anchor.FIRE_TIME, _one_of(Anchor), _word, null=Anchor.FIRE_TIME),
+    "deadline": _Field(None, _grace),
+    "once": _Field(False, _flag, null=False),
+    "disable_after_failures": _Field(None, _failures),
 }
 
 _DEFAULTS = {name: field.default for name, field in POLICY_FIELDS.items()}

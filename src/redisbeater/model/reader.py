@@ -11,6 +11,7 @@ from celery.schedules import BaseSchedule
 from redisbeater.model import json_text
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.tracked_fields import tracked_fields
 from redisbeater.schedules.codec import ScheduleCodec
 
 __all__ = ("Reader",)
@@ -28,9 +29,11 @@ class Reader:
     An entry with a custom schedule is read each time: its class may return something else for the same data.
     """
 
-    def __init__(self, codec: ScheduleCodec, defaults: Defaults) -> None:
+    def __init__(self, codec: ScheduleCodec, defaults: Defaults, ignored: dict[str, str] | None = None) -> None:
         self._codec = _SharingCodec(codec)
         self._defaults = defaults
+        #: Entries with a field that has no effect because runs are not recorded: name -> that field.
+        self.ignored: dict[str, str] = {} if ignored is None else ignored
         self._read_cached = lru_cache(MAX_ENTRIES)(self._read)
 
     @property
@@ -48,6 +51,8 @@ class Reader:
 
     def _read(self, name: str, text: str) -> tuple[Definition, ResolvedPolicy]:
         definition = Definition.from_text(name, text, self._codec)
+        if not self._defaults.track_runs and len(self.ignored) < MAX_ENTRIES:
+            self.ignored.update((name, field) for field in tracked_fields(definition)[:1])
         return definition, ResolvedPolicy.of(definition, self._defaults)
 
 

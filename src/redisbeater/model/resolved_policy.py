@@ -10,7 +10,7 @@ from typing import NamedTuple
 from celery.schedules import crontab
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.policies import INHERIT, Coalesce
+from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
@@ -24,13 +24,19 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Defaults:
-    """What entries inherit from the settings of their app; times are in seconds, and None as grace means no limit."""
+    """What entries inherit from the settings of their app; times are in seconds, and None as grace means no limit.
+
+    Without ``track_runs``, nobody knows which runs are active: every overlap is ``allow``, every anchor the fire time.
+    """
 
     zone: tzinfo
     misfire_grace_time: float | None = None
     crontab_grace_time: float | None = None
     coalesce: Coalesce = Coalesce.LATEST
     jitter: float = 0.0
+    overlap: Overlap = Overlap.ALLOW
+    requeue_lost: int = 0
+    track_runs: bool = False
 
 
 class ResolvedPolicy(NamedTuple):
@@ -48,6 +54,8 @@ class ResolvedPolicy(NamedTuple):
     disabled_until: datetime | None
     #: The fire times that are left out, in order.
     skip: tuple[datetime, ...]
+    overlap: Overlap = Overlap.ALLOW
+    anchor: Anchor = Anchor.FIRE_TIME
 
     @classmethod
     def of(cls, definition: Definition, defaults: Defaults) -> ResolvedPolicy:
@@ -65,6 +73,8 @@ class ResolvedPolicy(NamedTuple):
             jitter=timedelta(seconds=jitter),
             disabled_until=_instant(definition.disabled_until, definition, defaults),
             skip=definition.skip,
+            overlap=_overlap(definition, defaults),
+            anchor=definition.anchor if defaults.track_runs else Anchor.FIRE_TIME,
         )
 
     def afresh(self, limit: int = SEARCHING_STEPS) -> ResolvedPolicy:
@@ -93,6 +103,11 @@ class ResolvedPolicy(NamedTuple):
         """Whether operators have left out fire times of the entry, now or before."""
         return self.disabled_until is not None or bool(self.skip)
 
+    @property
+    def runs_alone(self) -> bool:
+        """Whether no run of the entry begins while another is active."""
+        return self.overlap is not Overlap.ALLOW or self.anchor is Anchor.EXECUTION
+
     def resumed(self, fire_time: datetime | None) -> datetime | None:
         """Return a fire time itself, or the first one that follows it and is not before ``disabled_until``."""
         until = self.disabled_until
@@ -116,6 +131,12 @@ class ResolvedPolicy(NamedTuple):
         longest = self.jitter if following is None else min(self.jitter, following - fire_time)
         digest = hashlib.sha256(f"{self.name}@{fire_time.isoformat()}".encode()).digest()
         return longest * (int.from_bytes(digest[:6], "big") / 2**48)
+
+
+def _overlap(definition: Definition, defaults: Defaults) -> Overlap:
+    if not defaults.track_runs:
+        return Overlap.ALLOW
+    return defaults.overlap if definition.overlap is INHERIT else definition.overlap
 
 
 def _instant(moment: datetime | None, definition: Definition, defaults: Defaults) -> datetime | None:

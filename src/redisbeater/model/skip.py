@@ -32,13 +32,16 @@ class Reason(TextEnum):
     DISABLED_UNTIL = "disabled_until"
     #: The entry's field ``skip`` has it.
     SKIP = "skip"
+    #: A run of the entry was active, and its ``overlap`` allows no other.
+    OVERLAP = "overlap"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
     """Consecutive fire times that are not run; ``first`` and ``last`` are aware UTC, both included.
 
-    ``is_at_least``: there were too many to count them all, so there may be more than ``count``.
+    ``is_at_least``: there were too many to count them all, so there may be more than ``count``. ``run``: the id of the
+    run that was in the way; empty: there was none, or it is one of the same plan.
     """
 
     reason: Reason
@@ -46,6 +49,7 @@ class Skip:
     first: datetime
     last: datetime
     is_at_least: bool = False
+    run: str = ""
 
     @property
     def count_text(self) -> str:
@@ -54,7 +58,7 @@ class Skip:
 
     def to_log_line(self) -> LogLine:
         """Return the line of the entry's log, of which the times are the fire times."""
-        details = {"reason": self.reason.value, **({"is_at_least": True} if self.is_at_least else {})}
+        details = {"reason": self.reason.value, **({"is_at_least": True} if self.is_at_least else {}), "run": self.run}
         return LogLine(what="skipped", count=self.count, first=self.first, last=self.last, details=details)
 
 

@@ -69,6 +69,7 @@ class Meter(Counts):
 
     def count_resent(self, task: str) -> None:
         """Count a run that was buffered or lost, and has been sent now."""
+        super().count_resent(task)
         self._count_dispatched(task, "resend", 1)
 
     def _count_dispatched(self, task: str, kind: str, runs: int) -> None:

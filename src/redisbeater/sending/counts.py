@@ -131,6 +131,7 @@ class Counts:
 
     def count_resent(self, task: str) -> None:
         """Count a run that was buffered or lost, and has been sent now."""
+        self.sent += 1
 
     def count_refused(self, error: Exception) -> None:
         """Count a run that was not accepted although the broker can be reached."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -15,9 +15,13 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.options import option_instant
 from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
-__all__ = ("make_run", "task_id")
+__all__ = ("ATTEMPT_HEADER", "make_run", "run_options", "sendable", "task_id")
+
+#: The header that tells a worker that a run is recorded, and which attempt this is.
+ATTEMPT_HEADER = "redisbeater_attempt"
 
 #: The namespace of schedule ids that are no UUIDs: another program wrote them.
 FOREIGN_IDS = uuid.UUID("7fcf8280-6e12-52f9-ab56-c6ac8bfedbce")
@@ -47,6 +51,8 @@ def make_run(
     app: Celery,
     entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
     due_at: datetime | None = None,
+    attempt: int = 0,
+    now: datetime | None = None,
 ) -> RedisScheduleEntry:
     """Return an entry for one run, with its own copies of all values: Celery, instruments and tasks write into them.
 
@@ -58,19 +64,19 @@ def make_run(
         app: the Celery app that sends it.
         entry_class: the class of the run.
         due_at: when it is due, its fire time plus its jitter; for the log.
+        attempt: how often it is sent with this one, which tells its worker that it is recorded; 0: it is not.
+        now: the server's time, from which an ``expires`` in seconds counts; default: its fire time.
     """
-    # retry=False: beat itself releases a run that cannot be sent, and tries it again.
-    options = {"retry": False, **json_text.copied(definition.options)}
-    headers = options["headers"] = options.get("headers") or {}
-    headers["periodic_task_name"] = definition.name
-    headers["scheduled_for"] = fire_time.isoformat()
+    options = run_options(definition, fire_time, now or fire_time)
+    if attempt:
+        options["headers"][ATTEMPT_HEADER] = attempt
     options["task_id"] = task_id(schedule_id, definition.name, fire_time)
     run = entry_class(
         definition.name,
         definition.task,
         _schedule_in_zone(definition),
-        args=[_sendable(value) for value in definition.args],
-        kwargs={name: _sendable(value) for name, value in definition.kwargs.items()},
+        args=[sendable(value) for value in definition.args],
+        kwargs={name: sendable(value) for name, value in definition.kwargs.items()},
         options=options,
         app=app,
         timezone=definition.timezone,
@@ -79,6 +85,24 @@ def make_run(
     )
     run._due_at = due_at
     return run
+
+
+def run_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
+    """Return the options of a run but for its id, with the headers by which it is known and its deadline."""
+    # retry=False: beat itself releases a run that cannot be sent, and tries it again.
+    options = {"retry": False, **json_text.copied(definition.options)}
+    headers = options["headers"] = options.get("headers") or {}
+    headers["periodic_task_name"] = definition.name
+    headers["scheduled_for"] = fire_time.isoformat()
+    if definition.deadline is not None:
+        options["expires"] = _sooner(options.get("expires"), fire_time + timedelta(seconds=definition.deadline), now)
+    return options
+
+
+def _sooner(expires: Any, deadline: datetime, now: datetime) -> Any:
+    """Return what ends sooner, as Celery takes it."""
+    own = option_instant(expires, now)
+    return deadline if own is None or deadline <= own else expires
 
 
 def _schedule_in_zone(definition: Definition) -> BaseSchedule:
@@ -94,7 +118,7 @@ def _schedule_in_zone(definition: Definition) -> BaseSchedule:
     return copied
 
 
-def _sendable(value: Any) -> Any:
+def sendable(value: Any) -> Any:
     """Return a copy of an argument in which RedBeat's objects for datetimes are datetimes, as RedBeat sends them.
 
     An object that is no date is passed as it is stored: it is an argument that happens to look like one.
@@ -103,5 +127,5 @@ def _sendable(value: Any) -> Any:
         if value.get("__type__") == "datetime":
             with suppress(InvalidEntry):
                 return decode_datetime(value, "$")
-        return {name: _sendable(item) for name, item in value.items()}
-    return [_sendable(item) for item in value] if isinstance(value, list) else value
+        return {name: sendable(item) for name, item in value.items()}
+    return [sendable(item) for item in value] if isinstance(value, list) else value

@@ -103,11 +103,17 @@ class Claim:
         Arguments:
             longest: seconds from the request after which beat looks in any case.
         """
-        if self.entries or self.removed:
+        if self.entries or self.removed or self.has_resends:
             return 0.0
         return self.asked_at + (longest if self.idle_seconds is None else min(self.idle_seconds, longest))
 
     @property
+    def has_resends(self) -> bool:
+        """Whether runs are to be sent by now that wait in their records."""
+        return self.next_resend is not None and self.next_resend <= self.now
+
+    @property
     def idle_seconds(self) -> float | None:
-        """Seconds from the request until the next entry is due; None when nothing is planned."""
-        return None if self.next_look is None else max((self.next_look - self.now).total_seconds(), 0.0)
+        """Seconds from the request until the next entry, or the next run, is due; None when nothing is planned."""
+        looks = [look for look in (self.next_look, self.next_resend) if look is not None]
+        return max((min(looks) - self.now).total_seconds(), 0.0) if looks else None

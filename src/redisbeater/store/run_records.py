@@ -12,6 +12,7 @@ from redisbeater.instant import to_unix
 from redisbeater.model.run import Run, RunCounts, State
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
+from redisbeater.store.notifier import Notifier
 
 __all__ = ("ENOUGH_BYTES", "RunRecords")
 
@@ -60,6 +61,35 @@ class RunRecords:
                 runs.append(run)
         return runs
 
+    def newest(self, names: Sequence[str], limit: int, before: datetime | None = None) -> list[Run]:
+        """Return the newest runs of several entries together, the newest first, without their payloads.
+
+        Arguments:
+            names: the names of the entries.
+            limit: how many runs.
+            before: only runs that were sent, or began to wait, before that, aware UTC.
+        """
+        members = sorted(self._scored(names, limit, before), key=lambda row: -float(row[1]))
+        return list(self._load([key for key, _ in members[:limit]]))
+
+    def newest_of_each(self, names: Sequence[str], limit: int) -> Iterator[Run]:
+        """Yield the newest runs of each of several entries, at most ``limit`` of each, without their payloads."""
+        return self._load([key for key, _ in self._scored(names, limit, None)])
+
+    def _scored(self, names: Sequence[str], limit: int, before: datetime | None) -> list[tuple[str, float]]:
+        """Return the newest members of the histories of several entries, and when they were sent, in one round trip."""
+        highest = f"({to_unix(before)}" if before else "+inf"
+
+        def read(client: Any) -> list[Any]:
+            pipeline = client.pipeline(transaction=False)
+            for name in names:
+                key = self._keys.runs_of(name)
+                pipeline.zrevrangebyscore(key, highest, "-inf", start=0, num=limit, withscores=True)
+            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            return replies
+
+        return [row for reply in self._connection.call(read) if isinstance(reply, list) for row in reply]
+
     def _newest(self, name: str, before: datetime | None) -> Iterator[Run]:
         """Yield the runs of an entry, page by page; a run that ends in the meantime may come twice, or not at all."""
         highest, start = f"({to_unix(before)}" if before else "+inf", 0
@@ -85,6 +115,11 @@ class RunRecords:
         page = unless_wrong_type(self._connection, lambda client: client.srandmember(key, limit))
         return [run for run in self._load(page or []) if run.lease_end or run.resend_at]
 
+    def active_ids(self, limit: int) -> list[str]:
+        """Return ids of active runs of the whole schedule, those whose lease ends first."""
+        page = unless_wrong_type(self._connection, lambda client: client.zrange(self._keys.active, 0, limit - 1))
+        return [self._keys.run_id(key) for key in page or []]
+
     def counts(self, name: str) -> RunCounts:
         """Return how many runs of an entry came to what."""
         key, fields = self._keys.entry(name), [*(f"n.{word}" for word in COUNTED), "failures", "buffered"]
@@ -106,6 +141,10 @@ class RunRecords:
         """
         stored = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.totals))
         return {field: _whole(text) for field, text in (stored or {}).items()}
+
+    def events(self) -> Notifier:
+        """Return a listener for changes of runs, for whoever watches them."""
+        return Notifier(self._connection, self._keys.events)
 
     def _load(self, keys: Sequence[str], *, with_payload: bool = False) -> Iterator[Run]:
         terms = [self._keys.prefix, "1" if with_payload else "0", *self._bounds]

@@ -175,8 +175,8 @@ class RunStore(RunRecords):
     def take(self, *, token: str, limit: int = 100) -> list[Run]:
         """Take runs that beat is to send now, for a lease, the oldest first, with their payloads.
 
-        A buffered one is left for 5 seconds while another run of its entry is active; none is taken while the schedule
-        is paused. Pass those that were sent to ``RedisSchedule.commit()``.
+        A buffered one, and a lost one that was sent alone, is left for 5 seconds while another run of its entry is
+        active; none is taken while the schedule is paused. Pass those that were sent to ``RedisSchedule.commit()``.
 
         Arguments:
             token: what the lock must hold; empty: there is no lock.

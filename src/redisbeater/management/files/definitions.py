@@ -25,7 +25,7 @@ __all__ = ("FIELDS", "definition_of", "fields_of")
 #: The fields of an entry in a file, besides the words of its schedule.
 FIELDS = ("task", "schedule", "args", "kwargs", "options", "enabled", "timezone", *POLICY_FIELDS)
 
-_DURATIONS = ("misfire_grace_time", "jitter")
+_DURATIONS = ("misfire_grace_time", "jitter", "deadline")
 _MOMENTS = ("start_at", "end_at", "disabled_until")
 
 

@@ -24,14 +24,18 @@ class Answer:
     Attributes:
         verdict: a word for programs: ``waits``, ``being_sent``, ``late``, ``no_leader``, ``failing``, ``disabled``,
             ``broken``, ``not_started``, ``ended``, ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``,
-            ``left_out``, ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``.
+            ``left_out``, ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``; where runs are
+            recorded also ``queued``, ``buffered``, ``running``, ``failed``, ``lost``, ``revoked``, ``expired`` and
+            ``overlap``.
         sentence: the answer for people, with times in the zone of the entry.
         evidence: what it follows from, and what else is known of that time.
+        advice: what can be done about it; often empty.
     """
 
     verdict: str
     sentence: str
     evidence: tuple[Evidence, ...] = ()
+    advice: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields for JSON; times are ISO 8601, UTC."""
@@ -39,4 +43,5 @@ class Answer:
             "verdict": self.verdict,
             "sentence": self.sentence,
             "evidence": [{"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence],
+            "advice": self.advice,
         }

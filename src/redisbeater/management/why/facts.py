@@ -10,10 +10,12 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
+from redisbeater.instant import EPOCH
 from redisbeater.management.redaction import redacted
 from redisbeater.management.why.answer import Evidence
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.run import Run
 from redisbeater.store import Snapshot
 from redisbeater.time_words import clock_words, relative_words
 
@@ -30,6 +32,9 @@ __all__ = (
 
 #: The most lines of a log that are shown as evidence.
 MOST_SHOWN = 5
+
+#: How many runs of the entry are read.
+RUNS = 100
 
 #: How many lines of the schedule's log are read.
 SCHEDULE_LINES = 200
@@ -49,6 +54,8 @@ class Facts:
         most_lines: how many lines the log keeps.
         schedule_lines: the newest lines of the schedule's log.
         leader: who leads; empty: nobody. None: there is no lock.
+        runs: its newest runs, the newest first; empty where runs are not recorded.
+        workers_report: whether a worker has ever reported a run of the schedule; True where runs are not recorded.
     """
 
     name: str
@@ -64,6 +71,8 @@ class Facts:
     most_lines: int
     schedule_lines: Sequence[LogLine]
     leader: str | None
+    runs: Sequence[Run] = ()
+    workers_report: bool = True
 
     def time(self, moment: datetime) -> str:
         """Return an instant in the zone of the entry: ``Fri 09:00:00 CET``."""
@@ -77,6 +86,10 @@ class Facts:
     def newest(self, *words: str) -> LogLine | None:
         """Return the newest line of the entry's log with one of these words."""
         return next((line for line in self.lines if line.what in words), None)
+
+    def run(self, run_id: str) -> Run | None:
+        """Return the run with that id, if it is one of the newest."""
+        return next((run for run in self.runs if run.id == run_id), None)
 
     def recent(self) -> tuple[Evidence, ...]:
         """Return the newest lines of the entry's log as evidence."""
@@ -136,7 +149,18 @@ def read_facts(context: Context, name: str, now: datetime | None = None) -> Fact
         most_lines=redis.log.most_of_entry,
         schedule_lines=redis.log.of_schedule(SCHEDULE_LINES),
         leader=redis.leader() if has_lock else None,
+        runs=_runs(context, name),
+        workers_report=not context.config.track_runs or redis.runs.has_reported(),
     )
+
+
+def _runs(context: Context, name: str) -> Sequence[Run]:
+    """Return the newest runs of an entry, those that have not ended among them."""
+    if not context.config.track_runs:
+        return ()
+    newest = {run.id: run for run in context.redis.runs.history(name, RUNS)}
+    found = {**{run.id: run for run in context.redis.runs.active(name)}, **newest}
+    return sorted(found.values(), key=lambda run: run.sent_at or run.fire_time or EPOCH, reverse=True)
 
 
 def zone_of_entry(context: Context, name: str) -> tzinfo:

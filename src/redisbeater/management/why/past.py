@@ -10,6 +10,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_words, evidence_of
 from redisbeater.management.why.present import absence, answer_now, owed_run
+from redisbeater.management.why.runs import of_run, overlap_evidence, overlap_sentence
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.skip import Reason
@@ -39,6 +40,7 @@ def answer_at(facts: Facts, at: datetime) -> Answer:
     """
     case = _Case(facts, at)
     rules: tuple[Callable[[], Answer | None], ...] = (
+        case.was_recorded,
         case.ran,
         case.is_to_come,
         case.was_skipped,
@@ -65,6 +67,14 @@ class _Case:
         self.preface = ""
         with suppress(InvalidEntry, OverflowError):
             self.fire_time = self._fire_time() or self._moved()
+
+    def was_recorded(self) -> Answer | None:
+        """Answer by the record of the run at that time; of several by the newest."""
+        for run in self.facts.runs:
+            if run.fire_time is not None and (self._is_asked(run.fire_time) or run.fire_time == self.fire_time):
+                answer = of_run(self.facts, run)
+                return self._answer(answer.verdict, answer.sentence, answer.evidence)
+        return None
 
     def ran(self) -> Answer | None:
         """Answer by the last run that beat recorded."""
@@ -183,10 +193,12 @@ class _Case:
             Reason.LEFT_OUT.value: lambda: "Left out: coalesce=all runs only the newest 100 missed fire times.",
             Reason.MAX_RUNS.value: lambda: "Not run: the entry had had all its runs (max_runs).",
             Reason.OUT_OF_BOUNDS.value: lambda: "Not run: it was before start_at or after end_at.",
+            Reason.OVERLAP.value: lambda: f"It did not run: {overlap_sentence(self.facts, None)}.",
         }
         reason = str(line.details.get("reason"))
         sentence = sentences.get(reason, lambda: f"Skipped: {reason}.")()
-        return self._answer(reason if reason in sentences else "skipped", sentence, evidence_of([line]))
+        evidence = (*overlap_evidence(self.facts, line), *evidence_of([line]))
+        return self._answer(reason if reason in sentences else "skipped", sentence, evidence)
 
     def _missed(self) -> str:
         grace = self.facts.policy.grace if self.facts.policy else None

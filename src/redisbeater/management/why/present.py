@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.management.why.facts import Facts, author_words, evidence_of
+from redisbeater.management.why.runs import in_the_way, run_evidence, unstarted
 from redisbeater.model.failing import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.time_words import duration_words
@@ -31,7 +32,8 @@ def answer_now(facts: Facts) -> Answer:
     fire_time = stored.fire_time(policy)
     if fire_time is None:
         return _finished(facts, policy)
-    return owed_run(facts, policy, fire_time) or _waiting(facts, policy, fire_time)
+    owed = owed_run(facts, policy, fire_time)
+    return owed or in_the_way(facts) or unstarted(facts) or _waiting(facts, policy, fire_time)
 
 
 def absence(facts: Facts) -> Answer:
@@ -126,6 +128,8 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
 
 
 def _last_run(facts: Facts) -> list[Evidence]:
+    if facts.runs:
+        return [run_evidence(facts, facts.runs[0])]
     last = facts.stored.meta.last_run_at if facts.stored else None
     return [] if last is None else [Evidence(at=last, text="its last run")]
 

@@ -1,6 +1,7 @@
 -- Take runs that beat is to send now, for a lease, the oldest first: when beat dies now, they come up again by themselves.
 --
--- A buffered one is looked at again in 5 seconds while another run of its entry is active. Members that stand for no run, or for
+-- A buffered one, and a lost one whose entry has one run at a time, is looked at again in 5 seconds while another run of its
+-- entry is active. Members that stand for no run, or for
 -- one that is not to be sent any more, are removed. The entry is not looked at: it may have deleted itself.
 --
 -- KEYS[1] resend     sorted set: run key -> when it is to be sent
@@ -19,11 +20,11 @@ local prefix, token, lease, limit, most, enough = ARGV[1], ARGV[2], ARGV[3], ARG
 
 local runs, bytes = {}, 0
 
--- Tell whether another run of its entry is in the way of a buffered one. One that waits as well is not, until it is taken.
+-- Tell whether another run of its entry is in the way of one that waits. Another that waits as well is not, until it is taken.
 local function has_to_wait(key, name)
   for _, other in ipairs(active_of(prefix, name, 10, key)) do
     local run = read_run(other)
-    if not run or run.state ~= 'BUFFERED' or run.taken then return true end
+    if not run or run.state ~= 'BUFFERED' and run.state ~= 'LOST' or run.taken then return true end
   end
   return false
 end
@@ -31,7 +32,8 @@ end
 local function take(key)
   local run = describe_run(prefix, key, most)
   if not run or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return redis.call('ZREM', resend, key) end
-  if run.state == 'BUFFERED' and has_to_wait(key, run.name) then return redis.call('ZADD', resend, server_time(5), key) end
+  local is_single = run.state == 'BUFFERED' or run.alone == '1'
+  if is_single and has_to_wait(key, run.name) then return redis.call('ZADD', resend, server_time(5), key) end
   redis.call('ZADD', resend, server_time(lease), key)
   redis.call('HSET', key, 'taken', '1')
   runs[#runs + 1], bytes, run.key = run, bytes + #(run.payload or ''), key

@@ -1,0 +1,126 @@
+"""``Monitor``: finds runs whose worker has died, and those that nobody has started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+
+from redisbeater.context import Context
+from redisbeater.editing.stored_entry import stored_definition
+from redisbeater.exceptions import RedisBeaterError
+from redisbeater.log_lines import get_logger
+from redisbeater.model.definition import Definition
+from redisbeater.model.lost_run import Verdict, judge
+from redisbeater.model.run import Run
+from redisbeater.sending.counts import Counts
+
+__all__ = ("Monitor",)
+
+logger = get_logger(__name__)
+
+#: How many overdue runs are judged in one step, and for how long: the entries that are due wait for them.
+PAGE, STEP_SECONDS = 100, 0.1
+
+#: How many runs must have been sent before the silence of the workers is remarkable.
+ENOUGH_RUNS = 20
+
+#: For how long entries are counted whose fields have no effect, before they are logged.
+COUNT_SECONDS = 2.0
+
+#: How many lines one step logs.
+LOGGED_RUNS = 10
+
+
+class Monitor:
+    """Looks at the leases that are over, each quarter of ``redisbeater_run_timeout``.
+
+    Each beat that leads has one; without a lock all of them look, and the script lets one decide about a run.
+
+    Arguments:
+        counts: what became of runs.
+    """
+
+    def __init__(self, context: Context, counts: Counts) -> None:
+        self._context = context
+        self._runs = context.redis.runs
+        self._counts = counts
+        self._period = context.config.run_timeout / 4
+        self._look_at = 0.0
+        self._knows_workers = False
+        self._has_warned = False
+
+    def step(self) -> None:
+        """Judge the runs that are overdue, if it is time; one page of them, and the next with the next step."""
+        if not self._context.config.track_runs:
+            self._report_ignored()
+            return
+        if time.monotonic() < self._look_at:
+            return
+        overdue = self._runs.overdue(PAGE)
+        if len(overdue) < PAGE:
+            self._look_at = time.monotonic() + self._period
+        if overdue:
+            self._judge(overdue)
+        self._look_for_workers()
+
+    def _report_ignored(self) -> None:
+        """Log once how many entries that came up have fields which need records of runs."""
+        ignored = self._context.reader.ignored
+        if not ignored or self._has_warned or time.monotonic() < self._look_at:
+            return
+        if not self._look_at:  # the first one has just come up: others follow
+            self._look_at = time.monotonic() + COUNT_SECONDS
+            return
+        self._has_warned = True
+        name, field = next(iter(ignored.items()))
+        logger.error(
+            "%d entries have fields that need redisbeater_track_runs = True, and run as if they had not: the first is "
+            "%r, with %s; set it here and in the workers, or unset the fields",
+            len(ignored),
+            name,
+            field,
+        )
+
+    def _judge(self, overdue: list[Run]) -> None:
+        now, definitions = self._read({run.name for run in overdue})
+        until, logged = time.monotonic() + STEP_SECONDS, 0
+        for run in overdue:
+            verdict = judge(run, definitions.get(run.name), now, self._context.defaults.requeue_lost)
+            outcome = self._runs.lose(run, verdict.state, requeue_in=verdict.requeue_in, note=verdict.note)
+            if outcome == "LOST":
+                logged += 1
+                _log(run, verdict, is_shown=logged <= LOGGED_RUNS)
+            if time.monotonic() >= until:
+                self._look_at = 0.0
+                break
+        if logged > LOGGED_RUNS:
+            logger.warning("%d more runs are lost; celery redisbeater history has them", logged - LOGGED_RUNS)
+
+    def _read(self, names: Iterable[str]) -> tuple[datetime, Mapping[str, Definition]]:
+        """Return the server's time, and the definitions of the entries that exist and can be read."""
+        snapshots = self._context.redis.load_many(sorted(names))
+        definitions = {}
+        for snapshot in snapshots:
+            with suppress(RedisBeaterError):
+                definitions[snapshot.name] = stored_definition(snapshot, self._context.codec)
+        return snapshots[0].now, definitions
+
+    def _look_for_workers(self) -> None:
+        """Log once if runs are sent, and no worker has ever reported one."""
+        if self._knows_workers or self._has_warned or self._counts.sent < ENOUGH_RUNS:
+            return
+        self._knows_workers = self._runs.has_reported()
+        if not self._knows_workers:
+            self._has_warned = True
+            logger.warning(
+                "workers do not report: is redisbeater.runs installed there? add it to their imports setting; "
+                "%d runs were sent, and no start was reported",
+                self._counts.sent,
+            )
+
+
+def _log(run: Run, verdict: Verdict, *, is_shown: bool) -> None:
+    if is_shown:
+        logger.warning("entry %r: run %s is %s: %s", run.name, run.id, verdict.state.lower(), verdict.note)

@@ -1,0 +1,222 @@
+"""The commands that show what became of runs: history and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, tzinfo
+
+import click
+from celery import Celery
+
+from redisbeater.cli.completion import OPTIONAL_NAME, RUN
+from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.table import View, aligned
+from redisbeater.cli.terminal import coloured
+from redisbeater.cli.why import zone_of
+from redisbeater.context import Context
+from redisbeater.display import printable_json, shown
+from redisbeater.exceptions import StoreError
+from redisbeater.management.runs.history import MOST_RUNS, HistoryPage
+from redisbeater.management.runs.waiting import wait_for_event
+from redisbeater.management.runs.words import end_words, lateness, note_words, took
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.why.facts import line_words
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.run import Run
+from redisbeater.time_words import clock_words, date_words, read_time, relative_words, span_words
+
+__all__ = ("history", "run")
+
+#: The longest time between two looks with ``--follow``: lines of a log come without an event.
+LOOK_SECONDS = 2.0
+
+_COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "NOTE", "ID")
+
+
+@redisbeater.command()
+@OPTIONAL_NAME
+@click.option("-n", "count", type=click.IntRange(1, MOST_RUNS), default=20, show_default=True, help="How many.")
+@click.option("--state", default="", help="Only runs in these states, with commas: FAILURE,LOST; or skipped.")
+@click.option("--since", metavar="TIME", help="Only from this time on: 2h ago, 09:00, mon.")
+@click.option("--long", "is_long", is_flag=True, help="With the ids of the runs; do not cut lines to the terminal.")
+@click.option("--follow", is_flag=True, help="Draw it again whenever a run changes, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+@times
+@command
+def history(
+    app: Celery,
+    name: str | None,
+    *,
+    count: int,
+    state: str,
+    since: str | None,
+    is_long: bool,
+    follow: bool,
+    as_json: bool,
+    now: str | None,
+    is_utc: bool,
+) -> None:
+    """Show the runs of an entry and what its log says, the newest first; without NAME those of the whole schedule.
+
+    \b
+    Examples:
+      celery -A proj redisbeater history report -n 5
+      celery -A proj redisbeater history --state FAILURE,LOST --since "2h ago"
+      celery -A proj redisbeater history report --long --follow
+    """
+    context, store = Context.of(app), ScheduleStore(app)
+    view = view_of(context, now, is_utc, is_long=is_long)
+    zone = view.zone if name is None else zone_of(app, name)
+    start, states = _since(since, view, zone), _states(state)
+
+    def draw() -> None:
+        page = store.history(name, count, since=start, states=states)
+        if as_json:
+            print_lines(printable_json(item_dict(item)) for item in page)
+            return
+        drawn = view_of(context, now, is_utc, is_long=is_long)
+        print_lines(table_of_runs(page, drawn, zone, has_names=name is None, has_ids=is_long))
+        if not context.config.track_runs:
+            click.echo("runs are not recorded: redisbeater_track_runs is off", err=True)
+
+    try:
+        _followed(context, draw) if follow else draw()
+    except ValueError as exc:
+        raise BadInput(f"--state {exc}") from exc
+
+
+def item_dict(item: Run | LogLine) -> dict[str, object]:
+    """Return what JSON has of a run, or of a line of a log."""
+    if isinstance(item, Run):
+        return {"type": "run", **item.as_dict()}
+    times_of = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}
+    return {"type": "log", "what": item.what, "count": item.count, **times_of, "details": dict(item.details)}
+
+
+def table_of_runs(
+    page: HistoryPage, view: View, zone: tzinfo, *, has_names: bool = False, has_ids: bool = False
+) -> list[str]:
+    """Return the lines of a table of runs and lines of a log."""
+    if not page.items:
+        return ["nothing is kept of its runs"]
+    rows = [_of_run(item, view, zone) if isinstance(item, Run) else _of_line(item, view, zone) for item in page]
+    places = [
+        place
+        for place, column in enumerate(_COLUMNS)
+        if (column != "NAME" or has_names) and (column != "ID" or has_ids)
+    ]
+    lines = aligned([[row[place] for place in places] for row in (_COLUMNS, *rows)], view.width)
+    return coloured(lines, [row[2] for row in rows], "STATE")
+
+
+def _of_run(item: Run, view: View, zone: tzinfo) -> Sequence[str]:
+    late, length = lateness(item), took(item, view.now)
+    return (
+        _clock(item.fire_time, view, zone),
+        item.name,
+        str(item.state),
+        "" if late is None else span_words(late),
+        "" if length is None else span_words(length),
+        item.worker,
+        str(item.attempt),
+        note_words(item, view.now),
+        item.id,
+    )
+
+
+def _of_line(line: LogLine, view: View, zone: tzinfo) -> Sequence[str]:
+    if line.what == "skipped":
+        note = str(line.details.get("reason", ""))
+        note += f", because of {line.details['run']}" if line.details.get("run") else ""
+        note += f", {line.count:,} times since {_clock(line.first, view, zone)}" if line.count > 1 else ""
+    else:
+        note = line_words(line).removeprefix(line.what).lstrip(": ")
+    return (_clock(line.last, view, zone), "", line.what, "", "", "", "", note, "")
+
+
+def _clock(moment: datetime | None, view: View, zone: tzinfo) -> str:
+    """Return a local time, with its day unless that is today."""
+    if moment is None:
+        return "-"
+    local, present = view.local(moment, zone), view.now_in(zone)
+    return f"{local:%H:%M:%S}" if local.date() == present.date() else clock_words(local, present)
+
+
+def _since(text: str | None, view: View, zone: tzinfo) -> datetime | None:
+    try:
+        return None if text is None else read_time(text, now=view.now, zone=zone, is_past=True)
+    except ValueError as exc:
+        raise BadInput(f"--since {exc}") from exc
+
+
+def _states(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return [word.lower() if word.lower() == "skipped" else word.upper() for word in words]
+
+
+def _followed(context: Context, draw: Callable[[], None]) -> None:
+    """Draw again after each event, and every two seconds, until Ctrl-C."""
+    events = context.redis.runs.events()
+    try:
+        with suppress(StoreError):
+            events.listen()
+        while True:
+            click.clear()
+            draw()
+            wait_for_event(events, LOOK_SECONDS)
+    except KeyboardInterrupt:
+        return
+    finally:
+        events.close()
+
+
+@redisbeater.command()
+@RUN
+@as_json
+@times
+@command
+def run(app: Celery, run_id: str, *, as_json: bool, now: str | None, is_utc: bool) -> None:
+    """Show all that is known of one run, by its id, which is that of its Celery task.
+
+    \b
+    Examples:
+      celery -A proj redisbeater run 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11
+      celery -A proj redisbeater run 5f0c9a1e-3f50-4a9e-9be3-0a3b0c2f8d11 --json | jq -r .state
+    """
+    found = ScheduleStore(app).run(run_id)
+    if as_json:
+        click.echo(printable_json(found.as_dict(), indent=2))
+        return
+    view = view_of(Context.of(app), now, is_utc)
+    click.echo("   ".join((shown(found.id), shown(found.name), shown(found.task or "-"))))
+    zone = zone_of(app, found.name)
+    print_lines(f"  {name:<12} {shown(text)}" for name, text in _details(found, view, zone) if text)
+
+
+def _details(found: Run, view: View, zone: tzinfo) -> Iterator[tuple[str, str]]:
+    def moment(at: datetime | None) -> str:
+        if at is None:
+            return ""
+        local = view.local(at, zone)
+        return f"{date_words(local)} {local:%H:%M:%S %Z}   {relative_words(at, view.now, units=2)}"
+
+    late = lateness(found)
+    yield "state", end_words(found, view.now)
+    yield "kind", "" if found.kind.value == "schedule" else found.kind.value
+    yield "fire time", moment(found.fire_time)
+    yield "sent", moment(found.sent_at) + (f", {span_words(late)} late" if late is not None else "")
+    yield "started", moment(found.started_at)
+    yield "seen", moment(found.seen_at) if found.finished_at is None else ""
+    yield "ended", moment(found.finished_at)
+    yield "sent again", moment(found.resend_at)
+    executions = f", {found.starts:,} executions" if found.starts > found.attempt else ""
+    yield "attempt", f"{found.attempt}{executions}"
+    yield "worker", found.worker and f"{found.worker}, process {found.pid}"
+    yield "acks late", "yes: the broker sends it again" if found.acks_late else ""
+    yield "stop", "asked to stop" if found.is_to_stop else ""
+    yield "error", found.error
+    yield "result", found.result
+    yield "note", found.note
+    yield "by", found.by
+    yield "restart of", found.restart_of

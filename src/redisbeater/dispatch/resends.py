@@ -1,0 +1,113 @@
+"""``Resends``: sends runs that were lost, and buffered ones whose turn has come."""
+
+from __future__ import annotations
+
+from celery.result import denied_join_result
+
+from redisbeater.dispatch.resources import Resources
+from redisbeater.display import shown
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
+from redisbeater.log_lines import get_logger
+from redisbeater.model.run import Payload, Run, State
+from redisbeater.sending.record import run_again
+from redisbeater.sending.stopping import ask_to_stop
+from redisbeater.store import Claim
+
+__all__ = ("Resends",)
+
+logger = get_logger(__name__)
+
+#: How many runs one pass takes: the entries that are due wait for them.
+MOST_RUNS = 100
+
+
+class Resends:
+    """Sends runs from their records, with the ids that they have.
+
+    A run that is not sent, whatever the reason, comes up again when the lease for which it was taken ends.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._redis = resources.context.redis
+
+    def step(self, claim: Claim, token: str) -> None:
+        """Ask runs to stop that are in the way of others, and send those whose time has come.
+
+        Arguments:
+            claim: the claim of this pass, which tells whether there are runs to send.
+            token: what the lock must hold; empty: there is no lock.
+        """
+        cancelled = self._resources.cancelled
+        while cancelled:
+            self._cancel(cancelled[0])
+            del cancelled[0]
+        if claim.has_resends:
+            self._send_ready(claim, token)
+
+    def _send_ready(self, claim: Claim, token: str) -> None:
+        try:
+            taken = self._redis.runs.take(token=token, limit=MOST_RUNS)
+        except LockNotOwnedError:  # the next pass notices it, too
+            return
+        sent = [run for run in taken if self._may_send() and self._send(run)]
+        if sent:
+            self._redis.commit(claim, (), sent)
+            for run in sent:
+                self._resources.counts.count_resent(run.task)
+
+    def _cancel(self, run_id: str) -> None:
+        resources = self._resources
+        try:
+            connection = resources.broker.producer.connection
+            note = "overlap=cancel_other"
+            run = ask_to_stop(resources.app, run_id, by="redisbeater", note=note, connection=connection)
+        except StoreError:
+            raise
+        except Exception as exc:  # the broker does not carry the request
+            logger.warning(
+                "run %s cannot be asked to stop, the next one waits for its end: %s", run_id, shown(str(exc))
+            )
+        else:
+            if run is not None:
+                logger.info("entry %r: run %s is asked to stop, its overlap is cancel_other", run.name, run_id)
+
+    def _may_send(self) -> bool:
+        return self._resources.broker.is_ready() and self._resources.renew_lock()
+
+    def _send(self, run: Run) -> bool:
+        """Send a run, and return whether the broker has accepted it."""
+        try:
+            again = self._again(run)
+        except InvalidEntry as exc:
+            logger.error("entry %r: run %s cannot be sent again, its record is damaged: %s", run.name, run.id, exc)
+            self._redis.runs.withdraw(run.id, error=shown(str(exc)))
+            return False
+        error = self._publish(again)
+        if error is None:
+            what = "buffered run" if run.state is State.BUFFERED else f"lost run, attempt {run.attempt},"
+            logger.info("entry %r: sent %s %s", run.name, what, run.id)
+            return True
+        logger.error("entry %r: run %s cannot be sent, trying again: %s", run.name, run.id, shown(str(error)))
+        if not self._resources.broker.is_reachable():
+            self._resources.broker.mark_unavailable(error)
+        return False
+
+    def _again(self, run: Run) -> RedisScheduleEntry:
+        payload = Payload.from_text(run.payload)
+        fire_time = run.fire_time or run.sent_at
+        if fire_time is None:
+            raise InvalidEntry("fire_time", "is missing")
+        return run_again(run.name, payload, fire_time, app=self._resources.app, task_id=run.id, attempt=run.attempt)
+
+    def _publish(self, run: RedisScheduleEntry) -> Exception | None:
+        """Send a run and wait until the broker has accepted it. Return why it was not, or None."""
+        try:
+            with self._resources.broker.publish_batch(one_by_one=True) as batch, denied_join_result():
+                error = self._resources.send(run)
+                if error is None:
+                    batch.flush()
+        except Exception as exc:
+            return exc
+        return error

@@ -1,0 +1,1 @@
+"""Runs as programs and people manage them: history, stop, restart, backfill, and what runs are sent from here."""

@@ -1,0 +1,159 @@
+"""The history of an entry, or of the schedule: its runs and the lines of its log, the newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from redisbeater.context import Context
+from redisbeater.display import did_you_mean, quoted
+from redisbeater.exceptions import ImproperlyConfigured, RunNotFound
+from redisbeater.instant import EPOCH
+from redisbeater.management.redaction import redacted_text
+from redisbeater.management.why.facts import redacted_line
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.run import Run, State
+from redisbeater.store import pages
+
+__all__ = ("MOST_RUNS", "HistoryPage", "check_states", "check_tracked", "read_history", "read_run", "shown_run")
+
+#: How many runs and lines are read at once.
+MOST_RUNS = 10_000
+
+#: Entries of which one step reads the newest runs.
+PIECE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryPage:
+    """Runs and lines of a log, the newest first; iterating over it yields them.
+
+    Attributes:
+        items: each a :class:`~redisbeater.Run` or a :class:`~redisbeater.LogLine`.
+        before: what gets the next page, as ``before``; None: this is the last one.
+    """
+
+    items: tuple[Run | LogLine, ...]
+    before: datetime | None = None
+
+    def __iter__(self) -> Iterator[Run | LogLine]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def read_history(
+    context: Context,
+    name: str | None,
+    *,
+    limit: int,
+    before: datetime | None = None,
+    since: datetime | None = None,
+    states: Collection[str] = (),
+) -> HistoryPage:
+    """Return a page of the history; :meth:`redisbeater.ScheduleStore.history`.
+
+    Raises:
+        ValueError: limit or states are not valid.
+    """
+    if type(limit) is not int or not 1 <= limit <= MOST_RUNS:
+        raise ValueError(f"limit: expected 1 to {MOST_RUNS}, got {limit}")
+    wanted = check_states(states)
+    runs = _runs(context, name, limit + 1, before, wanted)
+    lines = [] if wanted and "skipped" not in states else _lines(context, name, before, only_skipped=bool(wanted))
+    items: list[Run | LogLine] = [*runs, *lines]
+    found = sorted(items, key=moment_of, reverse=True)
+    if since is not None:
+        found = [item for item in found if moment_of(item) >= since]
+    page = tuple(found[:limit])
+    return HistoryPage(items=page, before=moment_of(page[-1]) if len(found) > limit else None)
+
+
+def check_states(states: Collection[str]) -> frozenset[str]:
+    """Return the states that a caller asks for; ``skipped`` stands for the lines about skipped fire times.
+
+    Raises:
+        ValueError: one of them is none.
+    """
+    known = (*map(str, State), "skipped")
+    for state in states:
+        if state not in known:
+            raise ValueError(
+                f"state: expected {', '.join(known)}, got {quoted(state)}{did_you_mean(str(state), known)}"
+            )
+    return frozenset(map(str, states))
+
+
+def moment_of(item: Run | LogLine) -> datetime:
+    """Return by which time an item is in order: when a run was sent, or the end of what a line is about."""
+    if isinstance(item, LogLine):
+        return item.last or EPOCH
+    return item.sent_at or item.started_at or item.finished_at or item.fire_time or EPOCH
+
+
+def read_run(context: Context, run_id: str) -> Run:
+    """Return a run with its payload.
+
+    Raises:
+        RunNotFound: none of that id is kept.
+        ImproperlyConfigured: runs are not recorded.
+    """
+    check_tracked(context)
+    found = context.redis.runs.run(run_id)
+    if found is None:
+        raise RunNotFound(run_id)
+    return found
+
+
+def shown_run(context: Context, run: Run) -> Run:
+    """Return a run as people see it, with what names a secret blanked in its texts."""
+    patterns = context.config.redact
+    error, result, note = (redacted_text(text, patterns) for text in (run.error, run.result, run.note))
+    return replace(run, payload="", error=error, result=result, note=note)
+
+
+def check_tracked(context: Context) -> None:
+    """Refuse what needs records of runs where there are none.
+
+    Raises:
+        ImproperlyConfigured: ``redisbeater_track_runs`` is off.
+    """
+    if not context.config.track_runs:
+        problem = "runs are not recorded; set it to True, and import redisbeater.runs in the workers"
+        raise ImproperlyConfigured(f"redisbeater_track_runs = False: {problem}")
+
+
+def _runs(
+    context: Context, name: str | None, limit: int, before: datetime | None, wanted: Collection[str]
+) -> Sequence[Run]:
+    """Return the newest runs; of one entry, or of all."""
+    if not context.config.track_runs:
+        return ()
+    states = [state for state in State if state.value in wanted]
+    if wanted and not states:
+        return ()
+    store = context.redis.runs
+    if name is not None:
+        return [shown_run(context, run) for run in store.history(name, limit, states=states, before=before)]
+    found: list[Run] = []
+    for page in pages(sorted(context.redis.contents.names()), PIECE):
+        if states:
+            newest = [run for each in page for run in store.history(each, limit, states=states, before=before)]
+        else:
+            newest = store.newest(page, limit, before)
+        found = sorted((*found, *newest), key=moment_of, reverse=True)[:limit]
+    return [shown_run(context, run) for run in found]
+
+
+def _lines(context: Context, name: str | None, before: datetime | None, *, only_skipped: bool) -> list[LogLine]:
+    log = context.redis.log
+    lines = log.of_schedule() if name is None else log.of_entry(name)
+    return [
+        redacted_line(context, line)
+        for line in lines
+        if line.last is not None
+        and (before is None or line.last < before)
+        and (not only_skipped or line.what == "skipped")
+    ]

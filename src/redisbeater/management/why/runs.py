@@ -1,0 +1,186 @@
+"""What became of a run, as far as workers have reported it, and which run was in the way of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from redisbeater.display import quoted
+from redisbeater.management.runs.words import late_words, lateness, outcome_words, took, usually
+from redisbeater.management.why.answer import Answer, Evidence
+from redisbeater.management.why.facts import Facts, author_words, evidence_of
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.run import Run, State
+from redisbeater.model.skip import Reason
+from redisbeater.time_words import clock_words, duration_words, relative_words, span_words
+
+__all__ = ("in_the_way", "of_run", "overlap_evidence", "overlap_sentence", "run_evidence", "unstarted")
+
+#: A worker that is idle starts a run in less.
+SOON = timedelta(seconds=5)
+
+
+def of_run(facts: Facts, run: Run) -> Answer:
+    """Return what became of a run that was sent."""
+    verdict, sentence = _ANSWERS[run.state](facts, run)
+    tries = f" It is attempt {run.attempt}: it was LOST before, and sent again." if run.attempt > 1 else ""
+    return Answer(verdict=verdict, sentence=sentence + tries, evidence=(run_evidence(facts, run),))
+
+
+def run_evidence(facts: Facts, run: Run) -> Evidence:
+    """Return a run as evidence: its state, when it was seen, and how long it took or takes."""
+    words = outcome_words(run, facts.now)
+    if run.state is State.STARTED and run.seen_at is not None:
+        head, comma, rest = words.partition(", ")
+        words = f"{head}, seen {relative_words(run.seen_at, facts.now)}{comma}{rest}{usually(facts.runs)}"
+    error = f": {run.error}" if run.error else ""
+    return Evidence(at=run.fire_time or run.sent_at, text=f"run {run.id} {words}{error}")
+
+
+def unstarted(facts: Facts) -> Answer | None:
+    """Answer where the newest run of the entry waits for a worker, or for the run before it."""
+    run = facts.runs[0] if facts.runs else None
+    if run is None or run.is_final or run.sent_at is None or facts.now - run.sent_at < SOON:
+        return None
+    return of_run(facts, run) if run.state in (State.SENT, State.BUFFERED, State.LOST) else None
+
+
+def in_the_way(facts: Facts) -> Answer | None:
+    """Answer where the newest fire time was skipped because of a run that has not ended."""
+    line = facts.lines[0] if facts.lines else None
+    if line is None or not is_overlap(line) or line.last is None:
+        return None
+    run = facts.run(str(line.details.get("run", "")))
+    if run is None or run.is_final:
+        return None
+    return Answer(
+        verdict="overlap",
+        sentence=f"It did not run at {_clock(facts, line.last)}: {overlap_sentence(facts, run)}.",
+        evidence=(run_evidence(facts, run), *evidence_of([line])),
+        advice=_advice(facts, run),
+    )
+
+
+def is_overlap(line: LogLine) -> bool:
+    """Return whether a line is about fire times that were skipped because of a run that was active."""
+    return line.what == "skipped" and line.details.get("reason") == Reason.OVERLAP.value
+
+
+def overlap_sentence(facts: Facts, run: Run | None) -> str:
+    """Return why a run that is active is in the way: it is still going, or no worker has started it."""
+    policy = f" (overlap {facts.policy.overlap})" if facts.policy else ""
+    if run is not None and run.started_at is None and run.state is State.SENT:
+        return f"no worker has started the run before it{policy}{_reporting(facts)}"
+    return f"the run before it was still going{policy}"
+
+
+def overlap_evidence(facts: Facts, line: LogLine) -> tuple[Evidence, ...]:
+    """Return the run that was in the way of a fire time that was skipped, if it is still kept."""
+    run = facts.run(str(line.details.get("run", "")))
+    return () if run is None else (run_evidence(facts, run),)
+
+
+def _advice(facts: Facts, run: Run) -> str:
+    stored, policy = facts.stored, facts.policy
+    following = stored.fire_time(policy) if stored and policy else None
+    look = f"next look {_clock(facts, following)}. " if following else ""
+    return f"{look}To let them overlap: update {_argument(facts.name)} --overlap allow. To end it: stop {run.id}"
+
+
+def _argument(name: str) -> str:
+    plain = name.isascii() and name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+    return name if plain else f'"{name}"'
+
+
+def _clock(facts: Facts, moment: datetime) -> str:
+    """Return a time in the zone of the entry, with its day unless that is today."""
+    local, now = moment.astimezone(facts.zone), facts.now.astimezone(facts.zone)
+    return f"{local:%H:%M:%S}" if local.date() == now.date() else clock_words(local, now)
+
+
+def _succeeded(facts: Facts, run: Run) -> tuple[str, str]:
+    return "ran", f"It ran: {_sent(run)}, SUCCESS{_after(run, facts)}."
+
+
+def _failed(facts: Facts, run: Run) -> tuple[str, str]:
+    return (
+        "failed",
+        f"It ran and failed: {_sent(run)}, FAILURE{_after(run, facts)}: {run.error or 'no error is known'}.",
+    )
+
+
+def _started(facts: Facts, run: Run) -> tuple[str, str]:
+    length = took(run, facts.now)
+    since = f" for {span_words(length, units=2)}{usually(facts.runs)}" if length is not None else ""
+    return "running", f"It runs{f' on {run.worker}' if run.worker else ''}{since}."
+
+
+def _queued(facts: Facts, run: Run) -> tuple[str, str]:
+    age = f", {duration_words(facts.now - run.sent_at)}" if run.sent_at else ""
+    return "queued", f"Sent, and no worker has started it ({_queue(facts)}{age}){_reporting(facts)}."
+
+
+def _retrying(_: Facts, run: Run) -> tuple[str, str]:
+    return (
+        "running",
+        f"Its task asked for another try{f' on {run.worker}' if run.worker else ''}: {run.error or 'retry'}.",
+    )
+
+
+def _buffered(facts: Facts, _: Run) -> tuple[str, str]:
+    return "buffered", f"It waits for the end of the run before it{_policy(facts)}."
+
+
+def _lost(facts: Facts, run: Run) -> tuple[str, str]:
+    where = f" with {run.worker}" if run.worker else ""
+    why = f" ({run.note})" if run.note else ""
+    if run.resend_at is None:
+        return "lost", f"Sent, LOST{where}{why}; it is not sent again (requeue_lost)."
+    return "lost", f"Sent, LOST{where}{why}; it is sent again {relative_words(run.resend_at, facts.now)}."
+
+
+def _revoked(facts: Facts, run: Run) -> tuple[str, str]:
+    line = next((each for each in facts.lines if each.what == "stopped" and each.details.get("run") == run.id), None)
+    who = author_words(line.details.get("by"), line.details.get("note")) if line else ""
+    when = f" {_clock(facts, line.last)}" if line and line.last else ""
+    return "revoked", f"Stopped{when}{who}{_after(run, facts)}."
+
+
+def _expired(_: Facts, run: Run) -> tuple[str, str]:
+    return "expired", f"{_sent(run).capitalize()}, EXPIRED: no worker had started it before its deadline."
+
+
+_ANSWERS: Mapping[State, Callable[[Facts, Run], tuple[str, str]]] = {
+    State.SUCCESS: _succeeded,
+    State.FAILURE: _failed,
+    State.STARTED: _started,
+    State.SENT: _queued,
+    State.RETRY: _retrying,
+    State.BUFFERED: _buffered,
+    State.LOST: _lost,
+    State.REVOKED: _revoked,
+    State.EXPIRED: _expired,
+}
+
+
+def _sent(run: Run) -> str:
+    late = lateness(run)
+    return "sent out of turn" if late is None else f"sent {late_words(late)} after its fire time"
+
+
+def _after(run: Run, facts: Facts) -> str:
+    length = took(run, facts.now)
+    return "" if length is None else f" after {span_words(length)}"
+
+
+def _policy(facts: Facts) -> str:
+    return f" (overlap {facts.policy.overlap})" if facts.policy else ""
+
+
+def _queue(facts: Facts) -> str:
+    queue = facts.stored.definition.options.get("queue") if facts.stored else None
+    return f"queue {quoted(queue)[1:-1]}" if isinstance(queue, str) else "the default queue"
+
+
+def _reporting(facts: Facts) -> str:
+    return "" if facts.workers_report else "; no worker has ever reported: is redisbeater.runs installed there?"

@@ -1,0 +1,56 @@
+"""The verdict on a run whose lease is over: lost for good, to be sent again, or expired. Nothing here reads a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from redisbeater.model.definition import Definition
+from redisbeater.model.policies import INHERIT
+from redisbeater.model.run import Run, State
+
+__all__ = ("Verdict", "judge")
+
+#: Seconds until the first requeue; each further one takes twice as long, up to the longest.
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 10.0, 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What becomes of a run.
+
+    Attributes:
+        state: LOST or EXPIRED.
+        requeue_in: seconds until it is sent again; None: it is not.
+        note: why, for people.
+    """
+
+    state: State
+    note: str
+    requeue_in: float | None = None
+
+
+def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: int) -> Verdict:
+    """Return the verdict on an active run whose lease is over.
+
+    Arguments:
+        run: the run, with its payload.
+        definition: that of its entry; None: it is deleted, or cannot be read.
+        now: the server's time.
+        requeue_lost: how often a lost run is sent again where its entry does not say.
+    """
+    if run.state is not State.STARTED:
+        if run.expires is not None and run.expires <= now:
+            return Verdict(state=State.EXPIRED, note="nobody has started it before its deadline")
+        tried = "its next try was not started" if run.state is State.RETRY else "nobody has started it"
+        return Verdict(state=State.LOST, note=f"{tried}; it may still be in the queue")
+    worker = f"its worker {run.worker} does not renew it" if run.worker else "its worker does not renew it"
+    most = requeue_lost if definition is None or definition.requeue_lost is INHERIT else definition.requeue_lost
+    if run.is_to_stop:
+        return Verdict(state=State.LOST, note=f"{worker}, and it was asked to stop")
+    if run.attempt > int(most) or not run.payload:
+        return Verdict(state=State.LOST, note=worker)
+    if run.acks_late and not (definition is not None and definition.once):
+        return Verdict(state=State.LOST, note=f"{worker}; its task has acks_late, so the broker delivers it again")
+    delay = min(FIRST_DELAY_SECONDS * 2 ** (run.attempt - 1), LONGEST_DELAY_SECONDS)
+    return Verdict(state=State.LOST, note=f"{worker}; sent again as attempt {run.attempt + 1}", requeue_in=delay)

@@ -1,0 +1,17 @@
+"""What workers report of the runs that beat sends: what became of each, and that it is still going on.
+
+A worker that imports this module reports, and nothing else needs to change::
+
+    app.conf.imports = ["redisbeater.runs"]     # or redisbeater.runs.install(app) in the module of the app
+
+The import connects receivers to Celery's signals. It reads no setting, opens no connection and starts no thread: that
+happens in the process that executes a task, at its first message with the header ``redisbeater_attempt``.
+"""
+
+from redisbeater.runs.once_task import OnceTask
+from redisbeater.runs.receivers import install
+from redisbeater.runs.stopping import stop_requested
+
+__all__ = ("OnceTask", "install", "stop_requested")
+
+install()

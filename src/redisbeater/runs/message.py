@@ -1,0 +1,89 @@
+"""The messages of runs: the headers by which a worker recognises them, and what they say of the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from typing import Any
+
+from redisbeater.store import Execution
+
+__all__ = ("ATTEMPT", "add_headers", "execution_of", "is_tracked", "is_tracked_request")
+
+#: The header that beat sends with the runs that it tracks: which try of the run this is, counted from 1.
+ATTEMPT = "redisbeater_attempt"
+
+#: The header of a message that a run has published itself, for another try or as a replacement: how often it did so.
+STEP = "redisbeater_step"
+
+#: The headers of a run that all its messages carry.
+NAME, FIRE_TIME = "periodic_task_name", "scheduled_for"
+
+
+def is_tracked(request: Any) -> bool:
+    """Return whether the request of a task, a ``celery.app.task.Context``, is that of a run that beat tracks."""
+    headers = request.headers
+    return bool(headers) and ATTEMPT in headers and not request.is_eager
+
+
+def is_tracked_request(request: Any) -> bool:
+    """Return the same of a ``celery.worker.request.Request``, as the main process of a worker has it."""
+    headers = request.request_dict
+    return ATTEMPT in headers or ATTEMPT in (headers.get("headers") or {})
+
+
+def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None:
+    """Add the headers of a run to those of another message of it.
+
+    Arguments:
+        request: the request of the execution that publishes the message.
+        headers: the headers of the message.
+        is_next: the message follows this execution; else it is only a copy, to be looked at later.
+    """
+    for name in (ATTEMPT, STEP, NAME, FIRE_TIME):
+        if name in request.headers:
+            headers.setdefault(name, request.headers[name])
+    if is_next:
+        headers[STEP] = _number(request.headers.get(STEP), 0) + 1
+
+
+def execution_of(task: Any, request: Any, holder: str = "", *, is_exclusive: bool = False) -> Execution:
+    """Return an execution of a tracked run, as it is reported.
+
+    Arguments:
+        task: the task.
+        request: its ``celery.app.task.Context``.
+        holder: the token of the execution; the prefix of one where only the process is known; empty: none has begun.
+        is_exclusive: the task refuses to run beside another execution.
+    """
+    headers = request.headers
+    return Execution(
+        run_id=request.id,
+        name=str(headers.get(NAME) or ""),
+        task=task.name,
+        attempt=_number(headers[ATTEMPT], 1),
+        step=_number(headers.get(STEP), 0),
+        holder=holder,
+        fire_time=_fire_time(headers),
+        worker=str(request.hostname or ""),
+        pid=os.getpid(),
+        acks_late=bool(task.acks_late),
+        is_redelivered=bool((request.delivery_info or {}).get("redelivered")),
+        is_exclusive=is_exclusive,
+    )
+
+
+def _number(value: Any, least: int) -> int:
+    """Return the number in a header; the least one for what another program wrote there."""
+    with suppress(TypeError, ValueError, OverflowError):
+        return max(int(value), least)
+    return least
+
+
+def _fire_time(headers: Mapping[str, Any]) -> datetime | None:
+    with suppress(TypeError, ValueError):
+        fire_time = datetime.fromisoformat(headers[FIRE_TIME])
+        return fire_time.astimezone(timezone.utc) if fire_time.tzinfo else fire_time.replace(tzinfo=timezone.utc)
+    return None

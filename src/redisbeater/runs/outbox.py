@@ -1,0 +1,162 @@
+"""The reports of one process on their way to Redis: written in order, by one thread, on one connection."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.log_lines import get_logger
+
+__all__ = ("Outbox", "Report")
+
+logger = get_logger(__name__)
+
+#: How many reports are kept while Redis is away; the oldest is dropped for the next one.
+MOST_WAITING = 1_000
+
+#: Seconds for which no task waits for Redis after it did not answer.
+AWAY_SECONDS = 5.0
+
+#: Seconds between two tries while Redis is away.
+RETRY_SECONDS = 1.0
+
+#: Seconds between two lines on what Redis refuses.
+REPEAT_SECONDS = 60.0
+
+
+@dataclass(eq=False)
+class Report:
+    """Something to write: a call of the store, which handles the answer too."""
+
+    write: Callable[[], None]
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+
+class Outbox:
+    """Writes reports, and does a duty between them.
+
+    Tasks put reports in and wait for Redis, but never longer than ``wait_seconds``, however long Redis, the network or
+    a name server takes: only the thread of the outbox talks to Redis. The first report starts it. What could not be
+    written stays, in order, until Redis is back.
+
+    Arguments:
+        wait_seconds: how long a task waits for its report to be written.
+        duty: called between reports when it is due.
+        duty_at: returns when the duty is due, by the monotonic clock; infinite: not.
+    """
+
+    def __init__(self, wait_seconds: float, duty: Callable[[], None], duty_at: Callable[[], float]) -> None:
+        self._wait_seconds = wait_seconds
+        self._duty = duty
+        self._duty_at = duty_at
+        self._changed = threading.Condition()
+        self._waiting: deque[Report] = deque()
+        self._thread: threading.Thread | None = None
+        self._dropped = 0
+        #: Until when no task waits, when the thread tries again, and since when Redis is away.
+        self._away_until = self._retry_at = 0.0
+        self._away_since: float | None = None
+        #: Before that time the duty is not done again, and no refusal is logged.
+        self._duty_from = self._silent_until = 0.0
+
+    def put(self, write: Callable[[], None]) -> None:
+        """Write a report, and wait for that unless Redis is away."""
+        report = Report(write)
+        with self._changed:
+            if len(self._waiting) >= MOST_WAITING:
+                self._waiting.popleft()
+                self._dropped += 1
+            self._waiting.append(report)
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="redisbeater-runs", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._changed.notify_all()
+        if time.monotonic() >= self._away_until and not report.is_over.wait(self._wait_seconds):
+            self._away_until = time.monotonic() + AWAY_SECONDS
+
+    def flush(self, seconds: float) -> int:
+        """Wait until all reports are written, so many seconds at most, and return how many are not."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            self._retry_at = 0.0
+            self._changed.notify_all()
+            while self._waiting and (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+            return len(self._waiting)
+
+    def _run(self) -> None:
+        while True:
+            self._wait_for_work()
+            try:
+                self._work()
+            except StoreUnavailable as exc:
+                self._is_away(exc)
+
+    def _wait_for_work(self) -> None:
+        with self._changed:
+            while (seconds := self._seconds_until_work()) > 0:
+                self._changed.wait(None if math.isinf(seconds) else seconds)
+
+    def _seconds_until_work(self) -> float:
+        due = 0.0 if self._waiting else max(self._duty_at(), self._duty_from)
+        return max(due, self._retry_at) - time.monotonic()
+
+    def _work(self) -> None:
+        while self._waiting:
+            report = self._waiting[0]
+            self._write(report.write)
+            report.is_over.set()
+            self._is_back()
+            with self._changed:
+                # Another one was dropped instead if the outbox was full.
+                if self._waiting and self._waiting[0] is report:
+                    self._waiting.popleft()
+                self._changed.notify_all()
+        if max(self._duty_at(), self._duty_from) <= time.monotonic():
+            self._duty_from = time.monotonic() + RETRY_SECONDS
+            self._write(self._duty)
+            self._is_back()
+
+    def _write(self, write: Callable[[], None]) -> None:
+        """Write; what Redis refuses is dropped: it would refuse it again."""
+        try:
+            write()
+        except StoreUnavailable:
+            raise
+        except StoreError as exc:
+            if self._may_log():
+                logger.error("Redis refused a report of a run, which is dropped: %s", exc)
+        except Exception:
+            if self._may_log():
+                logger.exception("a report of a run failed and is dropped; this is a bug")
+
+    def _may_log(self) -> bool:
+        """Return whether no refusal was logged in the last REPEAT_SECONDS."""
+        if time.monotonic() < self._silent_until:
+            return False
+        self._silent_until = time.monotonic() + REPEAT_SECONDS
+        return True
+
+    def _is_away(self, error: StoreUnavailable) -> None:
+        now = time.monotonic()
+        self._away_until, self._retry_at = now + AWAY_SECONDS, now + RETRY_SECONDS
+        if self._away_since is None:
+            self._away_since = now
+            logger.warning("Redis unavailable, reports of runs are kept until it is back: %s", error)
+        for report in list(self._waiting):
+            report.is_over.set()
+
+    def _is_back(self) -> None:
+        self._away_until = 0.0
+        if self._away_since is not None:
+            seconds, self._away_since = time.monotonic() - self._away_since, None
+            logger.info("Redis available again after %.1f s, reports of runs go on", seconds)
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            logger.error("%d reports of runs were dropped, the oldest ones; those runs are shown as lost", dropped)

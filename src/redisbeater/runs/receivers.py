@@ -1,0 +1,245 @@
+"""The receivers of Celery's signals: what each signal says of a run, in which process.
+
+The process that executes a task sends ``task_prerun`` and ``task_postrun``; a prefork child that was terminated sends
+the latter with the state None. The main process reports what its children cannot. A receiver never raises, and never
+waits longer than ``redisbeater_run_write_timeout`` for Redis. For other messages each one is a test of the headers.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from celery import Celery, current_task, signals
+from celery.app.task import Context as Request
+from celery.exceptions import Reject, TimeLimitExceeded, WorkerLostError
+from celery.utils.time import maybe_make_aware
+
+from redisbeater.log_lines import get_logger
+from redisbeater.model.run import State, error_text, result_text
+from redisbeater.runs.message import add_headers, execution_of, is_tracked, is_tracked_request
+from redisbeater.runs.once_task import OnceTask
+from redisbeater.runs.process import Process, flush_all
+from redisbeater.runs.running import Running
+
+__all__ = ("install",)
+
+logger = get_logger(__name__)
+
+
+def install(app: Celery | None = None) -> None:
+    """Report the runs of the workers of this process, and of those that it forks.
+
+    Calling it again does nothing. ``imports = ["redisbeater.runs"]`` has the same effect.
+
+    Arguments:
+        app: the Celery app. Celery's signals are those of all apps of a process, so it makes no difference which.
+    """
+    for signal, receiver in (
+        (signals.task_prerun, on_prerun),
+        (signals.task_postrun, on_postrun),
+        (signals.task_internal_error, on_internal_error),
+        (signals.task_received, on_received),
+        (signals.task_failure, on_failure),
+        (signals.task_revoked, on_revoked),
+        (signals.task_retry, on_retry),
+        (signals.worker_process_shutdown, on_shutdown),
+        (signals.worker_shutdown, on_shutdown),
+    ):
+        signal.connect(receiver, weak=False, dispatch_uid=f"redisbeater.runs.{receiver.__name__}")
+
+
+def _reporting(report: Callable[..., None]) -> Callable[..., None]:
+    """Pass what this process reports for the app of a task, and log what is raised: no task suffers from its report."""
+
+    @functools.wraps(report)
+    def reported(task: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            process = Process.of(task.app)
+            if process is not None:
+                report(process, task, *args, **kwargs)
+        except Exception:
+            logger.exception("a run could not be reported; this is a bug")
+
+    return reported
+
+
+# In the process that executes
+
+
+def on_prerun(task: Any, **_: Any) -> None:
+    """Receive that a task begins."""
+    request = task.request
+    if is_tracked(request):
+        _begin(task, request)
+
+
+@_reporting
+def _begin(process: Process, task: Any, request: Any) -> None:
+    # Here, not in install(): beat and web processes publish much and execute nothing.
+    signals.before_task_publish.connect(on_publish, weak=False, dispatch_uid="redisbeater.runs.on_publish")
+    process.begin(task, request, is_exclusive=isinstance(task, OnceTask))
+
+
+def on_publish(headers: Any = None, **_: Any) -> None:
+    """Receive that a message leaves: one with the id of the run that publishes it is the next execution of that run."""
+    if current_task and isinstance(headers, dict) and headers.get("id") == current_task.request.id:
+        task = current_task._get_current_object()
+        if is_tracked(task.request):
+            _publish(task, headers)
+
+
+@_reporting
+def _publish(process: Process, task: Any, headers: dict[str, Any]) -> None:
+    running = process.running.of(task.request)
+    # A OnceTask that could not ask Redis publishes a copy: another execution may have the lease.
+    is_next = running is not None and running.holds and not (running.execution.is_exclusive and not running.answer)
+    add_headers(task.request, headers, is_next=is_next)
+    if running is None:
+        return
+    running.is_published_again = True
+    if running.holds:
+        # What it raises is on its way: Task.retry() is called where an error is handled.
+        error = sys.exc_info()[1]
+        process.release(running, _instant(headers.get("eta"), task.app), error_text(error) if error else "")
+
+
+def on_postrun(task: Any, retval: Any = None, state: str | None = None, **_: Any) -> None:
+    """Receive that a task has ended; ``state`` is None where it was interrupted."""
+    request = task.request
+    if is_tracked(request):
+        _end(task, request, retval, state)
+
+
+@_reporting
+def _end(process: Process, task: Any, request: Any, retval: Any, state: str | None) -> None:
+    running = process.running.remove(request)
+    if running is None:
+        return
+    if state is None:
+        process.drop(running.execution, "its task was interrupted")
+    elif state == "SUCCESS":
+        process.end(running, State.SUCCESS, result=result_text(retval) if process.keeps_results else "")
+    elif state == "FAILURE":
+        process.end(running, State.FAILURE, error=error_text(retval))
+    elif state == "REJECTED":
+        _end_rejected(process, running, task, retval)
+    elif running.is_published_again:
+        pass  # RETRY, or IGNORED because the task was replaced: reported when that message was published
+    elif state == "RETRY":
+        retry_at = _instant(retval.when, task.app)
+        process.end(running, State.RETRY, retry_at=retry_at, error=error_text(retval.exc or ""))
+    else:
+        _end_ignored(process, running, task)
+
+
+def _end_rejected(process: Process, running: Running, task: Any, reject: Reject) -> None:
+    """Report a task that raised ``Reject``: the broker gives its message out again, or drops it."""
+    is_requeued = reject.requeue and task.acks_late
+    error = error_text(reject.reason or reject)
+    process.end(running, State.RETRY if is_requeued else State.FAILURE, error=error, note="rejected")
+
+
+def _end_ignored(process: Process, running: Running, task: Any) -> None:
+    """Report a task that raised ``Ignore``."""
+    if isinstance(task, OnceTask) and running.answer == "STOP":
+        process.end(running, State.REVOKED)
+    elif running.holds:
+        process.end(running, State.SUCCESS, note="ignored")
+
+
+def on_internal_error(sender: Any, request: Any = None, exception: Any = None, **_: Any) -> None:
+    """Receive that Celery itself failed around a task, after ``task_postrun``."""
+    if isinstance(request, dict) and is_tracked(context := Request(request)):
+        _end_from_outside(sender, context, State.FAILURE, error=error_text(exception))
+
+
+def on_shutdown(**_: Any) -> None:
+    """Receive that this process ends."""
+    flush_all()
+
+
+# In the main process of a worker; of all pools but prefork it is the same
+
+
+def on_received(sender: Any, request: Any, **_: Any) -> None:
+    """Receive a message: what becomes of it may be known by the main process alone."""
+    if is_tracked_request(request):
+        _receive(sender, request)
+
+
+@_reporting
+def _receive(process: Process, consumer: Any, request: Any) -> None:
+    process.received[request.id] = request
+
+
+def on_failure(sender: Any, task_id: str, exception: Any = None, **_: Any) -> None:
+    """Receive that a child died, or was killed at its hard time limit; ``on_postrun`` receives what tasks raise."""
+    if isinstance(exception, (WorkerLostError, TimeLimitExceeded)):
+        _fail(sender, task_id, exception)
+
+
+@_reporting
+def _fail(process: Process, task: Any, task_id: str, error: BaseException) -> None:
+    request = process.request_of(task_id)
+    if request is None:
+        return
+    if isinstance(error, TimeLimitExceeded):
+        _end_from_outside(task, request, State.FAILURE, error=error_text(error))
+    else:
+        _drop(task, request, error_text(error))
+
+
+def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: bool = False, **_: Any) -> None:
+    """Receive that a task was terminated, or was not started because it was revoked or has expired."""
+    if is_tracked(request):
+        if terminated:
+            _end_from_outside(sender, request, State.REVOKED)
+        else:
+            _end_unstarted(sender, request, State.EXPIRED if expired else State.REVOKED)
+
+
+def on_retry(sender: Any, request: Any, reason: Any = None, **_: Any) -> None:
+    """Receive that a task is to be tried again.
+
+    Without a reason Celery has cancelled it, in a cold shutdown or because it lost its broker: unless the broker gives
+    the message out again, nobody retries it. With one, the process that executes reports it, if it is alive.
+    """
+    if not is_tracked(request):
+        return
+    if reason is None:
+        _drop(sender, request, "cancelled by Celery")
+    elif isinstance(reason.exc, WorkerLostError):
+        retry_at = _instant(reason.when, sender.app)
+        _end_from_outside(sender, request, State.RETRY, error=error_text(reason.exc), retry_at=retry_at)
+
+
+@_reporting
+def _end_from_outside(process: Process, task: Any, request: Any, state: State, **details: Any) -> None:
+    execution = process.seen_from_outside(task, request)
+    if execution is not None:
+        process.end_from_outside(execution, state, **details)
+
+
+@_reporting
+def _end_unstarted(process: Process, task: Any, request: Any, state: State) -> None:
+    process.end_from_outside(execution_of(task, request), state)
+
+
+@_reporting
+def _drop(process: Process, task: Any, request: Any, error: str) -> None:
+    execution = process.seen_from_outside(task, request)
+    if execution is not None:
+        process.drop(execution, error)
+
+
+def _instant(when: Any, app: Celery) -> datetime | None:
+    """Return when a retry may start, from what Celery has: seconds from now, a datetime, its text, or None."""
+    if isinstance(when, (int, float)):
+        return datetime.now(timezone.utc) + timedelta(seconds=when)
+    if isinstance(when, str):
+        when = datetime.fromisoformat(when)
+    return maybe_make_aware(when, app.timezone).astimezone(timezone.utc) if isinstance(when, datetime) else None

@@ -1,0 +1,128 @@
+"""The executions that are going on in one process, and the leases that they hold."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+
+from redisbeater.log_lines import get_logger
+from redisbeater.store import Execution, Renewal
+
+__all__ = ("Running", "RunningTable")
+
+logger = get_logger(__name__)
+
+#: How often a lease is renewed in its length.
+RENEWALS = 4
+
+
+@dataclass(eq=False, kw_only=True)
+class Running:
+    """An execution of a run, from its start to its end.
+
+    Attributes:
+        execution: as it is reported.
+        lease: seconds of a lease.
+        answer: what Redis answered to its start, as ``RunStore.start()`` returns it; empty: nothing yet.
+        rest: seconds that another execution's lease had left then.
+        is_to_stop: somebody asked to stop it.
+        is_published_again: its task has sent a message with the id of the run, which will be its next execution.
+        is_released: for that reason it has given up its lease.
+    """
+
+    execution: Execution
+    lease: float
+    answer: str = ""
+    rest: float = 0.0
+    is_to_stop: bool = False
+    is_published_again: bool = False
+    is_released: bool = False
+    began: float = field(default_factory=time.monotonic)
+    #: When its lease ends and when it was renewed last, by the monotonic clock of this host, which runs on while the
+    #: process is stopped.
+    lease_end: float = field(init=False)
+    renewed: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin the first lease: that of an execution whose start cannot be written is over after as long."""
+        self.renewed = self.began
+        self.lease_end = self.began + self.lease
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has the lease of its run, or may have it."""
+        return self.answer in ("", "STARTED", "STOP") and not self.is_released
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether its lease is over: it could not be renewed, or another execution has it."""
+        return self.holds and time.monotonic() >= self.lease_end
+
+    @property
+    def renew_at(self) -> float:
+        """When its lease is to be renewed, by the monotonic clock."""
+        return self.renewed + self.lease / RENEWALS
+
+    def started(self, answer: str, rest: float, asked_at: float) -> None:
+        """Take over what Redis answered to its start, which was asked at a time of the monotonic clock."""
+        self.answer, self.rest = answer, rest
+        self.is_to_stop = answer == "STOP"
+        if self.holds:
+            self._renewed(asked_at)
+        else:
+            self.lease_end = math.inf
+
+    def renewed_by(self, renewal: Renewal, asked_at: float) -> None:
+        """Take over what Redis answered to the renewal of its lease."""
+        if self.execution.run_id in renewal.not_ours:
+            logger.warning(
+                "run %s of %r was taken over by another execution, or deleted; the task here is asked to stop",
+                self.execution.run_id,
+                self.execution.name,
+            )
+            self.lease_end, self.renewed = 0.0, math.inf
+        else:
+            self.is_to_stop |= self.execution.run_id in renewal.to_stop
+            self._renewed(asked_at)
+
+    def _renewed(self, asked_at: float) -> None:
+        # From before the request: the lease in Redis ends later, never sooner.
+        self.renewed = asked_at
+        self.lease_end = asked_at + self.lease
+
+
+class RunningTable:
+    """The executions of one process, by the identity of their requests: one run may be executed twice at once."""
+
+    def __init__(self) -> None:
+        self._running: dict[int, Running] = {}
+
+    def add(self, request: object, running: Running) -> None:
+        """Add an execution; its request lives until it has ended."""
+        self._running[id(request)] = running
+
+    def of(self, request: object) -> Running | None:
+        """Return the execution of a request."""
+        return self._running.get(id(request))
+
+    def remove(self, request: object) -> Running | None:
+        """Remove and return the execution of a request that has ended."""
+        return self._running.pop(id(request), None)
+
+    def holding(self) -> list[Running]:
+        """Return the executions that have a lease."""
+        return [running for running in list(self._running.values()) if running.holds]
+
+    def renew_at(self) -> float:
+        """Return when the next lease is to be renewed, by the monotonic clock; infinite: none is."""
+        return min((running.renew_at for running in self.holding()), default=math.inf)
+
+    def to_renew(self) -> list[Running]:
+        """Return the executions to renew in one call: those that are due, and those that soon would be."""
+        now = time.monotonic()
+        return [running for running in self.holding() if running.renew_at <= now + running.lease / RENEWALS / 2]
+
+    def first_cut_off(self) -> float:
+        """Return when the first lease ends, by the monotonic clock; infinite: nothing is executed."""
+        return min((running.lease_end for running in self.holding()), default=math.inf)

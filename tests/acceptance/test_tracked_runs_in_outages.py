@@ -1,0 +1,120 @@
+"""What workers do with their reports, and with their tasks, while the Redis of the schedule is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from proxy import Proxy
+from servers import Server, programs
+from tracked import Worker
+from waiting import wait_until
+
+from redisbeater.model.run import State
+
+#: Which Redis the runs are in makes no difference here.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: Seconds of a lease in these tests, the shortest that there is.
+LEASE = 10.0
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    """Between workers and the schedule; the broker is reached without it."""
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    paths = tmp_path / "one", tmp_path / "two"
+    for path in paths:
+        path.mkdir()
+    return paths
+
+
+def through(proxy: Proxy) -> str:
+    return f"redis://127.0.0.1:{proxy.port}/0"
+
+
+def executed(worker: Worker, task: str, *args: object) -> tuple[str, float]:
+    """Send a run, wait until its task has ended, and return its id and how long that took."""
+    began = time.monotonic()
+    run_id = worker.send(task, *args)
+    wait_until(lambda: worker.noted("began", run_id), "the task to run")
+    return run_id, time.monotonic() - began
+
+
+def test_tasks_run_without_redis_and_the_record_catches_up(server: Server, proxy: Proxy, tmp_path: Path) -> None:
+    worker = Worker(server, tmp_path, "--pool", "threads", redisbeater_redis_url=through(proxy))
+    process = worker.start()
+    try:
+        worker.ends(worker.send("work"))
+        going_on = worker.send("work", 2)
+        worker.reaches(going_on, State.STARTED)
+        proxy.refuse()
+        started = [executed(worker, "work")[0] for _ in range(3)]
+        process.says("Redis unavailable, reports of runs are kept")
+        assert all(worker.run(run_id) is None for run_id in started)
+        proxy.heal()
+
+        runs = [worker.ends(run_id) for run_id in (going_on, *started)]
+
+        assert [(run.state, run.starts) for run in runs] == [(State.SUCCESS, 1)] * 4
+        process.says("Redis available again")
+    finally:
+        worker.close()
+
+
+def test_a_redis_that_hangs_delays_a_task_by_its_timeout_and_the_next_ones_not(
+    server: Server, proxy: Proxy, tmp_path: Path
+) -> None:
+    worker = Worker(
+        server, tmp_path, "--pool", "solo", redisbeater_redis_url=through(proxy), redisbeater_run_write_timeout=1.0
+    )
+    worker.start()
+    try:
+        worker.ends(worker.send("work"))
+        proxy.swallow()
+        first, seconds = executed(worker, "work")
+        assert seconds >= 1.0
+        began = time.monotonic()
+        others = [executed(worker, "work")[0] for _ in range(4)]
+        # Two waits at most: one is over when the first has failed, another may begin 5 seconds after that.
+        assert time.monotonic() - began < 8 * 1.0
+        proxy.heal()
+
+        assert [worker.ends(run_id).state for run_id in (first, *others)] == [State.SUCCESS] * 5
+    finally:
+        worker.close()
+
+
+def test_a_worker_that_is_cut_off_for_a_whole_lease_gives_its_tasks_up(
+    server: Server, proxy: Proxy, folders: tuple[Path, Path]
+) -> None:
+    settings = {"redisbeater_redis_url": through(proxy), "redisbeater_run_timeout": LEASE}
+    asking = Worker(server, folders[0], "--pool", "threads", **settings)
+    ending = Worker(server, folders[1], "--pool", "prefork", **settings, redisbeater_stop_when_cut_off=True)
+    try:
+        asking.start()
+        process = ending.start()
+        asked, ended = asking.send("polite", 60), ending.send("work", 60)
+        asking.reaches(asked, State.STARTED)
+        lease_end = ending.reaches(ended, State.STARTED).lease_end
+        assert lease_end is not None
+        proxy.refuse()
+
+        wait_until(lambda: asking.noted("stopped", asked), "the task that asks to end")
+        process.says("could not renew its lease; its process ends")
+        process.says("WorkerLostError")
+        assert time.time() - lease_end.timestamp() < 10  # when a lost run is sent again
+
+        proxy.heal()
+        assert asking.ends(asked).state == State.SUCCESS
+        wait_until(lambda: (run := ending.run(ended)) and run.error, "the report of the end of the child")
+    finally:
+        asking.close()
+        ending.close()

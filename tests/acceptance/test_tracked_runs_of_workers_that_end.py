@@ -1,0 +1,96 @@
+"""What is reported of runs whose worker, or its whole process group, ends."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rabbitmq import RabbitMQ
+from servers import Server, programs
+from tracked import Worker
+from waiting import wait_until
+
+from redisbeater.model.run import State
+
+#: Which Redis the runs are in makes no difference here.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: The project of somebody who only set ``imports``.
+PLAIN = """
+@app.task(name="proj.pause")
+def pause(seconds):
+    time.sleep(seconds)
+"""
+
+
+@pytest.fixture
+def make_worker(server: Server, tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+    made: list[Worker] = []
+
+    def make(*arguments: str, **settings: Any) -> Worker:
+        made.append(Worker(server, tmp_path, *arguments, **settings))
+        return made[-1]
+
+    yield make
+    for worker in made:
+        worker.close()
+
+
+def lease_of(worker: Worker, run_id: str) -> timedelta:
+    run = worker.run(run_id)
+    assert run is not None
+    assert run.lease_end is not None
+    return run.lease_end - datetime.now(timezone.utc)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_warm_shutdown_lets_tasks_end_and_reports_them(make_worker: Callable[..., Worker], pool: str) -> None:
+    worker = make_worker("--pool", pool, imports=["redisbeater.runs"], source=PLAIN)
+    process = worker.start()
+    run_id = worker.send("pause", 1)
+    worker.reaches(run_id, State.STARTED)
+
+    process.end()
+
+    run = worker.run(run_id)
+    assert run is not None
+    assert (run.state, run.starts) == (State.SUCCESS, 1)
+
+
+def test_a_cold_shutdown_and_a_kill_give_runs_up_and_the_broker_starts_what_was_not_acknowledged(
+    make_worker: Callable[..., Worker], rabbitmq: RabbitMQ
+) -> None:
+    worker = make_worker("--pool", "prefork", broker_url=rabbitmq.url(), redisbeater_run_timeout=60.0)
+    process = worker.start()
+    early, late = worker.send("work", 60), worker.send("late", 2)
+    for run_id in (early, late):
+        worker.reaches(run_id, State.STARTED)
+
+    process.popen.send_signal(signal.SIGQUIT)
+    process.popen.wait(30)
+
+    assert lease_of(worker, early) <= timedelta(seconds=10)
+    process = worker.start()
+    wait_until(lambda: (run := worker.run(late)) and run.starts == 2, "the second execution")
+
+    process.kill()
+
+    assert lease_of(worker, late) > timedelta(seconds=10)  # nobody was left to report it
+    worker.start()
+    run = worker.ends(late)
+    assert (run.state, run.starts, run.attempt) == (State.SUCCESS, 3, 1)
+    assert worker.noted("began", early) == 1
+
+
+def test_children_that_end_after_each_task_report_it_before(make_worker: Callable[..., Worker]) -> None:
+    worker = make_worker("--pool", "prefork", "--max-tasks-per-child", "1", imports=["redisbeater.runs"], source=PLAIN)
+    worker.start("--concurrency", "2")
+
+    runs = [worker.ends(run_id) for run_id in [worker.send("pause", 0) for _ in range(4)]]
+
+    assert {run.state for run in runs} == {State.SUCCESS}
+    assert len({run.pid for run in runs}) == 4

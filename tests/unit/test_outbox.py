@@ -1,0 +1,159 @@
+"""The reports of a process: written in order by one thread, for which a task waits only so long."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from waiting import wait_until
+
+from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.runs import outbox as module
+from redisbeater.runs.outbox import Outbox
+
+#: Seconds that a task waits in these tests.
+WAIT = 0.2
+
+
+class Redis:
+    """A list to which reports are written, which can be away, hang, or refuse."""
+
+    def __init__(self) -> None:
+        self.written: list[object] = []
+        self.error: Exception | None = None
+        self.answers = threading.Event()
+        self.answers.set()
+        self.threads: set[str] = set()
+
+    def writing(self, what: object) -> Callable[[], None]:
+        def write() -> None:
+            self.threads.add(threading.current_thread().name)
+            self.answers.wait()
+            if self.error is not None:
+                raise self.error
+            self.written.append(what)
+
+        return write
+
+
+@pytest.fixture
+def redis() -> Redis:
+    return Redis()
+
+
+@pytest.fixture
+def outbox() -> Outbox:
+    return Outbox(WAIT, lambda: None, lambda: math.inf)
+
+
+def seconds_of(action: Callable[[], None]) -> float:
+    began = time.monotonic()
+    action()
+    return time.monotonic() - began
+
+
+def test_a_report_is_written_when_put_returns_and_by_one_thread(outbox: Outbox, redis: Redis) -> None:
+    for number in range(20):
+        outbox.put(redis.writing(number))
+        assert redis.written[-1] == number
+
+    assert redis.threads == {"redisbeater-runs"}
+
+
+def test_a_redis_that_hangs_costs_one_task_the_wait_and_the_next_ones_nothing(outbox: Outbox, redis: Redis) -> None:
+    redis.answers.clear()
+
+    assert WAIT <= seconds_of(lambda: outbox.put(redis.writing(1))) < WAIT + 1
+    assert seconds_of(lambda: [outbox.put(redis.writing(number)) for number in range(2, 30)]) < WAIT
+
+    redis.answers.set()
+    assert outbox.flush(60) == 0
+    assert redis.written == list(range(1, 30))
+
+
+def test_a_redis_that_is_away_costs_no_wait_and_gets_all_in_order_when_it_is_back(
+    outbox: Outbox, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "redisbeater")
+    redis.error = StoreUnavailable("refused")
+    outbox.put(redis.writing(1))
+    outbox.put(redis.writing(2))
+    redis.error = None
+
+    wait_until(lambda: len(redis.written) == 2, "the reports to be written by themselves")
+    outbox.put(redis.writing(3))
+
+    assert redis.written == [1, 2, 3]
+    away, back = (record.getMessage() for record in caplog.records)
+    assert away == "Redis unavailable, reports of runs are kept until it is back: refused"
+    assert back.startswith("Redis available again after ")
+
+
+def test_what_redis_refuses_is_dropped_and_logged_once(
+    outbox: Outbox, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis.error = StoreError("NOPERM")
+    for number in range(3):
+        assert seconds_of(lambda number=number: outbox.put(redis.writing(number))) < WAIT
+    redis.error = None
+    outbox.put(redis.writing("next"))
+
+    assert redis.written == ["next"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis refused a report of a run, which is dropped: NOPERM"
+    ]
+
+
+def test_a_report_that_fails_by_a_bug_does_not_hold_up_the_next_one(
+    outbox: Outbox, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis.error = ZeroDivisionError("oh")
+    outbox.put(redis.writing(1))
+    redis.error = None
+    outbox.put(redis.writing(2))
+
+    assert redis.written == [2]
+    assert "ZeroDivisionError: oh" in caplog.text
+
+
+def test_more_than_the_outbox_holds_costs_the_oldest_and_is_logged(
+    outbox: Outbox, redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 5)
+    redis.error = StoreUnavailable("refused")
+    for number in range(8):
+        outbox.put(redis.writing(number))
+    redis.error = None
+
+    assert outbox.flush(60) == 0
+    assert redis.written == [3, 4, 5, 6, 7]
+    assert "3 reports of runs were dropped" in caplog.text
+
+
+def test_flush_says_how_many_reports_are_left(outbox: Outbox, redis: Redis) -> None:
+    redis.error = StoreUnavailable("refused")
+    outbox.put(redis.writing(1))
+    outbox.put(redis.writing(2))
+
+    assert outbox.flush(0.1) == 2
+
+
+def test_the_duty_is_done_when_it_is_due_and_tried_again_while_redis_is_away(redis: Redis) -> None:
+    due = [math.inf]
+
+    def duty() -> None:
+        redis.writing("duty")()
+        due[0] = math.inf
+
+    outbox = Outbox(WAIT, duty, lambda: due[0])
+    outbox.put(redis.writing("first"))
+    redis.error, due[0] = StoreUnavailable("refused"), time.monotonic()
+    outbox.put(redis.writing("second"))
+    redis.error = None
+
+    wait_until(lambda: redis.written == ["first", "second", "duty"], "the duty")
+    assert redis.written == ["first", "second", "duty"]
