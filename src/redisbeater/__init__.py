@@ -1,5 +1,6 @@
 """A Celery beat scheduler whose schedule lives in Redis."""
 
+import redisbeater.serving  # noqa: F401 - it connects Celery's signals about a beat service
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import (

@@ -6,15 +6,12 @@ A tick is one pass: lead, claim, plan, dispatch, commit, wait. A beat that does 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import suppress
 from typing import Any
 
 from celery import Celery
-from celery.beat import ScheduleEntry, Scheduler, Service
-from celery.schedules import crontab
-from celery.signals import beat_embedded_init, beat_init
+from celery.beat import ScheduleEntry, Scheduler
 
 from redisbeater.beat.banner import banner
 from redisbeater.beat.clock import ServerClock
@@ -23,20 +20,20 @@ from redisbeater.beat.edits import Edits
 from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.fault import Fault
 from redisbeater.beat.heartbeat import Heartbeat
-from redisbeater.beat.hooks import check_entry_class, report_unused_hooks
+from redisbeater.beat.hooks import check_entry_class
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
 from redisbeater.beat.monitor import Monitor
-from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
 from redisbeater.beat.outage import Outage
 from redisbeater.beat.own_keys import OwnKeys
+from redisbeater.beat.passes import Passes
 from redisbeater.beat.pausing import Pausing
-from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune_process
+from redisbeater.beat.process import ParentProcess
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.run_line import announce, complete_lines
 from redisbeater.beat.schedule_log import ScheduleLog
-from redisbeater.beat.statics import CLEANUP, reconcile
+from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
@@ -54,6 +51,9 @@ from redisbeater.exceptions import (
     ZoneChanging,
 )
 from redisbeater.log_lines import escape_lines, get_logger
+from redisbeater.observe.beat import Beat
+from redisbeater.observe.counting import counts_for
+from redisbeater.observe.observer import Observer
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
 
@@ -87,18 +87,24 @@ class RedisScheduler(Scheduler):
     #: Whether a process that runs nothing but beat is tuned for it; see :mod:`redisbeater.beat.process`.
     tunes_process = True
 
+    #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
+    is_served = False
+    #: Whether that service is part of a worker, which must not end because a lock was lost.
+    is_embedded = False
+    #: The worker, if beat is a process that it has started.
+    worker: ParentProcess | None = None
+
     def __init__(self, app: Celery, lazy: bool = False, **kwargs: Any) -> None:
         check_entry_class(type(self))
         # lazy=True: Celery must not set up the static entries now; this beat does so when it begins to lead.
         super().__init__(app, lazy=True, **kwargs)
         complete_lines(escape_lines(logging.getLogger("celery.beat")))  # its lines name what is stored
         self._context = Context.of(app)
-        self._redis = self._context.redis
-        config = self._context.config
+        self._redis, config = self._context.redis, self._context.config
         lock = None if config.lock_key is None else self._redis.lock()
         self._log = log = ScheduleLog(self._redis)
         self._pausing = Pausing(log)
-        self._leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, log)
+        self._leadership = leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, log)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._own_keys = OwnKeys(self._redis)
@@ -109,24 +115,22 @@ class RedisScheduler(Scheduler):
         self._fault = Fault()
         self._broker = Broker(app, config.publish_timeout, self.Producer, log.broker_returned, log.broker_left)
         self._sender = Sender(self)
+        self._counts, self._clock = counts_for(config), ServerClock()
         self._dispatcher = Dispatcher(
-            app, self._broker, send=self._send_run, renew_lock=self._leadership.renew, entry_class=self.Entry
+            app, self._broker, self._counts, send=self._send_run, renew_lock=leadership.renew, entry_class=self.Entry
         )
-        self._monitor = Monitor(self._context, self._dispatcher.counts)
-        self._heartbeat = Heartbeat(self._redis, lock, self._dispatcher.counts, self._broker, lambda: self.is_embedded)
+        self._monitor = Monitor(self._context, self._counts)
+        parts = (self._redis, lock, self._counts, self._broker, self._clock)
+        self._heartbeat = Heartbeat(*parts, is_embedded=lambda: self.is_embedded)
+        self._passes = Passes(self._counts)
+        watched = (self._broker, self._outage, self._clock, self._heartbeat, self._passes)
+        self._observer = Observer(Beat(self._context, self._counts, leadership, *watched, self.max_interval))
         self._claim_limit = ClaimLimit(config.batch_size, self._dispatcher.pace)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
         #: When to claim again, on the monotonic clock.
         self._look_at = 0.0
         self._in_tick = self._is_closing = self._has_ended = False
-        self._clock = ServerClock()
-        #: Whether the beat service runs this scheduler: then it waits inside the tick, where changes wake it.
-        self.is_served = False
-        #: Whether that service is part of a worker, which must not end because a lock was lost.
-        self.is_embedded = False
-        #: The worker, if beat is a process that it has started.
-        self.worker: ParentProcess | None = None
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Make one pass. Return the seconds until the next one; 0 if the pass has waited itself.
@@ -138,16 +142,19 @@ class RedisScheduler(Scheduler):
             StoreError: Redis could not be reached for longer than ``redisbeater_retry_period``.
             ImproperlyConfigured: the server may evict keys, and ``redisbeater_key_expiry_check`` is ``"raise"``.
         """
-        self._end_with_worker()
+        if self.worker is not None:
+            self.worker.end_with_it()
         if self._fault.retry_in > 0:
             return min(self._fault.retry_in, self._max_wait)
         self._in_tick = True
+        self._passes.begin()
         try:
             delay = self._pass()
         except StoreError as exc:
             delay = self._outage.failed(exc)
             if not isinstance(exc, StoreUnavailable):
                 self._name_foreign_keys()
+            self._passes.end()
             return delay
         except (LockNotOwnedError, ImproperlyConfigured):
             raise
@@ -159,13 +166,8 @@ class RedisScheduler(Scheduler):
             self._in_tick = False
         self._outage.ended()
         self._fault.ended()
+        self._passes.end()
         return delay
-
-    def _end_with_worker(self) -> None:
-        """End beat if its worker was killed: the next worker starts another beat, perhaps with newer code."""
-        if self.worker is not None and self.worker.has_ended:
-            logger.warning("the worker of this beat has ended (pid %d), closing", self.worker.pid)
-            raise SystemExit
 
     def _pass(self) -> float:
         self._finish_dispatch()  # a tick that was interrupted may have left one
@@ -214,6 +216,7 @@ class RedisScheduler(Scheduler):
         self._redis.adopt_format()
         self._own_keys.check()
         self._look_at = 0.0
+        self._heartbeat.server = self._redis.server()
         check_eviction(self._redis, self._context.config.key_expiry_check)
         self._zone_change.begin()
         self.setup_schedule()
@@ -224,7 +227,8 @@ class RedisScheduler(Scheduler):
         delay = min(self._max_wait, self._leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
             return delay
-        self._notifier.wait_for_release(delay)
+        with self._passes.waiting():
+            self._notifier.wait_for_release(delay)
         return 0.0
 
     def setup_schedule(self) -> None:
@@ -235,13 +239,7 @@ class RedisScheduler(Scheduler):
 
     def install_default_entries(self, data: dict[str, Any]) -> None:
         """Add Celery's own task that deletes old results, for backends that do not expire them."""
-        if self.app.conf.result_expires and not self.app.backend.supports_autoexpire:
-            cleanup = {
-                "task": CLEANUP,
-                "schedule": crontab("0", "4", "*"),
-                "options": {"expires": 12 * 3600},
-            }
-            data.setdefault(CLEANUP, cleanup)
+        add_cleanup(self.app, data)
 
     # Claim, dispatch, commit
 
@@ -254,6 +252,7 @@ class RedisScheduler(Scheduler):
                 claim = self._claim()
                 self._dispatch = self._dispatcher.dispatch(claim)
         except LockNotOwnedError:
+            self._counts.count_claim("fenced")
             self._leadership.invalidate()
             self._look_at = 0.0
             return
@@ -262,6 +261,7 @@ class RedisScheduler(Scheduler):
             self._look_at = 0.0
             return
         except SchedulePaused as exc:
+            self._counts.count_claim("paused")
             self._heartbeat.pause(True)
             self._look_at = time.monotonic() + self._pausing.began(exc, self.max_interval)
             return
@@ -269,13 +269,14 @@ class RedisScheduler(Scheduler):
         self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
         self._finish_dispatch()
         self._dispatcher.resends.step(claim, self._leadership.token)
-        self._look_at = self._next_look(claim)
+        self._look_at = claim.look_again_at(self.max_interval, self._dispatcher.pace.ready_at)
         self._log.held_back(self._dispatcher.pace.observe(claim))
 
     def _claim(self) -> Claim:
         limit = self._claim_limit
         token, line = self._leadership.token, self._heartbeat.next_line()
         claim = self._redis.claim(token=token, limit=limit.value, oldest_only=limit.oldest_only, line=line)
+        self._counts.count_claim("claimed" if claim.entries else "empty", len(claim.entries))
         self._pausing.ended()
         self._heartbeat.claimed(claim.now, claim.entries)
         self._clock.observe(claim.now, asked_at=claim.asked_at)
@@ -294,15 +295,6 @@ class RedisScheduler(Scheduler):
             with deferred_signals(REDIS_STEP_SECONDS):
                 self._dispatch.finish()
                 self._dispatch = None
-
-    def _next_look(self, claim: Claim) -> float:
-        """Return when to claim again, on the monotonic clock: at once if this claim found anything and more may run."""
-        latest = claim.asked_at + self.max_interval
-        ready_at = min(self._dispatcher.pace.ready_at, latest)
-        if claim.entries or claim.removed or claim.has_resends:
-            return ready_at
-        idle = latest if claim.idle_seconds is None else claim.asked_at + claim.idle_seconds
-        return max(min(idle, latest), ready_at)
 
     # Send one run by Celery's own path
 
@@ -326,7 +318,10 @@ class RedisScheduler(Scheduler):
         delay = max(self._look_at - time.monotonic(), 0.0)
         if not self.is_served or not delay:
             return delay
-        if messages := self._notifier.wait(min(delay, self._max_wait)):
+        with self._passes.waiting():
+            messages = self._notifier.wait(min(delay, self._max_wait))
+        self._counts.count_wakeup("message" if messages else "poll")
+        if messages:
             self._edits.record(messages)
             self._look_at = 0.0
         return 0.0
@@ -364,6 +359,7 @@ class RedisScheduler(Scheduler):
                 close_within(CLOSE_SECONDS, self._finish_dispatch, self._leadership.resign, self._heartbeat.end)
             self._notifier.close()
             self._broker.close()
+            self._observer.end()
             super().close()
         except Exception:
             logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
@@ -373,30 +369,12 @@ class RedisScheduler(Scheduler):
             logger.info("beat ended%s", "; the lock is released" if led and not self._leadership.is_leader else "")
             self._log.ended()
 
+    def serve(self, *, is_embedded: bool) -> None:
+        """Work for a beat service from now on: wait inside the tick, and show probes how it fares."""
+        self.is_served, self.is_embedded = True, is_embedded
+        self._observer.start()
+
     @property
     def info(self) -> str:
         """The lines about this scheduler in beat's banner."""
         return banner(self._context)
-
-
-@beat_init.connect(weak=False)
-def _serve(sender: Service, **_: Any) -> None:
-    scheduler = sender.scheduler
-    if not isinstance(scheduler, RedisScheduler):
-        report_other_scheduler(sender)
-        return
-    scheduler.is_served = True
-    report_unused_hooks(type(scheduler), RedisScheduler)
-    report_redbeat_settings(scheduler.app)
-    scheduler.is_embedded = threading.current_thread() is not threading.main_thread()
-    if not scheduler.is_embedded:
-        end_with_other_signals()
-        if scheduler.tunes_process:
-            tune_process()
-
-
-@beat_embedded_init.connect(weak=False)
-def _serve_worker(sender: Service, **_: Any) -> None:
-    if isinstance(sender.scheduler, RedisScheduler):
-        sender.scheduler.is_embedded = True
-        sender.scheduler.worker = ParentProcess()

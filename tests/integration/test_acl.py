@@ -97,6 +97,7 @@ class Workout:
         assert store.log("report")[0].what == "restored"
         for _ in range(2):
             Context.of(self.app).redis.log.add("leading")
+        assert Context.of(self.app).redis.measures.read().broken == 1
 
     def _command_line(self) -> None:
         verbs = ["list", "broken", "status"]

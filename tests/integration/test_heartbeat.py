@@ -86,9 +86,12 @@ def test_a_leader_writes_what_it_is_and_what_it_has_sent(
     assert (line["role"], line["host"], line["sent"], line["refused"]) == ("leader", socket.gethostname(), 1, 0)
     assert (line["broker"], line["broker_away"], line["embedded"]) == ("memory", 0.0, False)
     assert abs(line["last_pass"] - client.time()[0]) < 60
+    assert 0 < line["late_p50_ms"] <= line["late_p99_ms"]
+    assert (line["server"].split()[0] in ("redis", "valkey"), abs(line["clock_offset_ms"]) < 500) == (True, True)
     assert set(line) == {
         "host", "pid", "role", "since", "last_pass", "version", "celery", "python", "sent", "refused", "skipped",
-        "late_ms", "embedded", "broker", "broker_away", "redis",
+        "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "broker_away", "redis", "server",
+        "clock_offset_ms",
     }  # fmt: skip
 
 

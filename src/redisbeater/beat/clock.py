@@ -14,11 +14,16 @@ logger = get_logger(__name__)
 #: Smaller steps are corrections of a clock that drifts.
 LEAST_STEP_SECONDS = 1.0
 
+#: A reply that took longer says little about the difference of two clocks.
+LONGEST_REPLY_SECONDS = 0.5
+
 
 class ServerClock:
     """The server's time as this beat has seen it last, compared with its own monotonic clock."""
 
     def __init__(self) -> None:
+        #: Seconds by which this host's clock is ahead of the server's, by the last quick reply; None: there was none.
+        self.offset: float | None = None
         self._now: datetime | None = None
         self._seen_at = 0.0
 
@@ -38,3 +43,5 @@ class ServerClock:
                     "Redis's clock went back by %.1f s; entries run when it reaches their fire times again", step
                 )
         self._now, self._seen_at = now, time.monotonic()
+        if (took := self._seen_at - asked_at) < LONGEST_REPLY_SECONDS:
+            self.offset = time.time() - took / 2 - now.timestamp()

@@ -14,6 +14,7 @@ from typing import Any
 
 import celery
 
+from redisbeater.beat.clock import ServerClock
 from redisbeater.broker.broker import Broker
 from redisbeater.sending.counts import Counts
 from redisbeater.store import ClaimedEntry, Lock, RedisSchedule, new_token
@@ -32,6 +33,7 @@ class Heartbeat:
         lock: the lock, whose requests carry the line, too; None: there is none.
         counts: what became of runs.
         broker: the broker of this beat.
+        clock: the server's clock as this beat sees it.
         is_embedded: returns whether beat is part of a worker.
     """
 
@@ -41,6 +43,7 @@ class Heartbeat:
         lock: Lock | None,
         counts: Counts,
         broker: Broker,
+        clock: ServerClock,
         is_embedded: Callable[[], bool],
     ) -> None:
         #: What the lock holds while this beat leads; a token of its own where there is no lock.
@@ -53,6 +56,9 @@ class Heartbeat:
         self.has_begun = False
         self._counts = counts
         self._broker = broker
+        self._clock = clock
+        #: What the server of the schedule is, such as ``valkey 9.1.0``; empty: it was not asked yet, or does not say.
+        self.server = ""
         self._role = self._led_as = "standby"
         self._since = time.monotonic()
         self._due_at = 0.0
@@ -98,6 +104,16 @@ class Heartbeat:
     def _begin(self, role: str) -> None:
         self._role, self._since, self._due_at = role, time.monotonic(), 0.0
 
+    @property
+    def versions(self) -> dict[str, Any]:
+        """The versions of what runs here: ``version`` is redisbeater's, ``celery`` and ``python`` theirs."""
+        return self._fixed
+
+    @property
+    def role(self) -> str:
+        """What this beat does: ``leader``, ``standby``, ``active`` or ``paused``."""
+        return self._role
+
     def next_line(self) -> str:
         """Return the line for the next request if it is due, as the scripts take it; else an empty text."""
         now = time.monotonic()
@@ -117,6 +133,10 @@ class Heartbeat:
             "refused": counts.refused,
             "skipped": counts.skipped,
             "late_ms": counts.late_ms,
+            "late_p50_ms": round(counts.lateness.quantile(0.5) * 1000, 1),
+            "late_p99_ms": round(counts.lateness.quantile(0.99) * 1000, 1),
+            "server": self.server,
+            "clock_offset_ms": None if self._clock.offset is None else round(self._clock.offset * 1000, 3),
             "broker": self._broker.transport,
             "broker_away": round(self._broker.away_seconds, 3),
         }

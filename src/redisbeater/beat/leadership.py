@@ -36,6 +36,8 @@ class Leadership:
         self._logged_leader = ""
         #: Why this beat must not lead, as it was logged; empty when it may.
         self._refusal = ""
+        #: How often this beat has begun to lead, found another leader, or lost the lock to one.
+        self.changes = {"leader": 0, "standby": 0, "lost": 0}
 
     @property
     def token(self) -> str:
@@ -46,6 +48,16 @@ class Leadership:
     def is_leader(self) -> bool:
         """Whether this beat led when it last asked, by a lock."""
         return self._leads and self._lock is not None
+
+    @property
+    def has_lock(self) -> bool:
+        """Whether a lock decides who leads."""
+        return self._lock is not None
+
+    @property
+    def may_send(self) -> bool:
+        """Whether this beat leads at this moment, by its own clock: not with a lock that it did not renew in time."""
+        return self._leads and (self._lock is None or self._lock.is_trusted)
 
     @property
     def free_in(self) -> float:
@@ -76,6 +88,7 @@ class Leadership:
                 logger.warning(
                     "took the lock from %s, which does not renew it; Redis's clock went back", self._lock.taken_from
                 )
+            self.changes["leader"] += 1
             self._log.add("leading")
             role = "leader" if self._lock else "active"
             extra = event("lead_changed", role=role, token=self.token)
@@ -125,6 +138,7 @@ class Leadership:
                 shlex.quote(lock.key),
             )
             return
+        self.changes["standby"] += 1
         extra = event("lead_changed", role="standby", token=self.token)
         logger.info("standing by; the leader is %s", lock.holder, extra=extra)
         self._log.add("standing_by", leader=name_of(lock.holder))
@@ -148,6 +162,7 @@ class Leadership:
 
     def _report_loss(self, holder: str, lock_lost: str) -> None:
         """Log that another beat took the lock; raise instead if this one is to exit."""
+        self.changes["lost"] += 1
         self._log.add("lock_lost", leader=name_of(holder))
         self._log.role_changed("lost", self.token)
         if lock_lost == "exit":

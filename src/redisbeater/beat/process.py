@@ -7,7 +7,11 @@ import os
 import signal
 from types import FrameType
 
+from redisbeater.log_lines import get_logger
+
 __all__ = ("ParentProcess", "end_with_other_signals", "tune_process")
+
+logger = get_logger(__name__)
 
 
 def tune_process() -> None:
@@ -37,6 +41,12 @@ class ParentProcess:
 
     def __init__(self) -> None:
         self.pid = os.getppid()
+
+    def end_with_it(self) -> None:
+        """End beat if its worker was killed: the next worker starts another beat, perhaps with newer code."""
+        if self.has_ended:
+            logger.warning("the worker of this beat has ended (pid %d), closing", self.pid)
+            raise SystemExit
 
     @property
     def has_ended(self) -> bool:

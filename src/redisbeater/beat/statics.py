@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from celery import Celery
+from celery.schedules import crontab
 
 from redisbeater.beat.applications import application_of, declared_digest, record_declared, report_taken
 from redisbeater.context import Context
@@ -34,6 +35,13 @@ __all__ = ("CLEANUP", "reconcile")
 CLEANUP = "celery.backend_cleanup"
 
 logger = get_logger(__name__)
+
+
+def add_cleanup(app: Celery, declared: dict[str, Any]) -> None:
+    """Add Celery's own task that deletes old results to what is declared, for backends that do not expire them."""
+    if app.conf.result_expires and not app.backend.supports_autoexpire:
+        entry = {"task": CLEANUP, "schedule": crontab("0", "4", "*"), "options": {"expires": 12 * 3600}}
+        declared.setdefault(CLEANUP, entry)
 
 
 def reconcile(

@@ -92,6 +92,8 @@ class Broker:
         self.acceptance = Acceptance()
         #: Why the broker is unavailable.
         self.error = ""
+        #: How many tries to send, or to connect, have found it unavailable.
+        self.failed_tries = 0
         #: When to try again, on the monotonic clock.
         self.retry_at = 0.0
 
@@ -177,6 +179,7 @@ class Broker:
     def mark_unavailable(self, error: Exception) -> None:
         """Record that the broker failed, log it once for each outage, and set when to retry."""
         self._drop()
+        self.failed_tries += 1
         self.error = str(error)
         self.retry_at = time.monotonic() + self._backoff.failed()
         if self._unavailable_since is None:

@@ -32,6 +32,7 @@ MOST_OUTAGE_SECONDS = 3600.0
 MOST_JITTER_SECONDS = 366 * 86400.0
 
 hide_in_reports(f"{PREFIX}redis_url")
+hide_in_reports(f"{PREFIX}ping_url")
 
 
 def _setting(default: Any, reader: values.Reader, accepts: str, doc: str, *, secret: bool = False) -> Any:
@@ -248,6 +249,38 @@ class Config:
         "True or False",
         "Whether a prefork worker ends a task whose lease it could not renew for ``run_timeout``: it is cut off from "
         "Redis, and another worker may have been given the run.",
+    )
+    http: str | None = _setting(
+        None,
+        values.optional(values.read_address),
+        "a text such as '127.0.0.1:9808', ':9808' for all addresses, or None",
+        "Where beat serves ``/live``, ``/health`` and, with the extra ``metrics``, ``/metrics``. None: nowhere.",
+    )
+    heartbeat_file: str | None = _setting(
+        None,
+        values.optional(values.read_text),
+        "the path of a file, or None",
+        "A file that beat touches after each pass, once a second at most, for probes that run no Python.",
+    )
+    metrics_entries: tuple[str, ...] = _setting(
+        (),
+        values.read_names,
+        "a list of patterns",
+        "Names of entries that have metrics of their own, with ``*`` and ``?`` for any characters. At most 1,000 have.",
+    )
+    ping_url: str | None = _setting(
+        None,
+        values.optional(values.read_web_url),
+        "a URL of http or https, or None",
+        "A URL that the beat that leads asks for while the schedule is healthy, so that a service outside notices its "
+        "silence. When the schedule becomes unhealthy, it sends why to ``/fail`` below it, once.",
+        secret=True,
+    )
+    ping_interval: float = _setting(
+        60.0,
+        values.seconds(1, MOST_OUTAGE_SECONDS),
+        "seconds, from 1 to 3600",
+        "Seconds from one request to ``ping_url`` to the next.",
     )
     application: str | None = _setting(
         None,

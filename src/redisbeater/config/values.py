@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
+from urllib.parse import urlsplit
 
 from celery.utils.imports import symbol_by_name
 
@@ -19,6 +20,7 @@ __all__ = (
     "RESERVED_OPTIONS",
     "Reader",
     "UnacceptableValue",
+    "address_of",
     "count",
     "entry_size",
     "is_seconds",
@@ -26,6 +28,7 @@ __all__ = (
     "one_of",
     "optional",
     "rate",
+    "read_address",
     "read_classes",
     "read_flag",
     "read_names",
@@ -35,6 +38,7 @@ __all__ = (
     "read_ssl",
     "read_text",
     "read_url",
+    "read_web_url",
     "seconds",
 )
 
@@ -167,6 +171,38 @@ def rate(name: str, value: Any) -> float:
 def is_seconds(value: Any, least: float, most: float = MAX_SECONDS) -> bool:
     """Return whether a value is a number of seconds from ``least`` to ``most``, by default what fits a calendar."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+
+
+def read_address(name: str, value: Any) -> str:
+    """Accept ``host:port`` or ``:port``, with a port from 1 to 65535."""
+    text = read_text(name, value)
+    try:
+        host, port = address_of(text)
+    except ValueError:
+        raise UnacceptableValue from None
+    if not 1 <= port <= 65_535 or host != host.strip() or "/" in host:
+        raise UnacceptableValue
+    return text
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; brackets of an IPv6 address are removed. No host: all addresses.
+
+    Raises:
+        ValueError: there is no port.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or (":" in host and not host.startswith("[")):
+        raise ValueError(text)
+    return host.strip("[]"), int(port)
+
+
+def read_web_url(name: str, value: Any) -> str:
+    """Accept a URL of http or https that names a host."""
+    url = urlsplit(read_text(name, value))
+    if url.scheme not in ("http", "https") or not url.hostname or any(char.isspace() for char in str(value)):
+        raise UnacceptableValue
+    return str(value)
 
 
 def read_retry_period(name: str, value: Any) -> float:

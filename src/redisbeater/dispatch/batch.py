@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice, takewhile
+from typing import NamedTuple
 
 from redisbeater.dispatch.job import Job
 from redisbeater.store import ClaimedEntry
 
-__all__ = ("Batch", "BrokenEntry", "CatchUp")
+__all__ = ("Batch", "BrokenEntry", "CatchUp", "Confirmed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,13 @@ class CatchUp:
 
     job: Job
     sent: int
+
+
+class Confirmed(NamedTuple):
+    """A job, reduced to the runs that the broker has accepted, and the number of the first one that is new."""
+
+    job: Job
+    first: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +109,7 @@ class Batch:
         """
         self._in_flight.append(_InFlight(job=job, first=first, messages=messages, is_whole=is_whole))
 
-    def confirm(self, is_accepted: Callable[[range], bool]) -> list[Job]:
+    def confirm(self, is_accepted: Callable[[range], bool]) -> list[Confirmed]:
         """Move jobs from in flight to done, as far as their messages were accepted, and return them.
 
         A job of which only the first runs were accepted is reduced to these. A job of which none was accepted stays in
@@ -112,7 +120,7 @@ class Batch:
         for item in in_flight:
             accepted = sum(1 for _ in takewhile(is_accepted, item.messages))
             if accepted or not item.messages:
-                confirmed.append(self._confirm(item, accepted))
+                confirmed.append(Confirmed(self._confirm(item, accepted), item.first))
             else:
                 self._in_flight.append(item)
         return confirmed

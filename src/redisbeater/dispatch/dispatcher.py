@@ -50,6 +50,7 @@ class Dispatcher:
     """Creates the dispatch of each claim, and keeps what outlives it: failures by entry, slow tasks.
 
     Arguments:
+        counts: what becomes of runs; None: nobody asks.
         send: sends one run by Celery's own path; returns the error, or None.
         renew_lock: renews the lock when it is time, and returns whether this beat still holds it.
         entry_class: the class of the runs.
@@ -59,13 +60,12 @@ class Dispatcher:
         self,
         app: Celery,
         broker: Broker,
+        counts: Counts | None = None,
         *,
         send: Callable[[RedisScheduleEntry], Exception | None],
         renew_lock: Callable[[], bool],
         entry_class: type[RedisScheduleEntry] = RedisScheduleEntry,
     ) -> None:
-        #: What became of runs.
-        self.counts = Counts()
         context = Context.of(app)
         #: How many runs may leave now.
         self.pace = Pace(context.config.max_rate)
@@ -78,7 +78,7 @@ class Dispatcher:
             renew_lock=renew_lock,
             failures=Failures(),
             slow_tasks=SlowTasks(),
-            counts=self.counts,
+            counts=counts or Counts(),
             pace=self.pace,
         )
 
@@ -195,7 +195,8 @@ class ClaimDispatch:
         """Publish planned entries as one publish batch, and wait for its confirms. Return how many runs it had."""
         # denied_join_result: otherwise result backends subscribe to every task's result, some without a timeout.
         with self._broker.publish_batch(one_by_one=self._batch.sends_one_by_one) as publish_batch, denied_join_result():
-            publication = Publication(self._batch, publish_batch, self._refusals, self._resources, self._may_send)
+            parts = (self._batch, publish_batch, self._refusals, self._resources)
+            publication = Publication(*parts, self._may_send, self.claim)
             try:
                 refusal = publication.publish(planned)
             except BaseException:
@@ -230,8 +231,8 @@ class ClaimDispatch:
                 logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
             changed = [job for job in done if job.claimed.name in result.changed]
             recorded = [job for job in done if job.claimed.name not in result.changed]
-            self._resources.counts.sent += sum(len(job.plan.runs) for job in recorded)
-            self._resources.counts.skipped += sum(skip.count for job in recorded for skip in job.plan.skipped)
+            self._resources.counts.count_recorded(recorded)
+            self._resources.counts.count_fenced(len(result.fenced))
             _log_skips(recorded)
             if self._resources.context.config.track_runs:
                 self._follow_up(job for job in recorded if job.claimed.name not in result.fenced)

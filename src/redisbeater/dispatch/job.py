@@ -132,7 +132,7 @@ class Job:
                 run_count=self.meta.total_run_count,
                 app=app,
                 entry_class=entry_class,
-                due_at=self.policy.due_at(fire_time) if self.policy else fire_time,
+                due_at=self.due_at(fire_time),
                 attempt=0 if self.tracking is None else 1,
                 now=now,
             )
@@ -141,6 +141,15 @@ class Job:
         if self.tracking is not None:
             self.tracking.ids.update((fire_time, run.options["task_id"]) for fire_time, run in zip(fire_times, runs))
         return runs
+
+    def due_at(self, fire_time: datetime) -> datetime:
+        """Return when the run of a fire time is due: its jitter may delay it."""
+        return self.policy.due_at(fire_time) if self.policy else fire_time
+
+    def due_times(self, first: int = 0) -> tuple[datetime, ...]:
+        """Return when its runs are due, from number ``first`` on."""
+        runs = self.plan.runs[first:] if first else self.plan.runs
+        return tuple(map(self.due_at, runs)) if self.policy and self.policy.jitter else runs
 
     def first_runs(self, count: int, *, look_at: datetime | None = None) -> Job:
         """Return the job reduced to its first ``count`` runs; the others come up again.

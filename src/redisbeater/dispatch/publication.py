@@ -12,6 +12,7 @@ from redisbeater.dispatch.planned_entry import PlannedEntry, gathering_ends_at
 from redisbeater.dispatch.refusals import Refusal, Refusals
 from redisbeater.dispatch.resources import Resources
 from redisbeater.log_lines import get_logger
+from redisbeater.store import Claim
 
 __all__ = ("Publication",)
 
@@ -25,6 +26,7 @@ class Publication:
         batch: the batch, with the planned entries at its head: its unsent entries, or those that catch up.
         publish_batch: the broker's open publish batch.
         may_send: returns whether lock and lease still allow to send.
+        claim: the claim of the batch.
     """
 
     def __init__(
@@ -34,7 +36,10 @@ class Publication:
         refusals: Refusals,
         resources: Resources,
         may_send: Callable[[], bool],
+        claim: Claim,
     ) -> None:
+        self._claim = claim
+        self._counts = resources.counts
         self._batch = batch
         self._publish_batch = publish_batch
         self._refusals = refusals
@@ -144,8 +149,10 @@ class Publication:
             self._refusals.release_with_backoff(self._batch.pop_next(), "lock or lease ran out before it was sent")
 
     def _confirm(self) -> None:
-        sent = [job for job in self._batch.confirm(self._publish_batch.has_accepted) if job.plan.runs]
-        for job in sent:
+        sent = [found for found in self._batch.confirm(self._publish_batch.has_accepted) if found.job.plan.runs]
+        for job, _ in sent:
             self._failures.succeeded(job.claimed.name)
         if sent:
             self._acceptance.accepted()
+            due_times = [due for job, first in sent for due in job.due_times(first)]
+            self._counts.count_accepted(self._claim.server_time(), due_times)

@@ -71,6 +71,7 @@ class Refusals:
             self.release_refused(Refusal(error=error, entry=self._batch.pop_next()))
             return
         self._batch.sends_one_by_one = True
+        self._counts.count_unconfirmed(unconfirmed)
         self.release_refused(Refusal(error=error))
         if not (self._broker.is_unavailable or self._broker.acceptance.is_refusing):
             reason = shown(str(error))
@@ -97,7 +98,7 @@ class Refusals:
 
     def _release_failing(self, entry: ClaimedEntry, error: Exception) -> None:
         """Release one entry that was refused, although the broker can be reached."""
-        self._counts.refused += 1
+        self._counts.count_refused(error)
         acceptance, is_refused = self._broker.acceptance, self._broker.has_refused(error)
         if is_refused:
             acceptance.refused(entry.name, error)

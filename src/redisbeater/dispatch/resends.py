@@ -56,7 +56,8 @@ class Resends:
         sent = [run for run in taken if self._may_send() and self._send(run)]
         if sent:
             self._redis.commit(claim, (), sent)
-            self._resources.counts.sent += len(sent)
+            for run in sent:
+                self._resources.counts.count_resent(run.task)
             for run in sent if run_dispatched.receivers else ():
                 announce_run(self._again(run), "resend", claim)
 

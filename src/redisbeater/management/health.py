@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from redisbeater.context import Context
 from redisbeater.display import shown
@@ -18,10 +18,18 @@ from redisbeater.model.beat_line import BeatLine
 from redisbeater.store import Late
 from redisbeater.time_words import duration_words
 
-__all__ = ("Health", "Terms", "check_health")
+__all__ = ("HANDOVER", "LONGEST_BROKER_OUTAGE", "Health", "Terms", "answer_within", "check_health", "longest_pass")
+
+T = TypeVar("T")
+
+#: A problem: the check that found it, and what is wrong.
+Problem = tuple[str, str]
 
 #: A beat that has written no line for so long makes no passes any more.
 LONGEST_PASS = timedelta(seconds=30)
+
+#: Where ``beat_max_loop_interval`` is long: without a lock a beat writes its line with each claim, and may miss two.
+INTERVALS = 3
 
 #: A broker may be away for so long.
 LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
@@ -39,12 +47,14 @@ class Terms:
         require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
         self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
         strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
+        longest_pass: how old the line of a beat may be.
     """
 
     max_late: timedelta = timedelta(seconds=60)
     require: Literal["leader", "any"] = "leader"
     self_token: str = ""
     strict: bool = False
+    longest_pass: timedelta = LONGEST_PASS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +63,13 @@ class Health:
 
     Attributes:
         problems: what is wrong; empty: it is healthy.
+        failed: for each problem the check that found it: ``pass lead late redis broker entries workers``.
         facts: what a healthy one tells about itself.
         status: what was read; None: Redis did not answer.
     """
 
     problems: tuple[str, ...]
+    failed: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     status: Status | None = field(default=None, repr=False)
 
@@ -74,61 +86,88 @@ class Health:
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON has of it."""
         status = self.status.as_dict() if self.status else None
-        return {"healthy": self.is_healthy, "problems": list(self.problems), "status": status}
+        found = {"problems": list(self.problems), "failed": list(self.failed)}
+        return {"healthy": self.is_healthy, **found, "status": status}
 
 
 def check_health(context: Context, terms: Terms, timeout: float) -> Health:
     """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
-    answers: SimpleQueue[tuple[Status, Late] | StoreError] = SimpleQueue()
-    Thread(target=_read, args=(context, terms, answers), name="health", daemon=True).start()
+    late_after = terms.max_late.total_seconds()
     try:
-        answer = answers.get(timeout=timeout)
-    except Empty:
-        return Health(problems=(f"no answer from Redis within {timeout:g} s",))
-    if isinstance(answer, StoreError):
-        return Health(problems=(f"Redis: {shown(str(answer))}",))
-    status, late = answer
-    return Health(problems=tuple(_problems(status, late, terms)), facts=tuple(_facts(status)), status=status)
-
-
-def _read(context: Context, terms: Terms, answers: SimpleQueue[tuple[Status, Late] | StoreError]) -> None:
-    try:
-        answers.put((read_status(context), context.redis.failing.late(terms.max_late.total_seconds())))
+        answer = answer_within(timeout, lambda: (read_status(context), context.redis.failing.late(late_after)))
     except StoreError as exc:
-        answers.put(exc)
+        return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
+    if answer is None:
+        return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s")])
+    status, late = answer
+    problems = list(_problems(status, late, terms))
+    return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
 
 
-def _problems(status: Status, late: Late, terms: Terms) -> Iterator[str]:
+def longest_pass(max_interval: float) -> timedelta:
+    """Return how old a pass of a beat may be that claims so many seconds apart."""
+    return max(LONGEST_PASS, INTERVALS * timedelta(seconds=max_interval))
+
+
+def answer_within(seconds: float, question: Callable[[], T]) -> T | None:
+    """Return the answer to a question that asks Redis; None if none comes in time. It is then left behind in a thread.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses.
+    """
+    answers: SimpleQueue[T | StoreError] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(question())
+        except StoreError as exc:
+            answers.put(exc)
+
+    Thread(target=ask, name="question", daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except Empty:
+        return None
+    if isinstance(answer, StoreError):
+        raise answer
+    return answer
+
+
+def _unhealthy(problems: list[Problem]) -> Health:
+    return Health(problems=tuple(text for _, text in problems), failed=tuple(check for check, _ in problems))
+
+
+def _problems(status: Status, late: Late, terms: Terms) -> Iterator[Problem]:
     yield from _problems_of_beats(status, terms)
     if late.entries and status.pause is None:
         entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"
         limit = duration_words(terms.max_late)
-        yield f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
+        yield "late", f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
     for beat in status.leaders:
         away = beat.broker_away + (status.now - beat.last_pass) if beat.broker_away else timedelta(0)
         if away > LONGEST_BROKER_OUTAGE:
-            yield f"{beat.name} has no broker for {duration_words(away)}"
+            yield "broker", f"{beat.name} has no broker for {duration_words(away)}"
     if terms.strict and status.broken:
-        yield f"{status.broken:,} broken"
+        yield "entries", f"{status.broken:,} broken"
     if terms.strict and status.failing:
-        yield f"{status.failing:,} failing"
+        yield "entries", f"{status.failing:,} failing"
     if terms.strict and not status.workers_report:
-        yield NO_REPORTS
+        yield "workers", NO_REPORTS
 
 
-def _problems_of_beats(status: Status, terms: Terms) -> Iterator[str]:
+def _problems_of_beats(status: Status, terms: Terms) -> Iterator[Problem]:
     if terms.self_token:
         own = [beat for beat in status.beats if terms.self_token in (beat.token, beat.name)]
         if not own:
-            yield f"no beat {shown(terms.self_token)} has been seen within a minute"
-        yield from _hanging(status, own)
+            yield "pass", f"no beat {shown(terms.self_token)} has been seen within a minute"
+        yield from _hanging(status, own, terms.longest_pass)
     elif terms.require == "any":
-        if not any(_age(status, beat) <= LONGEST_PASS for beat in status.beats):
-            yield "no beat runs"
+        if not any(_age(status, beat) <= terms.longest_pass for beat in status.beats):
+            yield "pass", "no beat runs"
     else:
         if problem := _missing_leader(status):
-            yield problem
-        yield from _hanging(status, status.leaders)
+            yield "lead", problem
+        yield from _hanging(status, status.leaders, terms.longest_pass)
 
 
 def _missing_leader(status: Status) -> str:
@@ -140,10 +179,10 @@ def _missing_leader(status: Status) -> str:
     return f"no leader for {duration_words(min(ages))}" if ages else "no leader"
 
 
-def _hanging(status: Status, beats: list[BeatLine]) -> Iterator[str]:
+def _hanging(status: Status, beats: list[BeatLine], longest_pass: timedelta) -> Iterator[Problem]:
     for beat in beats:
-        if (age := _age(status, beat)) > LONGEST_PASS:
-            yield f"{beat.name} made no pass for {duration_words(age)}"
+        if (age := _age(status, beat)) > longest_pass:
+            yield "pass", f"{beat.name} made no pass for {duration_words(age)}"
 
 
 def _age(status: Status, beat: BeatLine) -> timedelta:

@@ -16,7 +16,7 @@ from redisbeater.entry_name import check_name
 from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
 from redisbeater.management.clock_changes import next_clock_change
-from redisbeater.management.health import Health, check_health
+from redisbeater.management.health import Health, check_health, longest_pass
 from redisbeater.management.health import Terms as HealthTerms
 from redisbeater.management.listing import EntryPage, Filter, Listing
 from redisbeater.management.pausing import Resumption
@@ -126,7 +126,8 @@ class ScheduleMethods(AppStore):
             timeout: seconds that Redis may take.
         """
         late = timedelta(seconds=_seconds(max_late))
-        terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict)
+        pass_age = longest_pass(self._app.conf.beat_max_loop_interval or 0)
+        terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age)
         return check_health(self._context, terms, timeout)
 
     def upcoming(self, name: str, n: int = 5) -> list[UpcomingRun]:

@@ -93,14 +93,28 @@ class Claim:
     #: When the next run is to be sent by ``RunStore.take()``; None: none is.
     next_resend: datetime | None = None
 
+    def server_time(self) -> datetime:
+        """Return what the server's clock shows now, as far as this claim's reply tells."""
+        return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
+
+    def look_again_at(self, longest: float, not_before: float = 0.0) -> float:
+        """Return when to claim again, on the monotonic clock: at once if this claim found anything and more may run.
+
+        Arguments:
+            longest: seconds from the request after which beat looks in any case.
+            not_before: when more runs may leave.
+        """
+        latest = self.asked_at + longest
+        ready_at = min(not_before, latest)
+        if self.entries or self.removed or self.has_resends:
+            return ready_at
+        idle = latest if self.idle_seconds is None else self.asked_at + self.idle_seconds
+        return max(min(idle, latest), ready_at)
+
     @property
     def has_resends(self) -> bool:
         """Whether runs are to be sent by now that wait in their records."""
         return self.next_resend is not None and self.next_resend <= self.now
-
-    def server_time(self) -> datetime:
-        """Return what the server's clock shows now, as far as this claim's reply tells."""
-        return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
 
     @property
     def idle_seconds(self) -> float | None:

@@ -52,6 +52,16 @@ class Contents:
         )
         return self._names(member for member, _ in found)
 
+    def names_like(self, pattern: str, most: int) -> list[str]:
+        """Return names that match a pattern, in no order: ``*`` is any text, ``?`` any character; ``most`` at most."""
+        if not {"*", "?"} & set(pattern):
+            return [pattern]
+        match = _escaped(self._keys.prefix) + "".join(char if char in "*?" else _escaped(char) for char in pattern)
+        found = self._connection.call(
+            lambda client: list(islice(client.zscan_iter(self._keys.schedule, match=match, count=PAGE), most))
+        )
+        return self._names(member for member, _ in found)
+
     def names_by_score(self) -> Iterator[list[str]]:
         """Yield the names of all entries in pages, the next to run first, dormant ones at the end.
 

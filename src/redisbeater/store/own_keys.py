@@ -23,6 +23,11 @@ class OwnKeys:
     keys: Keys
     _connection: Connection
 
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many tries to ask Redis have failed, by kind: ``timeout``, ``connection``, ``refused``, ``readonly``."""
+        return self._connection.errors
+
     def foreign_types(self) -> dict[str, str]:
         """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
         expected = self.keys.bookkeeping()
@@ -56,6 +61,10 @@ class OwnKeys:
         """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
         return self._connection.call(_eviction_policy)
 
+    def server(self) -> str:
+        """Return what the server is, such as ``valkey 9.1.0``; empty when it forbids the question."""
+        return self._connection.call(_server)
+
     def restore_identity(self, identity: str) -> None:
         """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
         self._connection.call(lambda client: client.set(self.keys.id, identity))
@@ -67,6 +76,15 @@ class OwnKeys:
     def identity(self) -> str:
         """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
+
+
+def _server(client: Any) -> str:
+    try:
+        about = client.info("server")
+    except redis.ResponseError:
+        return ""
+    name = about.get("server_name", "redis")
+    return f"{name} {about.get(f'{name}_version') or about.get('redis_version', '')}".rstrip()
 
 
 def _eviction_policy(client: Any) -> str | None:

@@ -38,6 +38,7 @@ from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.log import Log
+from redisbeater.store.measures import Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.own_keys import OwnKeys
 from redisbeater.store.pause import PauseKey
@@ -90,6 +91,7 @@ class RedisSchedule(OwnKeys):
         self.broken = BrokenEntries(self._connection, self.keys)
         self.log = Log(self._connection, self.keys, config.log_limit)
         self.beats = Beats(self._connection, self.keys)
+        self.measures = Measures(self._connection, self.keys)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys)

@@ -57,6 +57,8 @@ class Snapshot:
     skipped: str = ""
     #: The fire time as it was read, by which an edit notices that it was set since; empty when there was none.
     planned: str = ""
+    #: How many of its runs have failed in a row, where runs are tracked; empty when the last one has not.
+    failures: str = ""
     claim_id: str = ""
     is_broken: bool = False
     #: The last run that beat itself recorded, in UNIX seconds; empty when there was none.
@@ -84,6 +86,7 @@ class Snapshot:
             retry_at=fields.get("retry_at", ""),
             skipped=fields.get("skipped", ""),
             planned=score,
+            failures=fields.get("failures", ""),
             claim_id=fields.get("claim", ""),
             is_broken=fields.get("is_broken", False),
             recorded_run=fields.get("recorded_run", ""),

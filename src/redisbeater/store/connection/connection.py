@@ -13,7 +13,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import StoreError
 from redisbeater.store.connection.client import make_client
-from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, wrapped
+from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, kind_of, wrapped
 from redisbeater.store.connection.script import load_script
 
 __all__ = ("Connection", "Undo", "unless_wrong_type")
@@ -35,6 +35,8 @@ class Connection:
     """A connection for one schedule. Creating it does no I/O; threads may share it, and it works after a fork."""
 
     def __init__(self, config: Config) -> None:
+        #: How many tries have failed, by the kinds of :func:`~redisbeater.store.connection.failure.kind_of`.
+        self.errors: dict[str, int] = {}
         self._client = make_client(config)
         #: UNIX seconds that scripts take for the server's time, as text; empty: they ask the server. For tests.
         self.fixed_now = ""
@@ -115,6 +117,8 @@ class Connection:
         try:
             return operation(client)
         except CLIENT_ERRORS as exc:
+            kind = kind_of(exc)
+            self.errors[kind] = self.errors.get(kind, 0) + 1
             if is_transient(exc):
                 self._client.recover(client)
             raise

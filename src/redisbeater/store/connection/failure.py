@@ -21,7 +21,7 @@ from redis.exceptions import (
 
 from redisbeater.exceptions import StoreError, StoreUnavailable, causes
 
-__all__ = ("CLIENT_ERRORS", "is_transient", "wrapped")
+__all__ = ("CLIENT_ERRORS", "KINDS", "is_transient", "kind_of", "wrapped")
 
 #: All errors of redis-py; those about the topology of a cluster are no RedisErrors.
 CLIENT_ERRORS = (RedisError, RedisClusterException)
@@ -43,6 +43,20 @@ _IS_CLUSTER = (
     "the whole cluster, set redisbeater_key_prefix = '{redisbeater}:'"
 )
 _IS_NO_CLUSTER = "the server is no cluster: use redis:// in redisbeater_redis_url"
+
+
+#: What errors are counted as.
+KINDS = ("timeout", "connection", "refused", "readonly")
+
+
+def kind_of(error: BaseException) -> str:
+    """Return whether an error was no answer in time, a lost connection, a server that takes no writes, or a refusal."""
+    decisive = _decisive(error)
+    if isinstance(decisive, TimeoutError):
+        return "timeout"
+    if isinstance(decisive, ReadOnlyError) or "READONLY" in str(decisive):
+        return "readonly"
+    return "connection" if is_transient(error) else "refused"
 
 
 def is_transient(error: BaseException) -> bool:

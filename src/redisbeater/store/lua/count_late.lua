@@ -8,15 +8,4 @@
 local schedule, failing = KEYS[1], KEYS[2]
 local seconds, most = ARGV[1], ARGV[2]
 
-local now = server_time()
-local limit = string.format('%.6f', now - seconds)
-local count = redis.call('ZCOUNT', schedule, 0, limit)
-local oldest = redis.call('ZRANGEBYSCORE', schedule, 0, limit, 'WITHSCORES', 'LIMIT', 0, 1)[2] or ''
-
-local owed = try('ZRANGEBYSCORE', failing, 0, limit, 'WITHSCORES', 'LIMIT', 0, most) or {}
-for i = 1, #owed, 2 do
-  local score = tonumber(redis.call('ZSCORE', schedule, owed[i]) or -1)
-  if score >= 0 and (oldest == '' or tonumber(owed[i + 1]) < tonumber(oldest)) then oldest = owed[i + 1] end
-  if score > tonumber(limit) then count = count + 1 end
-end
-return {count, oldest, now}
+return {count_late(schedule, failing, seconds, most)}

@@ -13,7 +13,8 @@
 -- ARGV[2] most       bytes of the texts of one entry
 -- ARGV[3] enough     bytes of the texts of all entries: then no other entry is read
 -- Returns JSON: {now, zone: '' where there is none, entries: for each entry, until there is enough, false: there is none, or
---      {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin, last_error, claim, is_broken: whether it
+--      {definition, meta, recorded_run, skipped, or oversized: the bytes of these four; score, origin, last_error, claim,
+--      failures: how many of its runs have failed in a row, is_broken: whether it
 --      is listed as such; of a failing one is_failing, tries, failing_since, and retry_at unless it is claimed}}; what is not
 --      stored is left out
 local schedule, broken, zone = KEYS[1], KEYS[2], KEYS[3]
@@ -22,7 +23,7 @@ local entries, bytes = {}, 0
 
 local function load(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return false end
-  local entry = read_bounded(key, most, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin')
+  local entry = read_bounded(key, most, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures')
   local score = redis.call('ZSCORE', schedule, key)
   local is_later = is_later_look(score, entry)
   entry.score = is_later and entry.fire_time or score or nil

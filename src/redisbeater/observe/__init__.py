@@ -1,0 +1,1 @@
+"""Observe: what a beat shows of itself to probes and monitors: health, metrics, signs of life."""

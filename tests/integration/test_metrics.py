@@ -1,0 +1,422 @@
+"""The metrics of a beat, read as a monitor reads them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from due import save_due
+from outbox import run_due
+from proxy import Proxy
+from scrape import Samples
+from servers import Server, programs
+
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.exceptions import LockNotOwnedError
+from redisbeater.observe.catalogue import CATALOGUE, series_names
+from redisbeater.observe.metrics import create_registry, exposition_of
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+MakeApp = Callable[..., Celery]
+MakeScheduler = Callable[..., RedisScheduler]
+
+
+class Monitored:
+    """A beat that is driven by hand, and its registry."""
+
+    def __init__(self, scheduler: RedisScheduler) -> None:
+        self.scheduler = scheduler
+        self._registry = create_registry(scheduler._observer._beat)
+
+    @property
+    def app(self) -> Celery:
+        return self.scheduler.app
+
+    def look(self) -> None:
+        """Claim at once."""
+        self.scheduler._look_at = 0.0
+        self.scheduler.tick()
+
+    def text(self) -> str:
+        return exposition_of(self._registry).body.decode()
+
+    def scrape(self) -> Samples:
+        """Scrape after what was read from Redis has aged."""
+        self._collector()._measured.drop()
+        self._collector()._of_entries.drop()
+        return Samples.read(self.text())
+
+    def _collector(self) -> Any:
+        [collector] = self._registry._collector_to_names
+        return collector
+
+
+@pytest.fixture
+def monitor(make_app: MakeApp, make_scheduler: MakeScheduler) -> Callable[..., Monitored]:
+    def make(**settings: Any) -> Monitored:
+        return Monitored(make_scheduler(make_app(redisbeater_http="127.0.0.1:9808", **settings)))
+
+    return make
+
+
+@pytest.fixture
+def monitored(monitor: Callable[..., Monitored]) -> Monitored:
+    """A beat that leads."""
+    monitored = monitor()
+    monitored.scheduler.tick()
+    return monitored
+
+
+def save_unsendable(app: Celery, name: str, late: float = 1.0) -> None:
+    """Store an entry whose arguments do not fit its task."""
+
+    @app.task(name="proj.none", shared=False)
+    def none() -> None: ...
+
+    save_due(app, name, "proj.none", late=late, args=[1])
+
+
+# A beat's own
+
+
+def test_runs_count_by_task_when_the_broker_has_accepted_them(monitored: Monitored) -> None:
+    for name, task in (("a", "proj.one"), ("b", "proj.one"), ("c", "proj.two")):
+        save_due(monitored.app, name, task)
+    monitored.look()
+    run_due(monitored.scheduler)
+
+    found = monitored.scrape()
+
+    assert found.value("dispatched_total", task="proj.one", kind="schedule") == 2
+    assert found.value("dispatched_total", task="proj.two", kind="schedule") == 1
+    assert (found.value("claimed_entries_total"), found.value("claims_total", outcome="claimed")) == (3, 1)
+    assert found.value("lateness_seconds_count") == 3
+    assert 3 <= (found.value("lateness_seconds_sum") or 0) < 60
+
+
+def test_each_run_of_an_entry_that_catches_up_counts_once(monitored: Monitored) -> None:
+    save_due(monitored.app, "report", late=300.5, coalesce="all")
+    run_due(monitored.scheduler)
+    monitored.look()
+
+    found = monitored.scrape()
+
+    assert found.value("dispatched_total", task="proj.work") == 6
+    assert found.value("lateness_seconds_count") == 6
+    assert found.value("lateness_seconds_bucket", le="60.0") == 1
+    assert found.value("lateness_seconds_bucket", le="300.0") == 5
+
+
+def test_fire_times_that_are_not_run_count_by_reason(monitored: Monitored) -> None:
+    save_due(monitored.app, "coalesced", late=150)
+    save_due(monitored.app, "missed", late=30, misfire_grace_time=1)
+    monitored.look()
+
+    found = monitored.scrape()
+
+    assert (found.value("skipped_total", reason="coalesced"), found.value("skipped_total", reason="missed")) == (2, 1)
+    assert found.value("skipped_total", reason="max_runs") == 0
+
+
+def test_an_entry_that_cannot_be_sent_is_refused_and_failing(monitored: Monitored) -> None:
+    save_unsendable(monitored.app, "odd", late=90)
+    monitored.look()
+
+    found = monitored.scrape()
+
+    assert found.value("refused_total", reason="error") == 1
+    assert (found.value("entries", state="failing"), found.value("entries", state="waiting")) == (1, 1)
+    assert found.value("overdue_entries") == 1
+    assert 90 <= (found.value("oldest_overdue_seconds") or 0) < 120
+
+
+def test_a_broker_that_is_away_is_counted_with_each_try(monitored: Monitored) -> None:
+    broker = monitored.scheduler._broker
+    broker.mark_unavailable(OSError("refused"))
+    broker.mark_unavailable(OSError("refused"))
+    away = monitored.scrape()
+    broker.retry_at = 0.0
+    monitored.look()
+
+    assert (away.value("broker_up"), away.value("refused_total", reason="broker_away")) == (0, 2)
+    assert (monitored.scrape().value("broker_up"), monitored.scrape().value("redis_up")) == (1, 1)
+
+
+def test_passes_and_the_last_of_them_are_timed(monitored: Monitored) -> None:
+    before = monitored.scrape().value("pass_seconds_count") or 0
+    monitored.scheduler.tick()
+    found = monitored.scrape()
+
+    assert found.value("pass_seconds_count") == before + 1
+    assert abs((found.value("last_pass_timestamp_seconds") or 0) - time.time()) < 30
+
+
+def test_waiting_is_no_part_of_a_pass(monitored: Monitored) -> None:
+    monitored.scheduler.is_served = True
+    monitored.scheduler._max_wait = 0.2
+    before, began_at = monitored.scrape().value("pass_seconds_sum") or 0, time.monotonic()
+    for _ in range(3):
+        monitored.scheduler.tick()
+    took = time.monotonic() - began_at
+
+    found = monitored.scrape()
+
+    assert found.value("wakeups_total", by="poll") == 3
+    assert (found.value("pass_seconds_sum") or 9) - before < took - 0.5
+
+
+def test_a_message_that_ends_a_wait_is_counted(monitored: Monitored) -> None:
+    monitored.scheduler.is_served = True
+    monitored.scheduler.tick()
+    ScheduleStore(monitored.app).create("report", "proj.work", 60)
+    monitored.scheduler._look_at = time.monotonic() + 5
+    monitored.scheduler.tick()
+
+    assert monitored.scrape().value("wakeups_total", by="message") == 1
+
+
+def test_claims_count_by_their_outcome(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
+    monitored.look()
+    ScheduleStore(monitored.app).pause()
+    monitored.look()
+    client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
+    monitored.look()
+
+    found = monitored.scrape()
+
+    assert [found.value("claims_total", outcome=outcome) for outcome in ("empty", "paused", "fenced")] == [2, 1, 1]
+
+
+def test_a_commit_that_comes_too_late_is_counted(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
+    save_due(monitored.app, "report")
+    scheduler = monitored.scheduler
+    claim = scheduler._claim()
+    dispatch = scheduler._dispatcher.dispatch(claim)
+    dispatch.publish()
+    client.hset(f"{prefix}report", "claim", "another")
+    dispatch.finish()
+
+    assert monitored.scrape().value("fenced_total") == 1
+
+
+# The lead
+
+
+def test_who_leads_is_computed_at_the_scrape(monitored: Monitored, monitor: Callable[..., Monitored]) -> None:
+    standby = monitor()
+    standby.scheduler.tick()
+
+    assert (monitored.scrape().value("leader"), standby.scrape().value("leader")) == (1, 0)
+    lock = monitored.scheduler._leadership._lock
+    assert lock
+    lock._asked_at -= 16  # it could not renew its lock for as long as that lasts
+    assert monitored.scrape().value("leader") == 0
+
+
+def test_without_a_lock_no_beat_is_a_leader(monitor: Callable[..., Monitored]) -> None:
+    active = monitor(redisbeater_lock_key=None)
+    active.scheduler.tick()
+    found = active.scrape()
+
+    assert found.value("leader") is None
+    assert found.value("beats", role="active") == 1
+
+
+def test_changes_of_the_lead_are_counted(
+    monitored: Monitored, monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
+) -> None:
+    standby = monitor()
+    standby.scheduler.tick()
+    client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
+    monitored.scheduler._leadership.invalidate()
+    with pytest.raises(LockNotOwnedError):
+        monitored.scheduler.tick()
+
+    changes = [monitored.scrape().value("lead_changes_total", to=to) for to in ("leader", "standby", "lost")]
+    assert changes == [1, 0, 1]
+    assert standby.scrape().value("lead_changes_total", to="standby") == 1
+
+
+def test_a_beat_that_does_not_lead_has_no_shared_series(
+    monitored: Monitored, monitor: Callable[..., Monitored]
+) -> None:
+    standby = monitor()
+    standby.scheduler.tick()
+    shared = {series for name, entry in CATALOGUE.items() if entry.is_shared for series in series_names(name)}
+
+    assert standby.scrape().names() & shared == set()
+    assert len(monitored.scrape().names() & shared) >= 7
+    monitored.scheduler._leadership.resign()
+    assert monitored.scrape().names() & shared == set()
+
+
+# What is read from Redis
+
+
+def test_entries_count_by_one_state_each(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
+    store = ScheduleStore(monitored.app)
+    for name in ("a", "b", "c"):
+        store.create(name, "proj.work", 60)
+    store.disable("c")
+    client.hset(f"{prefix}odd", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 0})
+    monitored.look()
+
+    found = monitored.scrape()
+
+    states = {state: found.value("entries", state=state) for state in ("waiting", "dormant", "broken", "failing")}
+    assert states == {"waiting": 3, "dormant": 1, "broken": 1, "failing": 0}  # three, with Celery's own clean-up
+
+
+def test_a_pause_is_seen(monitored: Monitored) -> None:
+    assert monitored.scrape().value("paused") == 0
+    ScheduleStore(monitored.app).pause()
+
+    assert monitored.scrape().value("paused") == 1
+
+
+def test_beats_count_by_role(monitored: Monitored, monitor: Callable[..., Monitored]) -> None:
+    monitor().scheduler.tick()
+    found = monitored.scrape()
+
+    assert (found.value("beats", role="leader"), found.value("beats", role="standby")) == (1, 1)
+
+
+def test_what_became_of_runs_is_read_from_the_totals(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
+    totals = {"SUCCESS proj.a": 3, "LOST proj.a": 1, "<=0.5 proj.a": 2, "<=60 proj.a": 1, "ms proj.a": 31_000}
+    client.hset(f"{prefix}:totals", mapping=totals)
+    client.zadd(f"{prefix}:active", {"run": 1, "other": 2})
+    client.zadd(f"{prefix}:resend", {"third": 1})
+    found = monitored.scrape()
+    client.delete(f"{prefix}:totals", f"{prefix}:active", f"{prefix}:resend")
+
+    assert [found.value("runs_total", state=state) for state in ("SUCCESS", "LOST", "FAILURE")] == [3, 1, 0]
+    assert (found.value("runs_active"), found.value("runs_waiting")) == (2, 1)
+    assert found.value("run_seconds_bucket", task="proj.a", le="0.5") == 2
+    assert (found.value("run_seconds_count"), found.value("run_seconds_sum")) == (3, 31)
+
+
+def test_what_was_read_is_used_for_some_seconds(monitored: Monitored, client: redis.Redis) -> None:
+    def scripts() -> int:
+        return int(client.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+    monitored.scrape()
+    before = scripts()
+    for _ in range(3):
+        monitored.text()
+    assert scripts() == before
+
+    monitored.scrape()
+    assert scripts() == before + 1
+
+
+def test_keys_of_another_type_cost_only_what_they_hold(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
+    for key in ("broken", "failing", "beats", "active", "resend", "totals"):
+        client.delete(f"{prefix}:{key}")
+        client.set(f"{prefix}:{key}", "theirs")
+    found = monitored.scrape()
+    client.delete(*(f"{prefix}:{key}" for key in ("broken", "failing", "beats", "active", "resend", "totals")))
+
+    assert (found.value("entries", state="waiting"), found.value("entries", state="broken")) == (1, 0)
+    assert (found.value("runs_active"), found.value("overdue_entries")) == (0, 0)
+
+
+# One entry
+
+
+def test_no_entry_has_metrics_unless_it_is_listed(monitored: Monitored) -> None:
+    ScheduleStore(monitored.app).create("report", "proj.work", 60)
+
+    assert not [name for name in monitored.scrape().names() if "_entry_" in name]
+    assert "report" not in monitored.text()
+
+
+def test_entries_that_are_listed_have_metrics_of_their_own(
+    monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
+) -> None:
+    monitored = monitor(redisbeater_metrics_entries=["report *", "odd"])
+    entry = save_due(monitored.app, "report a", late=2)
+    ScheduleStore(monitored.app).create("report b", "proj.work", 60, enabled=False)
+    ScheduleStore(monitored.app).create("other", "proj.work", 60)
+    save_unsendable(monitored.app, "odd")
+    client.hset(f"{prefix}report b", "failures", 2)
+    monitored.scheduler.tick()
+
+    found = monitored.scrape()
+
+    assert entry.due_at
+    due = entry.due_at.timestamp()
+    assert found.value("entry_last_timestamp_seconds", entry="report a", task="proj.work") == pytest.approx(due)
+    assert found.value("entry_next_timestamp_seconds", entry="report a") == pytest.approx(due + 60)
+    assert found.value("entry_next_timestamp_seconds", entry="report b") is None
+    failures = [found.value("entry_failures", entry=name) for name in ("report a", "report b", "odd")]
+    assert failures == [0, 2, 1]
+    assert found.value("entry_failures", entry="other") is None
+
+
+# What is odd
+
+
+def test_names_that_no_monitor_could_read_are_escaped(
+    monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
+) -> None:
+    monitored = monitor(redisbeater_metrics_entries=["*"])
+    schedule = {"__type__": "interval", "every": 60, "relative": False}
+    for name, task in (('q"uote\\', "lone \ud800"), ("new\nline", 'task "a"')):
+        definition = json.dumps({"name": name, "task": task, "schedule": schedule, "enabled": True})
+        client.hset(f"{prefix}{name}", "definition", definition)
+        client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": 0})
+    monitored.scheduler.tick()
+
+    found = monitored.scrape()
+
+    assert found.value("dispatched_total", task="lone \\ud800") == 1
+    assert found.value("entry_failures", entry='q"uote\\') == 0
+    assert found.value("entry_failures", entry="new\\x0aline") == 0
+
+
+def test_a_redis_that_is_away_leaves_what_beat_itself_knows(monitor: Callable[..., Monitored], server: Server) -> None:
+    with Proxy(server.port) as proxy:
+        monitored = monitor(
+            redisbeater_redis_url=f"redis://127.0.0.1:{proxy.port}/0",
+            redisbeater_lock_timeout=1,
+            redisbeater_retry_period=-1,
+        )
+        monitored.scheduler.tick()
+        proxy.refuse()
+        monitored.scheduler._leadership.invalidate()
+        monitored.scheduler.tick()
+
+        found = monitored.scrape()
+        proxy.heal()
+
+    assert (found.value("redis_up"), found.value("leader")) == (0, 0)
+    assert (found.value("redis_errors_total", kind="connection") or 0) >= 1
+    assert found.value("entries", state="waiting") is None
+    assert (found.value("pass_seconds_count") or 0) >= 2
+
+
+def test_every_series_has_the_schedule_and_is_in_the_catalogue(monitored: Monitored, prefix: str) -> None:
+    save_due(monitored.app, "report")
+    monitored.look()
+    known = {series for name in CATALOGUE for series in series_names(name)}
+
+    found = monitored.scrape()
+
+    assert found.names() <= known
+    assert {dict(labels)["schedule"] for _, labels in found} == {prefix}
+    info = next(dict(labels) for name, labels in found if name == "redisbeater_info")
+    assert (info["prefix"], info["server"].split()[0] in ("redis", "valkey")) == (prefix, True)
+
+
+def test_the_clock_of_the_host_is_compared_with_that_of_redis(monitored: Monitored) -> None:
+    offset = monitored.scrape().value("clock_offset_seconds")
+
+    assert offset is not None
+    assert abs(offset) < 1

@@ -1,0 +1,308 @@
+"""``/live`` and ``/health``: what a probe is answered about a beat in each of its roles, and in each trouble."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from celery import Celery
+from due import save_due
+from ping_service import served
+from ports import free_port, listen
+from proxy import Proxy
+from scrape import Reply, get
+from servers import Server, programs
+from waiting import wait_until
+
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.observe import counting
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+MakeApp = Callable[..., Celery]
+MakeScheduler = Callable[..., RedisScheduler]
+
+
+class Probed:
+    """A beat that is driven by hand, and its port."""
+
+    def __init__(self, scheduler: RedisScheduler, port: int) -> None:
+        self.scheduler = scheduler
+        self._port = port
+        scheduler._observer.start()
+
+    def ask(self, path: str) -> Reply:
+        return get(self._port, path)
+
+    def checks(self, query: str = "") -> dict[str, str]:
+        """The checks that failed."""
+        found = json.loads(self.ask(f"/health?format=json&{query}").text)["checks"]
+        return {check: problem for check, problem in found.items() if problem != "ok"}
+
+
+@pytest.fixture
+def probe(make_app: MakeApp, make_scheduler: MakeScheduler) -> Callable[..., Probed]:
+    def make(**settings: Any) -> Probed:
+        port = free_port()
+        return Probed(make_scheduler(make_app(redisbeater_http=f"127.0.0.1:{port}", **settings)), port)
+
+    return make
+
+
+@pytest.fixture
+def probed(probe: Callable[..., Probed]) -> Probed:
+    """A beat that leads."""
+    probed = probe()
+    probed.scheduler.tick()
+    return probed
+
+
+# Each role
+
+
+def test_a_leader_is_alive_and_healthy(probed: Probed) -> None:
+    live, health = probed.ask("/live"), probed.ask("/health")
+
+    assert (live.status, live.text.startswith("ok: last pass 0."), live.text[-1]) == (200, True, "\n")
+    assert health.status == 200
+    assert health.text.startswith("ok: last pass 0.")
+    assert health.text.endswith(", nothing late\n")
+
+
+def test_a_standby_is_alive_and_healthy_and_says_what_it_is(probed: Probed, probe: Callable[..., Probed]) -> None:
+    standby = probe()
+    standby.scheduler.tick()
+
+    assert standby.ask("/live").status == 200
+    assert standby.ask("/health").status == 200
+    assert standby.ask("/health").text.startswith("ok: standby, last pass ")
+
+
+def test_a_beat_without_a_lock_is_healthy(probe: Callable[..., Probed]) -> None:
+    active = probe(redisbeater_lock_key=None)
+    active.scheduler.tick()
+
+    assert active.ask("/health").text.startswith("ok: active, last pass ")
+
+
+def test_a_paused_schedule_is_healthy_however_late_its_entries_are(probed: Probed) -> None:
+    app = probed.scheduler.app
+    save_due(app, "report", late=600)
+    ScheduleStore(app).pause()
+    probed.scheduler._look_at = 0.0
+    probed.scheduler.tick()
+
+    health = probed.ask("/health")
+
+    assert (health.status, "paused" in health.text) == (200, True)
+
+
+def test_a_beat_that_is_part_of_a_worker_answers_too(probe: Callable[..., Probed]) -> None:
+    embedded = probe()
+    embedded.scheduler.is_embedded = True
+    threading.Thread(target=embedded.scheduler.tick).start()
+    wait_until(lambda: embedded.checks() == {}, "a healthy answer")
+
+    assert embedded.ask("/live").status == 200
+
+
+# Each trouble
+
+
+def test_a_beat_that_hangs_is_not_alive(probed: Probed) -> None:
+    probed.scheduler._counts.passed_at = time.monotonic() - 31
+
+    assert probed.ask("/live") == Reply(503, "unhealthy: no pass for 31 s (limit 30 s)\n")
+    assert probed.checks() == {"pass": "no pass for 31 s (limit 30 s)"}
+
+
+def test_a_long_interval_between_claims_is_no_trouble(probe: Callable[..., Probed]) -> None:
+    slow = probe(beat_max_loop_interval=60)
+    slow.scheduler.tick()
+    slow.scheduler._counts.passed_at = time.monotonic() - 120
+
+    assert slow.ask("/live").status == 200
+
+
+def test_an_entry_that_is_late_is_unhealthy_but_beat_is_alive(probed: Probed) -> None:
+    save_due(probed.scheduler.app, "report", late=78)
+
+    assert probed.checks() == {"late": "1 entry late, oldest 1 min (limit 1 min)"}
+    assert probed.ask("/live").status == 200
+
+
+def test_nobody_who_leads_is_unhealthy_once_a_lock_would_have_expired(
+    probe: Callable[..., Probed], client: redis.Redis, prefix: str
+) -> None:
+    probed = probe(redisbeater_lock_timeout=1)
+    probed.scheduler.tick()
+    probed.scheduler._leadership.resign()
+    client.delete(f"{prefix}:beats")
+    assert probed.checks() == {}  # another beat may be about to take the lock
+
+    probed.scheduler._observer._verdicts._unled_since -= 7
+    assert probed.checks() == {"lead": "no leader"}
+
+    probed.scheduler.tick()
+    assert probed.checks() == {}
+    assert probed.scheduler._observer._verdicts._unled_since is None
+
+
+def test_a_broker_that_is_away_is_unhealthy_after_a_minute_and_beat_stays_alive(probed: Probed) -> None:
+    broker = probed.scheduler._broker
+    broker.mark_unavailable(OSError("refused"))
+    assert probed.checks() == {}
+
+    broker._unavailable_since -= 61
+    assert list(probed.checks()) == ["broker"]
+    assert probed.ask("/live").status == 200
+
+
+@pytest.mark.parametrize("trouble", ["away", "hangs"])
+def test_a_redis_that_does_not_answer_is_unhealthy_within_seconds_and_beat_stays_alive(
+    probe: Callable[..., Probed], server: Server, trouble: str
+) -> None:
+    with Proxy(server.port) as proxy:
+        probed = probe(redisbeater_redis_url=f"redis://127.0.0.1:{proxy.port}/0")
+        probed.scheduler.tick()
+        proxy.refuse() if trouble == "away" else proxy.swallow()
+        began_at = time.monotonic()
+
+        health = probed.ask("/health")
+
+        assert health.status == 503
+        assert "Redis" in health.text
+        assert time.monotonic() - began_at < 10
+        assert probed.ask("/live").status == 200
+        proxy.heal()
+
+
+def test_a_probe_of_life_does_not_wait_for_one_of_health(probe: Callable[..., Probed], server: Server) -> None:
+    with Proxy(server.port) as proxy:
+        probed = probe(redisbeater_redis_url=f"redis://127.0.0.1:{proxy.port}/0")
+        probed.scheduler.tick()
+        proxy.swallow()
+        answers: list[Reply] = []
+        waiting = threading.Thread(target=lambda: answers.append(probed.ask("/health")))
+        waiting.start()
+
+        live = probed.ask("/live")
+
+        assert (live.status, answers) == (200, [])
+        waiting.join()
+        assert answers[0] == Reply(503, "unhealthy: no answer from Redis within 2 s\n")
+        proxy.heal()
+
+
+def test_broken_and_failing_entries_are_unhealthy_to_the_strict_alone(
+    probed: Probed, client: redis.Redis, prefix: str
+) -> None:
+    client.hset(f"{prefix}odd", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 0})
+    probed.scheduler._look_at = 0.0
+    probed.scheduler.tick()
+
+    assert probed.checks() == {}
+    assert probed.checks("strict=1") == {"entries": "1 broken"}
+
+
+# The ping
+
+
+def test_the_beat_that_leads_pings_while_all_is_well_and_says_once_when_it_is_not(
+    make_app: MakeApp, make_scheduler: MakeScheduler
+) -> None:
+    with served() as service:
+        app = make_app(redisbeater_ping_url=service.url, redisbeater_ping_interval=1)
+        scheduler, standby = make_scheduler(app), make_scheduler(app)
+        scheduler.tick()
+        standby.tick()
+        for beat in (scheduler, standby):
+            beat._observer.start()
+        wait_until(lambda: service.asked, "a ping")
+        save_due(app, "report", late=78)
+        wait_until(lambda: len(service.asked) > 1, "a failure")
+
+    assert service.asked == [
+        ("GET", "/ping/secret", ""),
+        ("POST", "/ping/secret/fail", "unhealthy: 1 entry late, oldest 1 min (limit 1 min)"),
+    ]
+
+
+# The server
+
+
+def test_a_port_that_is_taken_costs_one_error_and_beat_goes_on(
+    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    with listen() as taken:
+        app = make_app(redisbeater_http=f"127.0.0.1:{taken.getsockname()[1]}")
+        save_due(app, "report")
+        scheduler = make_scheduler(app)
+        scheduler._observer.start()
+        scheduler.tick()
+
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert errors[0].startswith("cannot serve probes and metrics at redisbeater_http = '127.0.0.1:")
+    assert scheduler._counts.sent == 1
+
+
+def test_the_port_is_free_when_beat_has_ended(probed: Probed) -> None:
+    probed.ask("/live")
+    probed.scheduler.close()
+
+    def is_closed() -> bool:
+        try:
+            probed.ask("/live")
+        except OSError:
+            return True
+        return False
+
+    assert wait_until(is_closed, "the port to be free")
+
+
+def test_nothing_is_served_without_the_setting(
+    app: Celery, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = threading.active_count()
+    scheduler = make_scheduler(app)
+    scheduler._observer.start()
+
+    assert threading.active_count() == before
+    assert type(scheduler._counts) is counting.Counts
+
+
+def test_other_paths_are_not_found_and_other_methods_not_implemented(probed: Probed) -> None:
+    assert probed.ask("/").status == 404
+    assert probed.ask("/live/../../etc/passwd").status == 404
+
+
+def test_without_the_package_metrics_say_what_to_install(
+    probe: Callable[..., Probed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "find_spec", lambda name: None)
+    probed = probe()
+    probed.scheduler.tick()
+
+    assert probed.ask("/metrics") == Reply(501, "no metrics: pip install 'redisbeater[metrics]' where beat runs\n")
+    assert probed.ask("/health").status == 200
+
+
+def test_all_addresses_answer_when_no_host_is_named(make_app: MakeApp, make_scheduler: MakeScheduler) -> None:
+    port = free_port()
+    probed = Probed(make_scheduler(make_app(redisbeater_http=f":{port}")), port)
+
+    assert probed.ask("/live").status == 200
+
+
+@pytest.mark.parametrize("address", ["9808", "host", ":", ":0", ":99999", "http://host:9808", 9808, "::1:9808", ""])
+def test_what_is_no_address_is_refused(make_app: MakeApp, address: object) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"^redisbeater_http = .*: expected a text such as '127.0.0.1:9808'"):
+        ScheduleStore(make_app(redisbeater_http=address)).count()
