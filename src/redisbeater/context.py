@@ -11,7 +11,8 @@ from celery.app import app_or_default
 from celery.local import Proxy
 
 from redisbeater.broker.task_options import TaskOptions
-from redisbeater.config.settings import Config, cron_starting_deadline
+from redisbeater.config import values
+from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.reader import Reader
 from redisbeater.model.resolved_policy import Defaults
@@ -120,10 +121,22 @@ def _defaults(app: Celery, config: Config) -> Defaults:
     return Defaults(
         zone=_zone(app),
         misfire_grace_time=config.misfire_grace_time,
-        crontab_grace_time=cron_starting_deadline(app),
+        crontab_grace_time=_cron_starting_deadline(app),
         coalesce=config.coalesce,
         jitter=config.jitter,
         overlap=config.overlap,
         requeue_lost=config.requeue_lost,
         track_runs=config.track_runs,
     )
+
+
+def _cron_starting_deadline(app: Celery) -> float | None:
+    """Return Celery's own setting ``beat_cron_starting_deadline`` in seconds; None if it is not set.
+
+    Raises:
+        ImproperlyConfigured: it is not a number of seconds, or it is below 1: a short pause of beat would drop runs.
+    """
+    deadline = app.conf.beat_cron_starting_deadline
+    if deadline is None or values.is_seconds(deadline, 1):
+        return deadline
+    raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")

@@ -17,7 +17,7 @@ from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 
-__all__ = ("PREFIX", "Config", "cron_starting_deadline", "given_settings", "has_settings")
+__all__ = ("PREFIX", "Config", "given_settings", "has_settings")
 
 #: What the name of each setting begins with.
 PREFIX = "redisbeater_"
@@ -366,18 +366,6 @@ class Config:
         if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
             return self.lock_key
         return self.key_prefix + self.lock_key
-
-
-def cron_starting_deadline(app: Celery) -> float | None:
-    """Return Celery's own setting ``beat_cron_starting_deadline`` in seconds; None if it is not set.
-
-    Raises:
-        ImproperlyConfigured: it is not a number of seconds, or it is below 1: a short pause of beat would drop runs.
-    """
-    deadline = app.conf.beat_cron_starting_deadline
-    if deadline is None or values.is_seconds(deadline, 1):
-        return deadline
-    raise ImproperlyConfigured(f"beat_cron_starting_deadline = {deadline!r}: expected seconds, at least 1, or None")
 
 
 def has_settings(app: Celery) -> bool:
