@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import redisbeater
-from redisbeater.config.settings import PREFIX, Config
+from redisbeater.config.given import PREFIX
+from redisbeater.config.settings import Config
 
 project = "redisbeater"
 author = "the redisbeater authors"

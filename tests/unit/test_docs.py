@@ -15,7 +15,8 @@ import pytest
 import test_architecture
 from pages import DOCS, python_blocks
 
-from redisbeater.config.settings import PREFIX, Config
+from redisbeater.config.given import PREFIX
+from redisbeater.config.settings import Config
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "redisbeater"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Celery
 
-from redisbeater.config.settings import PREFIX, given_settings
+from redisbeater.config.given import PREFIX, given_settings
 
 __all__ = ("leftover_settings",)
 

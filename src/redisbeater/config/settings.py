@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from celery import Celery
@@ -12,15 +11,13 @@ from celery.app import app_or_default
 
 from redisbeater.config import values
 from redisbeater.config.broker_url import broker_redis_url
+from redisbeater.config.given import PREFIX, given_settings, read_setting, refuse_unknown
 from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
 from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 
-__all__ = ("PREFIX", "Config", "given_settings", "has_settings")
-
-#: What the name of each setting begins with.
-PREFIX = "redisbeater_"
+__all__ = ("Config",)
 
 #: Entries of one claim: the server is busy for its whole length, and its reply is one text.
 MOST_CLAIMED = 10_000
@@ -322,12 +319,12 @@ class Config:
         """
         app = app_or_default(app)
         given = dict(given_settings(app))
-        _refuse_unknown(given)
+        refuse_unknown(given, [setting.name for setting in fields(cls)])
         if "redis_url" not in given:
             given["redis_url"] = broker_redis_url(app)
         if "key_prefix" not in given and SCHEMES.get(scheme_of(given["redis_url"])) is Topology.CLUSTER:
             given["key_prefix"] = CLUSTER_PREFIX
-        config = cls(**{each.name: _read(each, given[each.name]) for each in fields(cls) if each.name in given})
+        config = cls(**{each.name: read_setting(each, given[each.name]) for each in fields(cls) if each.name in given})
         config.url.check_tls(config.redis_use_ssl)
         config.url.check_prefix(config.key_prefix)
         config._check_overlap()
@@ -366,38 +363,3 @@ class Config:
         if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
             return self.lock_key
         return self.key_prefix + self.lock_key
-
-
-def has_settings(app: Celery) -> bool:
-    """Return whether an app sets anything of redisbeater."""
-    return any(True for _ in given_settings(app))
-
-
-def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of what the user set, with or without the app's namespace; names leave out the prefix."""
-    namespace = (app.namespace or "").lower().rstrip("_") + "_"
-    for key in app.conf.keys():  # noqa: SIM118 - iterating app.conf does not finalise it, keys() does
-        name = str(key).lower()
-        if app.namespace:
-            name = name.removeprefix(namespace)
-        if name.startswith(prefix):
-            yield name.removeprefix(prefix), app.conf[key]
-
-
-def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    known = [setting.name for setting in fields(Config)]
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"known are {', '.join(PREFIX + k for k in known)}"
-            raise ImproperlyConfigured(f"{PREFIX}{name} is not a setting of redisbeater; {hint}")
-
-
-def _read(setting: Field[Any], value: Any) -> Any:
-    name = PREFIX + setting.name
-    try:
-        return setting.metadata["reader"](name, value)
-    except values.UnacceptableValue:
-        may_hold_password = bool(value) and not setting.repr
-        shown = type(value) if may_hold_password else value
-        raise ImproperlyConfigured(f"{name} = {shown!r}: expected {setting.metadata['accepts']}") from None

@@ -348,15 +348,8 @@ class RedisSchedule(OwnKeys):
 
     def undelete(self, name: str, score: str, *, log: str) -> str:
         """Put a deleted entry back with a score; return a word that ``undelete.lua`` explains. Its log gets a line."""
-        keys = self.keys
-        ours = [
-            keys.schedule,
-            keys.statics,
-            keys.deleted_names,
-            self._new_answer(),
-            keys.deleted + name,
-            keys.entry(name),
-        ]
+        keys, answer = self.keys, self._new_answer()
+        ours = [keys.schedule, keys.statics, keys.deleted_names, answer, keys.deleted + name, keys.entry(name)]
         terms = [keys.changes, name, score, *self._log_terms, log]
         outcome: str = self._connection.run("undelete", ours, terms)
         return outcome

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from celery import Celery
 
-from redisbeater.config.settings import PREFIX, given_settings
+from redisbeater.config.given import PREFIX, given_settings
 from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
