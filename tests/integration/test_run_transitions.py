@@ -204,6 +204,20 @@ def test_an_end_is_counted_once(site: RunSite) -> None:
     assert (run.error, run.payload != "") == ("ValueError: no feed", True)
 
 
+@pytest.mark.parametrize("state", [S.SUCCESS, S.FAILURE, S.REVOKED])
+def test_an_end_is_not_overwritten_by_another_execution(site: RunSite, state: State) -> None:
+    site.send("a")
+    site.start("a")
+    site.start("a", "w2:2:b", is_redelivered=True)
+    site.finish("a", state, "w2:2:b")
+
+    words = [site.finish("a", S.FAILURE if state is S.SUCCESS else S.SUCCESS), site.finish("a", S.EXPIRED, "")]
+
+    counts = site.runs.counts("report")
+    assert (words, site.state("a")) == (["LATE", "LATE"], state)
+    assert counts.success + counts.failure + counts.revoked == 1
+
+
 def test_the_main_process_ends_a_run_of_its_child_by_host_and_process(site: RunSite) -> None:
     site.send("a")
     site.start("a", "w1:12:token")
@@ -646,6 +660,16 @@ def test_the_history_keeps_the_newest_that_have_ended_and_all_that_have_not(site
     before = site.runs.history("report", before=site.clock.now - timedelta(seconds=3))
     assert [run.id for run in before] == ["r4", "r1", "r0"]
     assert {run.id for run in site.runs.active("report")} == {"r0", "r1"}
+
+
+def test_thousands_of_runs_leave_no_more_than_the_cap(site: RunSite) -> None:
+    for number in range(1000):
+        site.runs.reserve(site.new(f"r{number}"))
+        site.start(f"r{number}")
+        site.finish(f"r{number}")
+
+    assert len(runs_of(site.client, site.keys)) == len(site.runs.history("report", 1000)) == 5
+    assert site.runs.counts("report") == RunCounts(sent=1000, success=1000)
 
 
 def test_the_totals_count_states_and_durations(site: RunSite) -> None:

@@ -143,7 +143,7 @@ end
 local function cap_history(prefix, name, limit, retention)
   local index = prefix .. ':runs:' .. name
   local excess = (try('ZCARD', index) or 0) - limit
-  if excess > 0 then
+  if excess > 0 and excess > (try('SCARD', prefix .. ':active:' .. name) or 0) then
     local buffered = read(prefix .. name, 'buffered').buffered
     for _, key in ipairs(redis.call('ZRANGE', index, 0, math.min(excess, 100) - 1)) do
       local _, is_listed = is_active(prefix, key, 0)
@@ -154,10 +154,25 @@ local function cap_history(prefix, name, limit, retention)
   redis.call('PEXPIRE', index, retention)
 end
 
+-- Return all fields of a run but its payload.
+local function fields_of(key)
+  return read(key, 'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'step', 'starts', 'holder', 'acks_late', 'sent_at', 'started_at',
+    'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note', 'by', 'restart_of', 'stop', 'alone', 'expires', 'taken')
+end
+
+-- Store a run without its payload again: Redis keeps a hash that has had a long field in three times the memory for ever.
+local function drop_payload(key)
+  local flat = {}
+  for field, text in pairs(fields_of(key)) do flat[#flat + 1], flat[#flat + 2] = field, text end
+  redis.call('DEL', key)
+  redis.call('HSET', key, unpack(flat))
+end
+
 -- Store the end of a run, keep it for so long, and let the next one of its entry go.
 local function end_run(prefix, limit, retention, run, state, is_failure)
   redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time())
-  redis.call('HDEL', run.key, 'taken', state == 'SUCCESS' and 'payload' or 'taken')
+  redis.call('HDEL', run.key, 'taken')
+  if state == 'SUCCESS' then drop_payload(run.key) end
   redis.call('PEXPIRE', run.key, retention)
   try('ZREM', prefix .. ':active', run.key)
   try('ZREM', prefix .. ':resend', run.key)
@@ -173,8 +188,7 @@ end
 -- Return all fields of a run, with its payload where a limit of bytes for it is passed, and its lease_end and resend_at, as a
 -- reply has them; nil where the key holds no run. A text that is longer than beat writes it is left out.
 local function describe_run(prefix, key, most)
-  local run = read(key, 'name', 'task', 'fire_time', 'kind', 'state', 'attempt', 'starts', 'holder', 'acks_late', 'sent_at',
-    'started_at', 'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note', 'by', 'restart_of', 'stop', 'alone', 'expires', 'taken')
+  local run = fields_of(key)
   if not is_run(run) then return nil end
   for field, text in pairs(run) do if #text > 4096 then run[field] = nil end end
   if most and redis.call('HSTRLEN', key, 'payload') <= tonumber(most) then run.payload = read(key, 'payload').payload end
