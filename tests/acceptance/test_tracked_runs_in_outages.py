@@ -106,6 +106,7 @@ def test_a_worker_that_is_cut_off_for_a_whole_lease_gives_its_tasks_up(
         lease_end = ending.reaches(ended, State.STARTED).lease_end
         assert lease_end is not None
         proxy.refuse()
+        put_off = asking.send("once")
 
         wait_until(lambda: asking.noted("stopped", asked), "the task that asks to end")
         process.says("could not renew its lease; its process ends")
@@ -115,6 +116,9 @@ def test_a_worker_that_is_cut_off_for_a_whole_lease_gives_its_tasks_up(
         proxy.heal()
         assert asking.ends(asked).state == State.SUCCESS
         wait_until(lambda: (run := ending.run(ended)) and run.error, "the report of the end of the child")
+        # A task that runs once is put off while nobody can say whether another worker has its run.
+        assert asking.ends(put_off).state == State.SUCCESS
+        assert asking.noted("began", put_off) == 1
     finally:
         asking.close()
         ending.close()

@@ -47,7 +47,7 @@ def lease_of(worker: Worker, run_id: str) -> timedelta:
     return run.lease_end - datetime.now(timezone.utc)
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_warm_shutdown_lets_tasks_end_and_reports_them(make_worker: Callable[..., Worker], pool: str) -> None:
     worker = make_worker("--pool", pool, imports=["redisbeater.runs"], source=PLAIN)
     process = worker.start()

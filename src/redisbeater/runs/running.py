@@ -17,8 +17,8 @@ logger = get_logger(__name__)
 #: How often a lease is renewed in its length.
 RENEWALS = 4
 
-#: How many leases are renewed in one call. Reports of other tasks do not wait for more.
-RENEWAL_PAGE = 250
+#: How many leases are renewed at once, in a few scripts. Reports of tasks do not wait for more.
+RENEWAL_PAGE = 1_000
 
 
 @dataclass(eq=False, kw_only=True)
