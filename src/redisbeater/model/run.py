@@ -14,7 +14,22 @@ from redisbeater.instant import from_unix, to_unix
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
 
-__all__ = ("FINAL", "FOLLOWING", "Kind", "NewRun", "Payload", "Run", "RunCounts", "State", "error_text", "result_text")
+__all__ = (
+    "ATTEMPT_HEADER",
+    "FINAL",
+    "FOLLOWING",
+    "Kind",
+    "NewRun",
+    "Payload",
+    "Run",
+    "RunCounts",
+    "State",
+    "error_text",
+    "result_text",
+)
+
+#: The header that tells a worker that a run is recorded, and which try of it this is, counted from 1.
+ATTEMPT_HEADER = "redisbeater_attempt"
 
 #: Characters that are kept of an error, and of the ``repr`` of a result.
 MOST_ERROR_CHARACTERS, MOST_RESULT_CHARACTERS = 500, 200
@@ -165,7 +180,7 @@ class Run:
         error: class and text of the error that ended it.
         result: the ``repr`` of its result, with ``redisbeater_run_results``.
         restart_of: the id of the run that it repeats.
-        is_alone: as it was recorded: :class:`NewRun`.
+        is_alone: whether no other run of its entry may be active beside it.
         is_to_stop: somebody asked to stop it.
         payload: what is needed to send it again; empty once it has succeeded, or where it was not read.
         lease_end: when its lease ends, or until when it may wait for its start; None: it is not active.

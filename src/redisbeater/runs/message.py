@@ -8,12 +8,10 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
+from redisbeater.model.run import ATTEMPT_HEADER
 from redisbeater.store import Execution
 
-__all__ = ("ATTEMPT", "add_headers", "execution_of", "is_tracked", "is_tracked_request")
-
-#: The header that beat sends with the runs that it tracks: which try of the run this is, counted from 1.
-ATTEMPT = "redisbeater_attempt"
+__all__ = ("add_headers", "execution_of", "is_tracked", "is_tracked_request")
 
 #: The header of a message that a run has published itself, for another try or as a replacement: how often it did so.
 STEP = "redisbeater_step"
@@ -25,13 +23,13 @@ NAME, FIRE_TIME = "periodic_task_name", "scheduled_for"
 def is_tracked(request: Any) -> bool:
     """Return whether the request of a task, a ``celery.app.task.Context``, is that of a run that beat tracks."""
     headers = request.headers
-    return bool(headers) and ATTEMPT in headers and not request.is_eager
+    return bool(headers) and ATTEMPT_HEADER in headers and not request.is_eager
 
 
 def is_tracked_request(request: Any) -> bool:
     """Return the same of a ``celery.worker.request.Request``, as the main process of a worker has it."""
     headers = request.request_dict
-    return ATTEMPT in headers or ATTEMPT in (headers.get("headers") or {})
+    return ATTEMPT_HEADER in headers or ATTEMPT_HEADER in (headers.get("headers") or {})
 
 
 def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None:
@@ -42,7 +40,7 @@ def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None
         headers: the headers of the message.
         is_next: the message follows this execution; else it is only a copy, to be looked at later.
     """
-    for name in (ATTEMPT, STEP, NAME, FIRE_TIME):
+    for name in (ATTEMPT_HEADER, STEP, NAME, FIRE_TIME):
         if name in request.headers:
             headers.setdefault(name, request.headers[name])
     if is_next:
@@ -63,7 +61,7 @@ def execution_of(task: Any, request: Any, holder: str = "", *, is_exclusive: boo
         run_id=request.id,
         name=str(headers.get(NAME) or ""),
         task=task.name,
-        attempt=_number(headers[ATTEMPT], 1),
+        attempt=_number(headers[ATTEMPT_HEADER], 1),
         step=_number(headers.get(STEP), 0),
         holder=holder,
         fire_time=_fire_time(headers),

@@ -11,11 +11,11 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import decoded_options, encoded_options, option_instant
-from redisbeater.model.run import Kind, NewRun, Payload, State
+from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, State
 from redisbeater.schedules.datetime_codec import encode_datetime
-from redisbeater.sending.run import ATTEMPT_HEADER, run_options, sendable
+from redisbeater.sending.run import run_options, sendable
 
-__all__ = ("ATTEMPT_HEADER", "new_run", "planned_run", "run_again")
+__all__ = ("new_run", "planned_run", "run_again")
 
 #: The schedule of a run whose entry is gone; Celery's entries have one.
 _ANY_SCHEDULE = 3600.0

@@ -16,12 +16,10 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import option_instant
+from redisbeater.model.run import ATTEMPT_HEADER
 from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
-__all__ = ("ATTEMPT_HEADER", "make_run", "run_options", "sendable", "task_id")
-
-#: The header that tells a worker that a run is recorded, and which attempt this is.
-ATTEMPT_HEADER = "redisbeater_attempt"
+__all__ = ("make_run", "run_options", "sendable", "task_id")
 
 #: The namespace of schedule ids that are no UUIDs: another program wrote them.
 FOREIGN_IDS = uuid.UUID("7fcf8280-6e12-52f9-ab56-c6ac8bfedbce")

@@ -30,7 +30,7 @@ class HistoryPage:
     """Runs and lines of a log, the newest first; iterating over it yields them.
 
     Attributes:
-        items: each a :class:`~redisbeater.Run` or a :class:`~redisbeater.LogLine`.
+        items: each a :class:`~redisbeater.Run` or a line of the log.
         before: what gets the next page, as ``before``; None: this is the last one.
     """
 
