@@ -111,7 +111,11 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(app: Celery, **passed: Any) -> None:
         options = {name: passed.pop(name) for name, _, _ in (*_SCHEDULES, *_FIELDS)}
-        options.update(labels=passed.pop("labels") or None, enabled=False if passed.pop("disabled") else None)
+        options.update(
+            once=passed.pop("once"),
+            labels=passed.pop("labels") or None,
+            enabled=False if passed.pop("disabled") else None,
+        )
         author = {name: passed.pop(name) for name in ("note", "by")}
         shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "now", "is_utc")}
         function(app, Given(options=options, author=author, **shared), **passed)
