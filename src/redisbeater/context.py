@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from weakref import WeakKeyDictionary
 
 from celery import Celery
 from celery.app import app_or_default
@@ -22,8 +21,9 @@ from redisbeater.store import RedisSchedule
 
 __all__ = ("Context", "task_options")
 
-#: One context, and so one connection pool, for each app of the process; nothing is stored on the app itself.
-_CONTEXTS: WeakKeyDictionary[Celery, Context] = WeakKeyDictionary()
+#: The attribute of an app that has its context: one, and so one connection pool, for each app of the process. A table of
+#: ours would keep the app for ever, because schedules that the context remembers refer to it.
+_ATTRIBUTE = "_redisbeater_context"
 
 
 def task_options(app: Celery) -> TaskOptions:
@@ -78,15 +78,15 @@ class Context:
         app = app_or_default(app)
         if isinstance(app, Proxy):  # ``celery.current_app``
             app = app._get_current_object()
-        context = _CONTEXTS.get(app)
+        context: Context | None = vars(app).get(_ATTRIBUTE)
         if context is None:
-            context = _CONTEXTS[app] = cls._of(app, Config.from_app(app))
+            context = vars(app)[_ATTRIBUTE] = cls._of(app, Config.from_app(app))
         return context
 
     @classmethod
     def forget(cls, app: Celery) -> None:
         """Forget the context of an app, so that settings that are changed now have an effect. For tests."""
-        _CONTEXTS.pop(app, None)
+        vars(app).pop(_ATTRIBUTE, None)
 
     @classmethod
     def _of(cls, app: Celery, config: Config) -> Context:

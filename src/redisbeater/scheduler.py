@@ -301,7 +301,9 @@ class RedisScheduler(Scheduler):
     def _send_run(self, run: RedisScheduleEntry) -> Exception | None:
         """Log a run and send it. Return why it was not sent, or None."""
         announce(run, self._dispatch.claim if self._dispatch else None)
-        return self._sender.send(run)
+        error = self._sender.send(run)
+        announce(None)  # its line may not have been logged
+        return error
 
     def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
         """Send one run by Celery's own path, with prepared texts of its arguments."""

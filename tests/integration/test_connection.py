@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -355,3 +357,21 @@ def test_no_repr_shows_a_password(unreachable: Celery) -> None:
     entry = RedisScheduleEntry("report", "proj.report", 60.0, app=unreachable)
 
     assert SECRET not in "".join(repr(thing) for thing in (entry, context, context.config, context.redis))
+
+
+def test_an_app_that_is_gone_takes_what_was_kept_for_it_with_it(server: Server, prefix: str) -> None:
+    """A test suite makes an app for each test, and a server takes so many connections."""
+
+    def work() -> weakref.ref[Celery]:
+        app = Celery("gone", broker="memory://", set_as_current=False)
+        app.conf.update(redisbeater_redis_url=server.url(), redisbeater_key_prefix=prefix, result_expires=None)
+        save_due(app, "report")
+        scheduler = RedisScheduler(app)
+        scheduler.tick()
+        scheduler.close()
+        return weakref.ref(app)
+
+    gone = work()
+    gc.collect()
+
+    assert gone() is None

@@ -18,9 +18,9 @@ CELERYS_LINE = "Scheduler: Sending due task %s (%s)"
 _sent: ContextVar[tuple[RedisScheduleEntry, Claim] | None] = ContextVar("redisbeater_run", default=None)
 
 
-def announce(run: RedisScheduleEntry, claim: Claim | None) -> None:
-    """Let the next line that Celery logs be about this run of a claim; without a claim it stays as it is."""
-    _sent.set(None if claim is None else (run, claim))
+def announce(run: RedisScheduleEntry | None, claim: Claim | None = None) -> None:
+    """Let the next line that Celery logs be about this run of a claim; without both it stays as it is."""
+    _sent.set(None if run is None or claim is None else (run, claim))
 
 
 def complete_lines(logger: logging.Logger) -> logging.Logger:
