@@ -8,8 +8,8 @@ One beat sends to four prefork workers. They are killed (-9), or one of their ch
 from the Redis of the schedule, for less and for more than ``redisbeater_run_timeout``, which is 10 seconds. Tasks write
 into a list of their own that they began, are alive, and ended. In the end every run must be SUCCESS, the counts must
 agree with that list, and no entry with ``overlap="skip"`` may have had two live leases. With
-``redisbeater_stop_when_cut_off`` it may not have had two executions at once either, but for 5 seconds after the end of a
-pause that was longer than the lease.
+``redisbeater_stop_when_cut_off`` it may not have had two executions at once either, but for 5 seconds after the end of
+a pause that was longer than the lease.
 
 The broker is RabbitMQ, which loses no message with a worker. A worker is killed when no start is under way: Celery
 acknowledges a message in the main process while its child reports the start, and between the two nobody knows the run.
@@ -41,6 +41,9 @@ from servers import programs, running
 from redisbeater import ScheduleStore
 from redisbeater.context import Context
 from redisbeater.model.run import State
+
+#: What happens in the short form, each once, to a worker each.
+QUICK_KINDS = ("kill", "kill a child", "long pause", "long cut")
 
 #: How many workers may suffer at once, in the long form; how many there are.
 AT_ONCE, WORKERS = 2, 4
@@ -83,7 +86,7 @@ class Chaos:
         self._client = beat.server.client()
         self._sent_since: dict[tuple[str, int], float] = {}
         self._next_fault = 0.0
-        self._plan = self._rng.sample(sorted(KINDS), len(KINDS)) if options.quick else []
+        self._plan = self._rng.sample(QUICK_KINDS, len(QUICK_KINDS)) if options.quick else []
         self.faults = RunFaults(self._rng, QUICK_SECONDS if options.quick else LONG_SECONDS)
         self.lines: list[Line] = []
         self.samples = self.most_leases = 0
@@ -98,7 +101,7 @@ class Chaos:
         self._beat.beat().says("leading as")
         for name in self.names:
             overlap = "skip" if name in self.skip else "allow"
-            seconds = self._rng.uniform(1.5, 3.0) if self._options.quick else self._rng.choice((2.0, 4.0, 9.0, 13.0))
+            seconds = self._rng.uniform(1.0, 2.0) if self._options.quick else self._rng.choice((2.0, 4.0, 9.0, 13.0))
             self._store.create(name, "proj.work", 4, args=[seconds], overlap=overlap, requeue_lost=10)
         while self._sent() < self._options.runs or self._plan:
             self._step()
@@ -149,12 +152,14 @@ class Chaos:
         return all(now - since >= STARTING_SECONDS for since in self._sent_since.values())
 
     def _do_fault(self) -> None:
-        whole = [worker for worker in self._workers if worker.is_whole]
+        # In the short form each worker suffers once.
+        workers = self._workers[len(QUICK_KINDS) - len(self._plan) :] if self._options.quick else self._workers
+        whole = [worker for worker in workers if worker.is_whole]
         room = self._options.quick or len(self._workers) - len(whole) < AT_ONCE
         if not whole or not room or not self.lines or (self._options.quick and not self._plan):
             return
         kind = self._plan[-1] if self._options.quick else self._rng.choices(list(KINDS), list(KINDS.values()))[0]
-        worker = self._rng.choice(whole)
+        worker = whole[0] if self._options.quick else self._rng.choice(whole)
         worker.busy = busy_children(self.lines[-500:], worker.name)
         if self.faults.do(kind, worker, self._waiting):
             self._next_fault = time.monotonic() + (0.1 if self._options.quick else self._rng.uniform(0.5, 3.0))
