@@ -27,8 +27,12 @@ LEASE_SECONDS = 10.0
 #: The faults, each with how often it is chosen.
 KINDS = {"kill": 2, "kill a child": 3, "short pause": 2, "long pause": 2, "short cut": 2, "long cut": 2}
 
-#: How long pauses and cuts take that are shorter than a lease.
+#: How long pauses and cuts take that are shorter than a lease; a pause that is longer is that of the caller.
 SHORT_SECONDS = 1.0, 7.0
+
+#: How long a cut takes that is longer than a lease. A process that ends itself takes the reports with it that it could
+#: not write: of tasks that took 2 seconds or more there are none that both began and ended before that.
+CUT_SECONDS = 11.0, 11.9
 
 #: How long a worker is left alone after a fault: it sends the reports that it kept.
 REST_SECONDS = 4.0
@@ -108,12 +112,17 @@ class RunFaults:
     """Does one fault to one worker, and undoes it.
 
     Arguments:
-        long_seconds: how long pauses and cuts take, between these, that are longer than a lease.
+        long_seconds: how long pauses take, between these, that are longer than a lease.
     """
 
     def __init__(self, rng: random.Random, long_seconds: tuple[float, float]) -> None:
         self._rng = rng
-        self._long_seconds = long_seconds
+        self._seconds = {
+            "short pause": SHORT_SECONDS,
+            "long pause": long_seconds,
+            "short cut": SHORT_SECONDS,
+            "long cut": CUT_SECONDS,
+        }
         self.tally: Counter[str] = Counter()
         self.pauses: list[Pause] = []
 
