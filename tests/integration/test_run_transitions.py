@@ -284,6 +284,36 @@ def test_a_dead_execution_holds_its_run_for_ten_seconds_more(site: RunSite) -> N
     assert site.runs.drop(site.execution("a")) == "LATE"
 
 
+def test_an_execution_that_died_before_its_start_could_be_written_is_lost_soon(site: RunSite) -> None:
+    site.send("a")
+    execution = site.execution("a", "w1:1:", worker="w1", pid=1)
+    words = [site.runs.drop(execution, error="WorkerLostError: signal 15") for _ in range(2)]
+    begun = site.runs.run("a")
+    assert begun is not None
+    assert (words, begun.state, begun.starts, begun.worker) == (["DROPPED", "DROPPED"], S.STARTED, 1, "w1")
+
+    site.clock.go_on(11)
+
+    assert site.lose_overdue(requeue_in=10) == ["a"]
+    assert site.state("a") == S.LOST
+
+
+def test_a_dead_execution_of_an_older_attempt_does_not_touch_the_next(site: RunSite) -> None:
+    site.send("a")
+    site.start("a")
+    site.clock.go_on(LEASE + 1)
+    site.lose_overdue(requeue_in=0)
+    claim = site.claim()
+    site.commit(claim, resent=site.runs.take(token=""))
+    assert site.state("a") == S.SENT
+
+    assert site.runs.drop(site.execution("a", "w1:1:")) == "LATE"
+
+    run = site.runs.run("a")
+    assert run is not None
+    assert (run.state, run.attempt, run.starts) == (S.SENT, 2, 1)
+
+
 def test_a_lost_run_is_final_without_a_requeue(site: RunSite) -> None:
     site.send("a")
     site.start("a")

@@ -133,13 +133,13 @@ class RunStore(RunRecords):
         return word
 
     def drop(self, execution: Execution, *, error: str = "") -> str:
-        """Let the lease of an execution that died end in 10 seconds.
+        """Let the lease of an execution that died end in 10 seconds, also if its start could not be recorded.
 
         Returns:
             ``DROPPED``; ``LATE``: it does not hold the run any more.
         """
-        terms = [self._keys.prefix, execution.holder, str(DROP_SECONDS), error]
-        word: str = self._run("drop", [execution.run_id], terms)
+        terms = [self._keys.prefix, execution.holder, str(DROP_SECONDS), error, str(execution.attempt)]
+        word: str = self._run("drop", [execution.run_id], [*terms, _json(execution.to_fields())])
         return word
 
     # What beat does

@@ -1,17 +1,29 @@
 -- Let the lease of an execution that died end soon: the broker may give its message out again until then.
 --
--- Executed twice, it does not make the lease longer.
+-- One whose start could not be written, because Redis was away until it died, is recorded as started first: its message is
+-- gone, and as sent it would wait for a start that never comes. Executed twice, it does not make the lease longer.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] holder     text: the token of the execution, or what the tokens of its process begin with
 -- ARGV[3] seconds    until its lease ends
 -- ARGV[4] error_text text: why it died; '': not known
+-- ARGV[5] attempt    number: which attempt it is
+-- ARGV[6] fields     JSON: names and values to store with its start: task, worker, pid, acks_late
 -- Returns 'DROPPED', or 'LATE': it does not hold the run
 local run_key = KEYS[1]
-local prefix, holder, seconds, error_text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local prefix, holder, seconds, error_text, attempt, fields = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+
+local function start(run)
+  local now = server_time()
+  local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, 'seen_at', now, unpack(cjson.decode(fields))}
+  redis.call('HSET', run_key, 'starts', run.starts + 1, unpack(terms))
+  redis.call('HDEL', run_key, 'finished_at', 'taken')
+  run.state, run.holder = 'STARTED', holder
+end
 
 local run = read_run(run_key)
+if run and run.state == 'SENT' and run.attempt == tonumber(attempt) then start(run) end
 if not run or run.state ~= 'STARTED' or string.sub(run.holder or '', 1, #holder) ~= holder then return 'LATE' end
 local lease = try('ZSCORE', prefix .. ':active', run_key)
 local ends = server_time(seconds)

@@ -1,0 +1,175 @@
+"""Four real workers for ``benchmarks/chaos_of_runs.py``, each with a way of its own to the schedule's Redis."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from project import Process, Project
+from proxy import LOOPBACK, Proxy
+from servers import Server
+
+from chaos.run_audit import ENDED, Line, Pause
+
+__all__ = ("KINDS", "LEASE_SECONDS", "TASK", "RunFaults", "Worker", "read_lines")
+
+#: The shortest lease that there is.
+LEASE_SECONDS = 10.0
+
+#: The faults, each with how often it is chosen.
+KINDS = {"kill": 2, "kill a child": 3, "short pause": 2, "long pause": 2, "short cut": 2, "long cut": 2}
+
+#: How long pauses and cuts take that are shorter than a lease; a pause that is longer is that of the caller.
+SHORT_SECONDS = 1.0, 7.0
+
+#: How long a cut takes that is longer than a lease. A process that ends itself takes the reports with it that it could
+#: not write: of tasks that took 2 seconds or more there are none that both began and ended before that.
+CUT_SECONDS = 11.0, 11.9
+
+#: How long a worker is left alone after a fault: it sends the reports that it kept.
+REST_SECONDS = 4.0
+
+#: A task whose last line is not older than this is being executed.
+ALIVE_SECONDS = 0.5
+
+TASK = """
+import os, uuid
+import redisbeater.runs
+redisbeater.runs.install(app)
+
+@app.task(bind=True, name="proj.work")
+def work(self, seconds):
+    common = {"entry": self.request.headers["periodic_task_name"], "run": self.request.id,
+              "execution": uuid.uuid4().hex, "pid": os.getpid(), "worker": self.request.hostname.partition("@")[0]}
+    def write(what):
+        notes.rpush("lines", json.dumps({**common, "what": what, "at": time.time()}))
+    write("began")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.1)
+        write("alive")
+    write("ended")
+"""
+
+
+def read_lines(project: Project, start: int = 0) -> list[Line]:
+    """Return the lines that tasks have written, in their order."""
+    return [Line(**json.loads(text)) for text in project.broker.lrange("lines", start, -1)]  # type: ignore[union-attr]
+
+
+@dataclass
+class Worker:
+    """A worker and what is being done to it."""
+
+    name: str
+    project: Project
+    proxy: Proxy
+    process: Process | None = None
+    fault: str = ""
+    until: float = 0.0
+    since: float = 0.0
+    rest_until: float = 0.0
+    #: Its children that execute something.
+    busy: set[int] = field(default_factory=set)
+
+    @classmethod
+    def create(cls, name: str, server: Server, folder: Path, prefix: str, **settings: Any) -> Worker:
+        """Return a worker that is not started."""
+        folder.mkdir()
+        proxy = Proxy(server.port).__enter__()
+        own = {"redisbeater_redis_url": f"redis://{LOOPBACK}:{proxy.port}/0", **settings}
+        project = Project(server, prefix, folder, **own)
+        project.add_source(TASK)
+        return cls(name, project, proxy)
+
+    def start(self) -> None:
+        options = ("--pool", "prefork", "--concurrency", "4", "--without-gossip", "--without-mingle")
+        self.process = self.project.celery("worker", "-n", f"{self.name}@chaos", "--loglevel", "INFO", *options)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.process is not None and "ready." in self.process.output()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is being done to it, and what was done is over."""
+        return not self.fault and time.monotonic() >= self.rest_until and self.is_ready
+
+    def close(self) -> None:
+        self.project.end()
+        self.proxy.__exit__(None, None, None)
+
+
+class RunFaults:
+    """Does one fault to one worker, and undoes it.
+
+    Arguments:
+        long_seconds: how long pauses take, between these, that are longer than a lease.
+    """
+
+    def __init__(self, rng: random.Random, long_seconds: tuple[float, float]) -> None:
+        self._rng = rng
+        self._seconds = {
+            "short pause": SHORT_SECONDS,
+            "long pause": long_seconds,
+            "short cut": SHORT_SECONDS,
+            "long cut": CUT_SECONDS,
+        }
+        self.tally: Counter[str] = Counter()
+        self.pauses: list[Pause] = []
+
+    def do(self, kind: str, worker: Worker, may_kill: Callable[[], bool]) -> bool:
+        """Do it, and return whether it was done: not while a start is under way that a kill would lose."""
+        assert worker.process is not None
+        if kind.startswith("kill"):
+            if not self._kill(worker, worker.process, may_kill, is_child=kind == "kill a child"):
+                return False
+        else:
+            worker.until = time.monotonic() + self._rng.uniform(
+                *(SHORT_SECONDS if "short" in kind else self._long_seconds)
+            )
+            worker.fault, worker.since = kind, time.time()
+            worker.process.pause() if "pause" in kind else self._cut(worker.proxy)
+        self.tally[kind] += 1
+        return True
+
+    def undo(self, worker: Worker) -> None:
+        """End the fault of a worker."""
+        assert worker.process is not None
+        if "pause" in worker.fault:
+            self.pauses.append(Pause(worker=worker.name, since=worker.since, until=time.time()))
+            worker.process.resume()
+        worker.proxy.heal()
+        worker.fault, worker.rest_until = "", time.monotonic() + REST_SECONDS
+
+    def _kill(self, worker: Worker, process: Process, may_kill: Callable[[], bool], *, is_child: bool) -> bool:
+        process.pause()
+        if not may_kill() or (is_child and not worker.busy):
+            process.resume()
+            return False
+        if is_child:
+            os.kill(self._rng.choice(sorted(worker.busy)), signal.SIGKILL)
+            process.resume()
+        else:
+            process.kill()
+            worker.start()
+        worker.rest_until = time.monotonic() + REST_SECONDS
+        return True
+
+    def _cut(self, proxy: Proxy) -> None:
+        self._rng.choice((proxy.refuse, proxy.swallow))()
+
+
+def busy_children(lines: list[Line], worker: str) -> set[int]:
+    """Return the processes of a worker that wrote a moment ago, and have not ended what they execute."""
+    last = {line.pid: line for line in lines if line.worker == worker}
+    now = time.time()
+    return {pid for pid, line in last.items() if line.what != ENDED and now - line.at < ALIVE_SECONDS}
