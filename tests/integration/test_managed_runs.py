@@ -409,6 +409,16 @@ def test_backfill_waits_for_each_run_where_none_may_overlap(store: ScheduleStore
     assert len(found.sent) == len(take(app)) == 3
 
 
+def test_a_deadline_counts_from_the_send_of_each_run_of_a_backfill(store: ScheduleStore, app: Celery) -> None:
+    store.create("report", "t", crontab(minute=0), deadline=600)
+
+    found = store.backfill("report", at(9), at(10), rate=4)
+
+    first, second = (datetime.fromisoformat(message.headers["expires"]) for message in take(app))
+    assert second - first > timedelta(seconds=0.2)
+    assert [store.run(run_id).expires for run_id in found.sent.values()] == [first, second]
+
+
 def test_backfill_of_an_interval_keeps_its_phase(store: ScheduleStore) -> None:
     entry = store.create("report", "t", 600.0)
     assert entry.due_at

@@ -243,6 +243,23 @@ def test_a_lost_run_waits_while_a_later_one_is_active(site: BeatSite, fields: di
     assert [run.id for run in site.after(10)] == [first.id]
 
 
+def test_a_lost_run_that_a_person_triggered_waits_as_well(site: BeatSite) -> None:
+    site.save(requeue_lost=3, every=200.0, overlap="skip")
+    triggered = ScheduleStore(site.app).trigger("report")
+    take(site.app)
+    site.start(triggered)
+    site.clock.go_on(LEASE)  # its lease is over, and no monitor has looked since
+
+    (second,) = site.after(100)
+    site.start(second.id, "w2:1:b")
+    site.monitor(1)
+    assert site.state(triggered) is State.LOST
+    assert site.after(30) == []
+
+    site.finish(second.id, holder="w2:1:b")
+    assert [run.id for run in site.after(10)] == [triggered]
+
+
 def test_a_worker_that_was_slow_to_renew_keeps_its_run(site: BeatSite) -> None:
     site.save(every=100_000.0, requeue_lost=3)
     (first,) = site.after(100_000)

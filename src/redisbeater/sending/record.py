@@ -31,6 +31,7 @@ def new_run(
     by: str = "",
     note: str = "",
     restart_of: str = "",
+    is_alone: bool = False,
 ) -> NewRun:
     """Return the record of a run that is about to be sent, or to wait.
 
@@ -43,6 +44,7 @@ def new_run(
         by: who wants it.
         note: why.
         restart_of: the id of the run that it repeats.
+        is_alone: no other run of its entry may be active beside it.
     """
     options = run.options
     return NewRun(
@@ -59,6 +61,7 @@ def new_run(
         by=by,
         note=note,
         restart_of=restart_of,
+        is_alone=is_alone,
     )
 
 

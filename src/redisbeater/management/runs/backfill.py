@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -134,13 +134,15 @@ def send_backfill(
 
 def _send(caller: Caller, stored: StoredEntry, fire_time: datetime, errand: Errand) -> str:
     """Send one run as soon as its overlap allows, and return its id."""
-    run = triggered_run(caller.app, stored, stored.definition, fire_time)
     context = Context.of(caller.app)
     events = context.redis.runs.events()
     try:
         while True:
+            # Read again: the runs before may have taken hours, and a deadline counts from the send.
+            present = replace(stored, now=context.redis.clock()[0])
+            run = triggered_run(caller.app, present, stored.definition, fire_time)
             try:
-                send_run(caller, run, errand, stored.now)
+                send_run(caller, run, errand, present.now)
                 return str(run.options["task_id"])
             except RunActive:
                 wait_for_event(events, LONGEST_LOOK_SECONDS)

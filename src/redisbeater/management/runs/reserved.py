@@ -85,7 +85,15 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
 
 def _reserve(context: Context, run: RedisScheduleEntry, errand: Errand, now: datetime) -> Reservation:
     author = errand.author
-    new = new_run(run, now, kind=errand.kind, by=author.by, note=author.note, restart_of=errand.restart_of)
+    new = new_run(
+        run,
+        now,
+        kind=errand.kind,
+        by=author.by,
+        note=author.note,
+        restart_of=errand.restart_of,
+        is_alone=errand.overlap is not Overlap.ALLOW,
+    )
     deadline = time.monotonic() + CLAIMED_SECONDS
     while True:
         reservation = context.redis.runs.reserve(new, errand.overlap.value)
