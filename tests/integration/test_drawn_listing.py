@@ -288,7 +288,7 @@ def test_a_renamed_application_adopts_what_it_left(
 
     lead(vienna)
     before = run("show", "nightly").stdout
-    adopted = run("adopt", "proj")
+    adopted = run("adopt", "proj", "--note", "renamed", "--by", "anna@ops1")
     lead(vienna)
 
     assert "enabled" not in before
@@ -298,6 +298,7 @@ def test_a_renamed_application_adopts_what_it_left(
     assert set(ScheduleStore(vienna).names()) == {"nightly"}
     assert run("show", "nightly").stdout.splitlines()[0].split("   ")[-1].startswith("disabled, static, shop, version ")
     assert "declaration" not in run("show", "nightly").stdout
+    assert '  origin by anna@ops1: "renamed"' in run("show", "nightly").stdout
     assert run("adopt", "proj").exit_code == 2
 
 

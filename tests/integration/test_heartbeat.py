@@ -58,13 +58,13 @@ def test_status_says_how_late_runs_are_and_which_server_it_is(app: Celery, clien
     client.set(f"{prefix}:lock", token, px=15_000)
     write(client, prefix, token)
     without = run(app, "status").stdout
-    measured = {"late_p50_ms": 4.2, "late_p99_ms": 1312.0, "server": "valkey 9.1.2", "clock_offset_ms": 0.81}
+    measured = {"skipped_by": {"skip": 1, "overlap": 2}, "late_p50_ms": 4.2, "late_p99_ms": 1312.0, "server": "valkey 9.1.2", "clock_offset_ms": 0.81}
     write(client, prefix, token, **measured)
 
     drawn, read = run(app, "status").stdout.splitlines(), json.loads(run(app, "status", "--json").stdout)
 
     assert drawn[0].endswith("     valkey 9.1.2, clock +0.8 ms")
-    assert "1,212 sent, 34 refused, 3 skipped, lateness p50 4 ms p99 1 s" in drawn[2]
+    assert "1,212 sent, 34 refused, 3 skipped (overlap 2, skip 1), lateness p50 4 ms p99 1 s" in drawn[2]
     assert {name: read["beats"][0][name] for name in measured} == measured
     assert "lateness" not in without
     assert "clock" not in without
@@ -90,7 +90,7 @@ def test_a_leader_writes_what_it_is_and_what_it_has_sent(
     assert (line["server"].split()[0] in ("redis", "valkey"), abs(line["clock_offset_ms"]) < 500) == (True, True)
     assert set(line) == {
         "host", "pid", "role", "since", "last_pass", "version", "celery", "python", "sent", "refused", "skipped",
-        "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "broker_away", "redis", "server",
+        "skipped_by", "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "broker_away", "redis", "server",
         "clock_offset_ms",
     }  # fmt: skip
 

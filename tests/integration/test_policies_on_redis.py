@@ -179,13 +179,16 @@ def test_an_entry_whose_fire_times_were_all_missed_continues_without_a_run(
     assert skipped(app) == {"missed": 5}
 
 
-def test_a_one_off_that_was_missed_has_finished(app: Celery, scheduler: RedisScheduler) -> None:
+def test_a_one_off_that_was_missed_has_finished(
+    app: Celery, scheduler: RedisScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
     schedule = clocked(ago(minutes=10))
     RedisScheduleEntry("report", "proj.work", schedule, app=app, misfire_grace_time=60).save()
 
     assert run_due(scheduler) == []
 
     assert (stored(app, "report").due_at, skipped(app)) == (None, {"missed": 1})
+    assert "entry 'report': skipped 1 fire time (missed), " in caplog.text
 
 
 # Settings and entries

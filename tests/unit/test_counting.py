@@ -82,6 +82,7 @@ def test_a_monitor_counts_by_task_and_by_reason() -> None:
     assert meter.dispatched == {("a", "schedule"): 1, ("b", "schedule"): 3, ("a", "resend"): 1}
     assert {reason: count for reason, count in meter.skips.items() if count} == {"coalesced": 2, "missed": 1}
     assert (meter.sent, meter.skipped) == (5, 3)
+    assert meter.skipped_by == {"coalesced": 2, "missed": 1}
 
 
 def test_tasks_without_end_are_counted_together() -> None:

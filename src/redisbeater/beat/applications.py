@@ -11,6 +11,7 @@ from typing import Any
 
 from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
+from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange, Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.log_lines import get_logger
@@ -28,14 +29,16 @@ def application_of(origin: str) -> str:
     return origin.rpartition(" ")[0]
 
 
-def adopt(context: Context, application: str) -> tuple[list[str], dict[str, Exception]]:
+def adopt(context: Context, application: str, author: Author) -> tuple[list[str], dict[str, Exception]]:
     """Let the static entries of an application belong to this one; changes that operators made to them stay.
 
-    Return their names, and by name why some could not be changed.
+    Return their names, and by name why some could not be changed. ``author``: who does so, for the logs of the entries.
     """
     origins = context.redis.contents.origins(sorted(context.redis.contents.statics()))
     theirs = {name: origin or "" for name, origin in origins.items() if application_of(origin or "") == application}
-    changes = [FieldChange(name=name, origin=_renamed(context, origin)) for name, origin in theirs.items()]
+    changes = [
+        FieldChange(name=name, origin=_renamed(context, origin), author=author) for name, origin in theirs.items()
+    ]
     written: list[str] = []
     failures: dict[str, Exception] = {}
     for page in pages(changes, SAVE_PAGE):

@@ -132,6 +132,7 @@ class Heartbeat:
             "sent": counts.sent,
             "refused": counts.refused,
             "skipped": counts.skipped,
+            "skipped_by": counts.skipped_by,
             "late_ms": counts.late_ms,
             "late_p50_ms": round(counts.lateness.quantile(0.5) * 1000, 1),
             "late_p99_ms": round(counts.lateness.quantile(0.99) * 1000, 1),

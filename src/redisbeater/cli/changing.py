@@ -20,6 +20,7 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import with_progress
 from redisbeater.context import Context
 from redisbeater.display import shown
+from redisbeater.editing.author import Author
 from redisbeater.editing.deletion import COMES_BACK
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
@@ -260,16 +261,17 @@ def delete(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
 
 @redisbeater.command()
 @click.argument("application")
+@authored
 @command
-def adopt(app: Celery, application: str) -> None:
+def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
     """Take over the static entries of an application that had another name until now.
 
     What the code no longer declares of them is deleted when a beat begins to lead.
 
-    Example: celery -A shop redisbeater adopt proj
+    Example: celery -A shop redisbeater adopt proj --note "proj is shop now"
     """
     context = Context.of(app)
-    adopted, failures = adopt_statics(context, application)
+    adopted, failures = adopt_statics(context, application, Author.of(by, note))
     if not adopted and not failures:
         raise BadInput(f"no static entry belongs to application {application!r}")
     for name in adopted:

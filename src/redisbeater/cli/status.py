@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Literal
@@ -117,7 +118,14 @@ def _counts(leaders: Sequence[BeatLine]) -> str:
     if not leaders:
         return ""
     sent, refused, skipped = (sum(getattr(beat, name) for beat in leaders) for name in ("sent", "refused", "skipped"))
-    return f"since it leads: {sent:,} sent, {refused:,} refused, {skipped:,} skipped{_lateness(leaders)}"
+    skipped_text = f"{skipped:,} skipped{_reasons(leaders)}"
+    return f"since it leads: {sent:,} sent, {refused:,} refused, {skipped_text}{_lateness(leaders)}"
+
+
+def _reasons(leaders: Sequence[BeatLine]) -> str:
+    """Return why fire times were skipped, most of them first, in brackets; empty if none was."""
+    reasons = sum((Counter(beat.skipped_by) for beat in leaders), Counter[str]())
+    return f" ({', '.join(f'{why} {count:,}' for why, count in reasons.most_common())})" if reasons else ""
 
 
 def _lateness(leaders: Sequence[BeatLine]) -> str:

@@ -279,8 +279,9 @@ def _log_skip(name: str, skip: Skip) -> None:
         others = "1 other fire time" if skip.count_text == "1" else f"{skip.count_text} other fire times"
         logger.info("entry %r: one run replaces %s, %s to %s", name, others, first, last, extra=_event(name, skip))
     else:
-        line = "entry %r: skipped %s fire times (%s), %s to %s"
-        logger.warning(line, name, skip.count_text, skip.reason, first, last, extra=_event(name, skip))
+        fire_times = "1 fire time" if skip.count_text == "1" else f"{skip.count_text} fire times"
+        line = "entry %r: skipped %s (%s), %s to %s"
+        logger.warning(line, name, fire_times, skip.reason, first, last, extra=_event(name, skip))
 
 
 def _event(name: str, skip: Skip) -> dict[str, dict[str, Any]]:

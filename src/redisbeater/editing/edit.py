@@ -87,9 +87,14 @@ class Edit:
         if not before.exists:
             return "created"
         is_moved = self.author is not None and self.score is not None
-        if not (self.changed_fields or is_moved or not before.definition):
+        if not (self.changed_fields or is_moved or self._is_adopted or not before.definition):
             return ""
         return self.switches or "changed"
+
+    @property
+    def _is_adopted(self) -> bool:
+        """Whether a person gives the entry to another application or file."""
+        return self.author is not None and self.origin not in ("", self.snapshot.origin)
 
     @property
     def _switch(self) -> str:
@@ -108,7 +113,7 @@ class Edit:
         """Return the line of the entry's log; empty when the edit changes only what beat records."""
         if self.author is None or not (what := self.kind):
             return ""
-        before, fields = self.snapshot, self.changed_fields
+        before, fields = self.snapshot, self.changed_fields + ["origin"] * self._is_adopted
         next_runs = None if self.score is None else [_shown(before.score), _shown(self.score)]
         return self.author.line(
             what,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ class BeatLine:
         redisbeater, celery, python: versions.
         sent, refused, skipped: runs that it has sent, entries that could not be sent and fire times that were skipped,
             since it leads.
+        skipped_by: those fire times by reason; empty where an older beat does not say.
         late_ms: how late the oldest entry of its last claim was.
         late_p50_ms, late_p99_ms: half of its runs, and all but one in a hundred, were sent no later than this since it
             leads; None: it does not say.
@@ -48,6 +50,7 @@ class BeatLine:
     sent: int = 0
     refused: int = 0
     skipped: int = 0
+    skipped_by: Mapping[str, int] = field(default_factory=dict)
     late_ms: int = 0
     late_p50_ms: float | None = None
     late_p99_ms: float | None = None
@@ -75,6 +78,7 @@ class BeatLine:
                 sent=int(stored["sent"]),
                 refused=int(stored["refused"]),
                 skipped=int(stored["skipped"]),
+                skipped_by={shown(why): int(count) for why, count in dict(stored.get("skipped_by", {})).items()},
                 late_ms=int(stored["late_ms"]),
                 late_p50_ms=_number(stored.get("late_p50_ms")),
                 late_p99_ms=_number(stored.get("late_p99_ms")),
@@ -91,7 +95,7 @@ class BeatLine:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON has of it: names, times as ISO 8601, durations in seconds."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
         values.update(since=self.since.isoformat(), last_pass=self.last_pass.isoformat())
         return {**values, "broker_away": self.broker_away.total_seconds()}
 

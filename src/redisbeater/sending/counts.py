@@ -96,8 +96,8 @@ class Counts:
         self.sent = 0
         #: How often an entry could not be sent.
         self.refused = 0
-        #: Fire times that were skipped.
-        self.skipped = 0
+        #: Fire times that were skipped, by reason.
+        self.skipped_by: dict[str, int] = {}
         #: How late the oldest entry of the last claim was, in milliseconds.
         self.late_ms = 0
         #: Seconds from the time at which runs were due until the broker had accepted them.
@@ -105,9 +105,15 @@ class Counts:
         #: When the last pass ended, on the monotonic clock. A beat that has just begun counts as one that has passed.
         self.passed_at = time.monotonic()
 
+    @property
+    def skipped(self) -> int:
+        """Fire times that were skipped, for whatever reason."""
+        return sum(self.skipped_by.values())
+
     def restart(self) -> None:
         """Begin to count from zero: this beat begins to lead."""
-        self.sent = self.refused = self.skipped = self.late_ms = 0
+        self.sent = self.refused = self.late_ms = 0
+        self.skipped_by = {}
         self.lateness = Histogram(LATENESS_BOUNDS)
 
     def count_accepted(self, now: datetime, due_times: Iterable[datetime]) -> None:
@@ -125,8 +131,9 @@ class Counts:
         for job in jobs:
             plan = job.plan
             sent += len(plan.runs)
-            if plan.skipped:
-                self.skipped += sum(skip.count for skip in plan.skipped)
+            for skip in plan.skipped:
+                reason = skip.reason.value
+                self.skipped_by[reason] = self.skipped_by.get(reason, 0) + skip.count
         self.sent += sent
 
     def count_resent(self, task: str) -> None:
