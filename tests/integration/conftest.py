@@ -56,7 +56,7 @@ def run(app: Celery) -> Callable[..., Result]:
 
 @pytest.fixture
 def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a worker in this process sets for the whole process: the current app, and the root of all loggers."""
+    """Undo what a worker in this process sets for the whole process: current app, root of all loggers, no join."""
     monkeypatch.setattr(celery_state, "default_app", celery_state.default_app)
     root, current = logging.getLogger(), celery_state._tls.current_app
     level, handlers = root.level, list(root.handlers)
@@ -64,3 +64,4 @@ def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     root.setLevel(level)
     root.handlers[:] = handlers
     celery_state._tls.current_app = current
+    celery_state._set_task_join_will_block(False)
