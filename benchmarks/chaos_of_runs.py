@@ -141,7 +141,7 @@ class Chaos:
         """Read what tasks wrote, and how many leases are live."""
         self.lines += read_lines(self._beat, len(self.lines))
         leases = self._client.eval(LIVE_LEASES, 0, self._redis.keys.prefix, *self.skip)
-        self.samples, self.most_leases = self.samples + 1, max(self.most_leases, int(leases))  # type: ignore[arg-type]
+        self.samples, self.most_leases = self.samples + 1, max(self.most_leases, int(leases))
         self._waiting()
 
     def _waiting(self) -> bool:
