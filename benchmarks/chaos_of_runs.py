@@ -135,7 +135,7 @@ class Chaos:
                 self.faults.undo(worker)
         if has_faults and time.monotonic() >= self._next_fault:
             self._do_fault()
-        time.sleep(0.02)
+        time.sleep(0.05)
 
     def _look(self) -> None:
         """Read what tasks wrote, and how many leases are live."""
