@@ -135,13 +135,13 @@ class Chaos:
                 self.faults.undo(worker)
         if has_faults and time.monotonic() >= self._next_fault:
             self._do_fault()
-        time.sleep(0.02)
+        time.sleep(0.05)
 
     def _look(self) -> None:
         """Read what tasks wrote, and how many leases are live."""
         self.lines += read_lines(self._beat, len(self.lines))
         leases = self._client.eval(LIVE_LEASES, 0, self._redis.keys.prefix, *self.skip)
-        self.samples, self.most_leases = self.samples + 1, max(self.most_leases, int(leases))  # type: ignore[arg-type]
+        self.samples, self.most_leases = self.samples + 1, max(self.most_leases, int(leases))
         self._waiting()
 
     def _waiting(self) -> bool:

@@ -133,9 +133,7 @@ class RunFaults:
             if not self._kill(worker, worker.process, may_kill, is_child=kind == "kill a child"):
                 return False
         else:
-            worker.until = time.monotonic() + self._rng.uniform(
-                *(SHORT_SECONDS if "short" in kind else self._long_seconds)
-            )
+            worker.until = time.monotonic() + self._rng.uniform(*self._seconds[kind])
             worker.fault, worker.since = kind, time.time()
             worker.process.pause() if "pause" in kind else self._cut(worker.proxy)
         self.tally[kind] += 1
