@@ -189,3 +189,21 @@ def test_a_lease_is_renewed_when_a_quarter_of_it_is_over_and_not_before(app: Cel
 
         assert process.running.to_renew() == [running]
         assert process.running.renew_at() <= time.monotonic()
+
+
+def test_a_start_that_waits_to_be_written_comes_before_its_renewal(app: Celery, task: Any) -> None:
+    process = Process.of(app)
+    assert process is not None
+    with executing(task, "one"):
+        running = process.running.of(task.request)
+        assert running is not None
+        before = running.lease_end
+        running.answer = ""  # as if Redis had been away
+        running.renewed -= running.lease / 4
+        process.running.add(task.request, running)
+
+        written = threading.Event()
+        process._outbox.put(lambda: (process._renew(), written.set()))  # type: ignore[arg-type, func-returns-value]
+
+        assert written.wait(10)
+        assert running.lease_end == before

@@ -93,6 +93,24 @@ def test_a_redis_that_is_away_costs_no_wait_and_gets_all_in_order_when_it_is_bac
     assert back.startswith("Redis available again after ")
 
 
+def test_the_duty_does_not_wait_for_a_pause_between_reports(redis: Redis) -> None:
+    due_at = [math.inf]
+
+    def duty() -> None:
+        due_at[0] = math.inf
+        redis.written.append("duty")
+
+    outbox = Outbox(WAIT, duty, lambda: due_at[0])
+    redis.answers.clear()
+    for number in range(3):
+        outbox.put(redis.writing(number))
+    due_at[0] = 0.0
+    redis.answers.set()
+
+    wait_until(lambda: len(redis.written) == 4, "all reports and the duty")
+    assert redis.written == [0, "duty", 1, 2]
+
+
 def test_what_redis_refuses_is_dropped_and_logged_once(
     outbox: Outbox, redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:

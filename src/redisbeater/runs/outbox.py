@@ -84,6 +84,11 @@ class Outbox:
         if written == self._written:  # else the thread is only busy with the reports before
             self._away_until = time.monotonic() + AWAY_SECONDS
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether reports wait to be written."""
+        return bool(self._waiting)
+
     def flush(self, seconds: float) -> int:
         """Wait until all reports are written, so many seconds at most, and return how many are not."""
         deadline = time.monotonic() + seconds
@@ -121,6 +126,10 @@ class Outbox:
                 if self._waiting and self._waiting[0] is report:
                     self._waiting.popleft()
                 self._changed.notify_all()
+            self._do_duty()  # between reports, too: they may come without a pause
+        self._do_duty()
+
+    def _do_duty(self) -> None:
         if max(self._duty_at(), self._duty_from) <= time.monotonic():
             is_done = self._write(self._duty)
             self._duty_from = 0.0 if is_done else time.monotonic() + RETRY_SECONDS

@@ -160,6 +160,8 @@ class Process:
 
     def _renew(self) -> None:
         due, asked_at = self.running.to_renew(), time.monotonic()
+        if self._outbox.is_busy:  # a start that waits to be written comes first
+            due = [running for running in due if running.answer]
         if not due:  # those that were have ended
             return
         renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in due})
