@@ -21,8 +21,8 @@ from redisbeater.store import RedisSchedule
 
 __all__ = ("Context", "task_options")
 
-#: The attribute of an app that has its context: one, and so one connection pool, for each app of the process. A table of
-#: ours would keep the app for ever, because schedules that the context remembers refer to it.
+#: The attribute of an app that has its context: one, and so one connection pool, for each app of the process. A table
+#: of ours would keep the app for ever, because schedules that the context remembers refer to it.
 _ATTRIBUTE = "_redisbeater_context"
 
 

@@ -58,7 +58,13 @@ def test_status_says_how_late_runs_are_and_which_server_it_is(app: Celery, clien
     client.set(f"{prefix}:lock", token, px=15_000)
     write(client, prefix, token)
     without = run(app, "status").stdout
-    measured = {"skipped_by": {"skip": 1, "overlap": 2}, "late_p50_ms": 4.2, "late_p99_ms": 1312.0, "server": "valkey 9.1.2", "clock_offset_ms": 0.81}
+    measured = {
+        "skipped_by": {"skip": 1, "overlap": 2},
+        "late_p50_ms": 4.2,
+        "late_p99_ms": 1312.0,
+        "server": "valkey 9.1.2",
+        "clock_offset_ms": 0.81,
+    }
     write(client, prefix, token, **measured)
 
     drawn, read = run(app, "status").stdout.splitlines(), json.loads(run(app, "status", "--json").stdout)
