@@ -151,9 +151,23 @@ def test_show_draws_one_entry(run: Callable[..., Result], write: Callable[..., N
         "  next         Mon 23 Nov 2026 09:00:00 CET   2026-11-23T08:00:00Z   in 1 d 9 h",
         "  last run     Fri 20 Nov 2026 09:00:00 CET   2026-11-20T08:00:00Z   1 d 14 h ago",
         "  counts       318 runs",
-        "  policies     max_runs 400; jitter 0",
+        "  policies     max_runs 400; jitter 0; coalesce latest (setting)",
         '  options      {"queue": "slow"}',
     ]
+
+
+def test_show_says_which_policies_come_from_settings(
+    run: Callable[..., Result], make_app: Callable[..., Celery]
+) -> None:
+    given = {"redisbeater_jitter": 300, "redisbeater_misfire_grace_time": 3600, "redisbeater_coalesce": "all"}
+    app = make_app("shop", redisbeater_track_runs=True, redisbeater_overlap="skip", **given)
+    RedisScheduleEntry("report", "proj.work", 60, jitter=5, app=app).save()
+
+    [policies] = [line for line in run("show", "report", app=app).stdout.splitlines() if line.startswith("  policies")]
+
+    assert policies.split(maxsplit=1)[1] == (
+        "jitter 5 s; misfire_grace_time 1 h (setting); coalesce all (setting); overlap skip (setting)"
+    )
 
 
 def test_show_has_the_last_change(run: Callable[..., Result], vienna: Celery) -> None:

@@ -108,7 +108,10 @@ def test_the_command_line_shows_it(app: Celery, argc: RedisScheduleEntry) -> Non
     assert {"last_error", "tries", "failing_since", "retry_at", "late"} <= set(shown)
     view = View(now=now(), zone=UTC)
     assert "failing" in table([row], view)[1]
-    assert any(re.match(r"  tries {8}1, the first \d+ s ago, the next ", line) for line in details(row, view))
+    assert any(
+        re.match(r"  tries {8}1, the first \d+ s ago, the next ", line)
+        for line in details(row, view, Context.of(app).defaults)
+    )
 
 
 def test_it_is_late_since_the_fire_time_that_it_owes(

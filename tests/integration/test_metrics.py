@@ -363,6 +363,18 @@ def test_entries_that_are_listed_have_metrics_of_their_own(
 # What is odd
 
 
+def test_tasks_whose_labels_are_the_same_once_cut_have_one_series(
+    monitored: Monitored, client: redis.Redis, prefix: str
+) -> None:
+    tasks = ["t" * 2000 + end for end in "ab"]
+    client.hset(f"{prefix}:totals", mapping={f"{what} {task}": 2 for task in tasks for what in ("SUCCESS", "<=60")})
+    found = monitored.scrape()
+    client.delete(f"{prefix}:totals")
+
+    assert found.value("runs_total", state="SUCCESS") == 4
+    assert found.value("run_seconds_count") == 4
+
+
 def test_names_that_no_monitor_could_read_are_escaped(
     monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
 ) -> None:

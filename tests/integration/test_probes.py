@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from waiting import wait_until
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.observe import counting
+from redisbeater.observe.server import MOST_CLIENTS
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -39,6 +41,9 @@ class Probed:
 
     def ask(self, path: str) -> Reply:
         return get(self._port, path)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._port), timeout=4)
 
     def checks(self, query: str = "") -> dict[str, str]:
         """The checks that failed."""
@@ -282,6 +287,26 @@ def test_nothing_is_served_without_the_setting(
 def test_other_paths_are_not_found_and_other_methods_not_implemented(probed: Probed) -> None:
     assert probed.ask("/").status == 404
     assert probed.ask("/live/../../etc/passwd").status == 404
+
+
+def test_what_is_no_address_of_a_page_is_answered_as_a_bad_request(probed: Probed) -> None:
+    with probed.connect() as client:
+        client.sendall(b"GET http://[ HTTP/1.0\r\n\r\n")
+
+        assert client.recv(100).startswith(b"HTTP/1.0 400 ")
+
+
+def test_clients_that_never_end_their_requests_do_not_use_up_the_connections(probed: Probed) -> None:
+    clients = [probed.connect() for _ in range(MOST_CLIENTS)]
+    for client in clients:
+        client.sendall(b"GET /li")
+    last_is_healthy = probed.ask("/health").status == 200
+
+    assert clients[0].recv(100) == b""
+    clients[-1].sendall(b"ve HTTP/1.0\r\n\r\n")
+    assert (clients[-1].recv(100)[:12], last_is_healthy) == (b"HTTP/1.0 200", True)
+    for client in clients:
+        client.close()
 
 
 def test_without_the_package_metrics_say_what_to_install(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -95,6 +97,35 @@ def test_policies_decide_what_runs_after_a_long_time(app: Celery) -> None:
 
     assert sorted(run.name for run in runs) == ["all"] * 5 + ["latest"]
     assert ScheduleStore(app).get("missed").skipped["missed"].count == 1
+
+
+@pytest.mark.parametrize(("argument", "state"), [(1, "SUCCESS"), ("no number", "FAILURE")])
+def test_a_run_that_was_executed_has_ended_for_overlap(app: Celery, argument: object, state: str) -> None:
+    app.conf.redisbeater_track_runs = True
+    Context.forget(app)
+    with FakeClock(app, "2026-05-01 09:00") as clock:
+        ScheduleStore(app).create("report", "proj.work", 60, args=[argument], overlap="skip")
+        sent = []
+        for execute in (True, True, False, False):
+            clock.advance(minutes=1)
+            sent += [run_due(app, execute=execute)]
+
+    assert [len(runs) for runs in sent] == [1, 1, 1, 0]
+    assert ScheduleStore(app).run(sent[0][0].id).state == state
+
+
+def test_servers_that_start_at_once_have_ports_of_their_own() -> None:
+    def serve() -> str:
+        together.wait(10)
+        with embedded_server() as url:
+            together.wait(30)
+            return url
+
+    together = threading.Barrier(3)
+    with ThreadPoolExecutor(3) as pool:
+        urls = {begun.result() for begun in [pool.submit(serve) for _ in range(3)]}
+
+    assert len(urls) == 3
 
 
 def test_tasks_are_executed_if_asked(app: Celery) -> None:

@@ -164,7 +164,7 @@ def show(
     if as_json:
         click.echo(printable_json({**row.details(), **(recorded.as_dict() if recorded else {})}, indent=2))
     else:
-        print_lines(details(row, view_of(context, now, is_utc), recorded))
+        print_lines(details(row, view_of(context, now, is_utc), context.defaults, recorded))
 
 
 @redisbeater.command()

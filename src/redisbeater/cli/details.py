@@ -16,6 +16,7 @@ from redisbeater.management.runs.words import late_words, lateness, outcome_word
 from redisbeater.management.why.facts import author_words
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.policy_fields import given_policies
+from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import Run
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab.field import cron_text
@@ -33,14 +34,20 @@ _DURATIONS = ("misfire_grace_time", "jitter", "deadline")
 _SHOWN_APART = ("description", "labels", "disabled_until", "skip")
 
 
-def details(row: Row, view: View, recorded: Recorded | None = None) -> list[str]:
-    """Return the lines about one entry: what it is, when it runs, how it fared, with what is recorded of its runs."""
+def details(row: Row, view: View, defaults: Defaults, recorded: Recorded | None = None) -> list[str]:
+    """Return the lines about one entry: what it is, when it runs, how it fared, with what is recorded of its runs.
+
+    ``defaults``: what it inherits from the settings.
+    """
     call = f"{row.task}({_arguments(row)})" if row.task else "-"
     title = "   ".join([shown(row.name), shown(call, None), shown(f"{row.state}, {row.origin}{_version(row)}")])
-    return [title, *(f"  {name:<12} {shown(value, None)}" for name, value in _lines(row, view, recorded) if value)]
+    return [
+        title,
+        *(f"  {name:<12} {shown(value, None)}" for name, value in _lines(row, view, defaults, recorded) if value),
+    ]
 
 
-def _lines(row: Row, view: View, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
+def _lines(row: Row, view: View, defaults: Defaults, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
     yield "description", row.description
     yield "schedule", row.schedule
     yield "cron", _cron(row)
@@ -52,7 +59,7 @@ def _lines(row: Row, view: View, recorded: Recorded | None) -> Iterator[tuple[st
         _last_run(recorded.last, row, view) if recorded and recorded.last else _moment(row.last_run_at, row, view),
     )
     yield "counts", ", ".join(filter(None, _counts(row, view, recorded)))
-    yield "policies", "; ".join(_policies(row))
+    yield "policies", "; ".join(_policies(row, defaults))
     yield "changed", _changed(row, view)
     yield "labels", ", ".join(f"{name}={value}" for name, value in row.labels.items())
     yield "options", printable_json(row.fields.options) if row.fields and row.fields.options else ""
@@ -138,12 +145,14 @@ def _moment(moment: datetime | None, row: Row, view: View) -> str:
     return f"{date_words(local)} {local:%H:%M:%S %Z}   {universal.isoformat()}Z   {distance}"
 
 
-def _policies(row: Row) -> Iterator[str]:
+def _policies(row: Row, defaults: Defaults) -> Iterator[str]:
     if row.fields is None:
         return
     for name, value in given_policies(row.fields._asdict()).items():
         if name not in _SHOWN_APART and value is not INHERIT:
             yield f"{name} {_policy(name, value)}"
+    for name, value in inherited_policies(row.fields, defaults).items():
+        yield f"{name} {_policy(name, value)} (setting)"
 
 
 def _policy(name: str, value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from celery.schedules import crontab
 
@@ -17,7 +17,7 @@ from redisbeater.schedules.budget import SEARCHING_STEPS
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.local_time import in_zone
 
-__all__ = ("Defaults", "ResolvedPolicy")
+__all__ = ("Defaults", "ResolvedPolicy", "inherited_policies")
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -131,6 +131,22 @@ class ResolvedPolicy(NamedTuple):
         longest = self.jitter if following is None else min(self.jitter, following - fire_time)
         digest = hashlib.sha256(f"{self.name}@{fire_time.isoformat()}".encode()).digest()
         return longest * (int.from_bytes(digest[:6], "big") / 2**48)
+
+
+def inherited_policies(definition: Definition, defaults: Defaults) -> dict[str, Any]:
+    """Return the policies that settings decide for an entry, by field; without those that leave its runs alone."""
+    found = {
+        "misfire_grace_time": _grace(definition, defaults),
+        "coalesce": defaults.coalesce,
+        "jitter": defaults.jitter,
+        "overlap": _overlap(definition, defaults),
+        "requeue_lost": defaults.requeue_lost if defaults.track_runs else 0,
+    }
+    return {
+        name: value
+        for name, value in found.items()
+        if getattr(definition, name) is INHERIT and value not in (None, 0, Overlap.ALLOW)
+    }
 
 
 def _overlap(definition: Definition, defaults: Defaults) -> Overlap:

@@ -156,8 +156,12 @@ class _Beat(Collector):
     def _histogram(self, name: str, values: Mapping[tuple[str, ...], Histogram]) -> Metric:
         entry = CATALOGUE[name]
         family = HistogramMetricFamily(f"{PREFIX}{name}", entry.meaning, labels=["schedule", *entry.labels])
-        for labels, found in values.items():
-            family.add_metric([self._beat.schedule, *map(_label, labels)], found.cumulative(), found.sum)
+        merged: dict[tuple[str, ...], Histogram] = {}
+        for raw, found in values.items():
+            labels = tuple(map(_label, raw))
+            merged[labels] = merged[labels].plus(found) if labels in merged else found
+        for labels, found in merged.items():
+            family.add_metric([self._beat.schedule, *labels], found.cumulative(), found.sum)
         return family
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import socketserver
@@ -23,6 +24,9 @@ logger = get_logger(__name__)
 
 #: A client that sends nothing for so long is left: others wait for no thread of theirs, but a thread is a thread.
 CLIENT_SECONDS = 5
+
+#: Connections at a time. Of more, the oldest is ended: clients that send byte by byte must not use up beat's files.
+MOST_CLIENTS = 64
 
 PLAIN, JSON = "text/plain; charset=utf-8", "application/json"
 
@@ -89,6 +93,7 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
 
     def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:
         self.routes = routes
+        self._clients: dict[socket.socket, None] = {}
         is_dual = not host and socket.has_dualstack_ipv6()
         if ":" in host or is_dual:
             self.address_family = socket.AF_INET6
@@ -108,6 +113,21 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         finally:
             self.server_close()
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a request in a thread; where there are too many, end the connection that is open for longest."""
+        self._clients[request] = None
+        if len(self._clients) > MOST_CLIENTS:
+            oldest = list(self._clients)[0]  # noqa: RUF015 - at once, as other threads remove theirs
+            self._clients.pop(oldest, None)
+            with contextlib.suppress(OSError):  # it has ended by itself
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._clients.pop(request, None)
+        super().shutdown_request(request)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log an error of a connection where few look: a client that hangs up is one."""
         logger.debug("a request to the probes failed", exc_info=True)
@@ -126,7 +146,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError:  # http://[
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
         route = self.server.routes.get(url.path)
         query = {name: values[-1] for name, values in parse_qs(url.query).items()}
         answer = _not_found(self.server.routes) if route is None else route(query)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,6 +17,8 @@ from redisbeater.context import Context
 from redisbeater.dispatch.dispatcher import Dispatcher
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import SchedulePaused
+from redisbeater.model.run import State
+from redisbeater.store import Execution, new_holder
 from redisbeater.testing.fake_clock import FakeClock
 
 __all__ = ("DueRun", "run_due", "store_declared")
@@ -56,7 +60,8 @@ def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = Fa
         at: the time; default: what the clock shows, that of a :class:`FakeClock` or of the server. A naive one is in
             the app's zone.
         execute: execute the tasks, in this process, after all runs were recorded; one that fails does not raise here,
-            ``run.result.get()`` does.
+            ``run.result.get()`` does. With ``redisbeater_track_runs`` each run has ended then, SUCCESS or FAILURE;
+            without ``execute`` it is active, and ``overlap`` counts it.
 
     Raises:
         celery.exceptions.NotRegistered: with ``execute``, the app has no task of that name.
@@ -110,5 +115,12 @@ def _run_of(run: RedisScheduleEntry) -> DueRun:
 
 
 def _executed(app: Celery, run: DueRun) -> EagerResult:
-    task = app.tasks[run.task]
-    return task.apply(args=run.args, kwargs=run.kwargs, task_id=run.id, headers=run.options["headers"])
+    """Execute a run. Where runs are tracked its end is recorded, as by a worker: with overlap others wait for it."""
+    task, context = app.tasks[run.task], Context.of(app)
+    result = task.apply(args=run.args, kwargs=run.kwargs, task_id=run.id, headers=run.options["headers"])
+    if context.config.track_runs:
+        holder = new_holder(socket.gethostname(), os.getpid())
+        execution = Execution(run_id=run.id, name=run.name, task=run.task, holder=holder, fire_time=run.fire_time)
+        context.redis.runs.start(execution)
+        context.redis.runs.finish(execution, State.SUCCESS if result.successful() else State.FAILURE)
+    return result

