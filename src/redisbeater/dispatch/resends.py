@@ -58,8 +58,8 @@ class Resends:
             self._redis.commit(claim, (), sent)
             for run in sent:
                 self._resources.counts.count_resent(run.task)
-            for run in sent if run_dispatched.receivers else ():
-                announce_run(self._again(run), "resend", claim)
+                if run_dispatched.receivers:
+                    announce_run(self._again(run), "resend", claim)
 
     def _cancel(self, run_id: str) -> None:
         resources = self._resources
