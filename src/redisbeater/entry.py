@@ -31,15 +31,13 @@ from redisbeater.model.passed_values import dict_or_given, schedule_or_given, ta
 from redisbeater.model.policies import (
     INHERIT,
     Anchor,
-    AnchorWord,
-    Coalesce,
-    CoalesceWord,
+    AnchorLike,
+    CoalesceLike,
     Inherit,
     OnFinish,
-    OnFinishWord,
-    Overlap,
-    OverlapWord,
-)  # fmt: skip
+    OnFinishLike,
+    OverlapLike,
+)
 from redisbeater.model.policy_fields import MOST_SKIPPED, POLICY_FIELDS
 from redisbeater.schedules.local_time import in_zone
 
@@ -125,17 +123,17 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         start_at: datetime | None = None,
         end_at: datetime | None = None,
         max_runs: int | None = None,
-        on_finish: OnFinishWord | OnFinish = OnFinish.KEEP,
+        on_finish: OnFinishLike = OnFinish.KEEP,
         misfire_grace_time: float | timedelta | Inherit | None = INHERIT,
-        coalesce: CoalesceWord | Coalesce | Inherit = INHERIT,
+        coalesce: CoalesceLike = INHERIT,
         jitter: float | timedelta | Inherit = INHERIT,
         description: str = "",
         labels: Mapping[str, str] | None = None,
         disabled_until: datetime | None = None,
         skip: Sequence[datetime | str] = (),
-        overlap: OverlapWord | Overlap | Inherit = INHERIT,
+        overlap: OverlapLike = INHERIT,
         requeue_lost: int | Inherit = INHERIT,
-        anchor: AnchorWord | Anchor = Anchor.FIRE_TIME,
+        anchor: AnchorLike = Anchor.FIRE_TIME,
         deadline: float | timedelta | None = None,
         once: bool = False,
         disable_after_failures: int | None = None,

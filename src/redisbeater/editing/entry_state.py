@@ -8,17 +8,7 @@ from types import MappingProxyType
 
 from redisbeater.instant import to_unix
 from redisbeater.model.failing import Failing
-from redisbeater.model.policies import (
-    Anchor,
-    AnchorWord,
-    Coalesce,
-    CoalesceWord,
-    Inherit,
-    OnFinish,
-    OnFinishWord,
-    Overlap,
-    OverlapWord,
-)  # fmt: skip
+from redisbeater.model.policies import AnchorLike, CoalesceLike, Inherit, OnFinishLike, OverlapLike
 from redisbeater.model.skip import Skipped
 
 __all__ = ("EntryPolicies", "EntryState")
@@ -30,17 +20,17 @@ class EntryPolicies:
     start_at: datetime | None
     end_at: datetime | None
     max_runs: int | None
-    on_finish: OnFinishWord | OnFinish
+    on_finish: OnFinishLike
     misfire_grace_time: float | timedelta | Inherit | None
-    coalesce: CoalesceWord | Coalesce | Inherit
+    coalesce: CoalesceLike
     jitter: float | timedelta | Inherit
     description: str
     labels: dict[str, str]
     disabled_until: datetime | None
     skip: Sequence[datetime | str]
-    overlap: OverlapWord | Overlap | Inherit
+    overlap: OverlapLike
     requeue_lost: int | Inherit
-    anchor: AnchorWord | Anchor
+    anchor: AnchorLike
     deadline: float | timedelta | None
     once: bool
     disable_after_failures: int | None

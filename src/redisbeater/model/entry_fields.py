@@ -6,17 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol, TypedDict
 
-from redisbeater.model.policies import (
-    Anchor,
-    AnchorWord,
-    Coalesce,
-    CoalesceWord,
-    Inherit,
-    OnFinish,
-    OnFinishWord,
-    Overlap,
-    OverlapWord,
-)
+from redisbeater.model.policies import AnchorLike, CoalesceLike, Inherit, OnFinishLike, OverlapLike
 
 __all__ = ("EntryChanges", "EntryFields", "ScheduleLike", "TaskLike", "TaskObject")
 
@@ -52,17 +42,17 @@ class _SharedFields(TypedDict, total=False):
     start_at: datetime | None
     end_at: datetime | None
     max_runs: int | None
-    on_finish: OnFinishWord | OnFinish
+    on_finish: OnFinishLike
     misfire_grace_time: float | timedelta | Inherit | None
-    coalesce: CoalesceWord | Coalesce | Inherit
+    coalesce: CoalesceLike
     jitter: float | timedelta | Inherit
     description: str
     labels: Mapping[str, str] | None
     disabled_until: datetime | None
     skip: Sequence[datetime | str]
-    overlap: OverlapWord | Overlap | Inherit
+    overlap: OverlapLike
     requeue_lost: int | Inherit
-    anchor: AnchorWord | Anchor
+    anchor: AnchorLike
     deadline: float | timedelta | None
     once: bool
     disable_after_failures: int | None

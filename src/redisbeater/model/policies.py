@@ -8,14 +8,18 @@ from typing import Literal
 __all__ = (
     "INHERIT",
     "Anchor",
+    "AnchorLike",
     "AnchorWord",
     "Coalesce",
+    "CoalesceLike",
     "CoalesceWord",
     "EvictionCheck",
     "Inherit",
     "OnFinish",
+    "OnFinishLike",
     "OnFinishWord",
     "Overlap",
+    "OverlapLike",
     "OverlapWord",
     "TextEnum",
 )
@@ -101,3 +105,9 @@ class Inherit(Enum):
 
 
 INHERIT = Inherit.INHERIT
+
+#: What an entry takes for each of them: the member, or its value as a text.
+CoalesceLike = CoalesceWord | Coalesce | Inherit
+OnFinishLike = OnFinishWord | OnFinish
+OverlapLike = OverlapWord | Overlap | Inherit
+AnchorLike = AnchorWord | Anchor
