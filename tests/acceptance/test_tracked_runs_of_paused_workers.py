@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -22,13 +22,6 @@ def worker(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> It
     worker = Worker(server, tmp_path, "--pool", request.param)
     yield worker
     worker.close()
-
-
-def lease_of(worker: Worker, run_id: str) -> timedelta:
-    run = worker.run(run_id)
-    assert run is not None
-    assert run.lease_end is not None
-    return run.lease_end - datetime.now(timezone.utc)
 
 
 def overdue(worker: Worker, *run_ids: str) -> list[Run]:
@@ -50,7 +43,7 @@ def test_a_pause_is_shorter_than_a_lease_or_costs_the_runs_that_another_worker_t
         worker.reaches(run_id, State.STARTED)
 
     paused.pause()
-    wait_until(lambda: lease_of(worker, short) < timedelta(seconds=5), "half of a lease to pass")
+    wait_until(lambda: worker.lease_of(short) < timedelta(seconds=5), "half of a lease to pass")
     paused.resume()
 
     assert worker.ends(short).starts == 1
@@ -77,4 +70,4 @@ def test_a_pause_is_shorter_than_a_lease_or_costs_the_runs_that_another_worker_t
     assert (run.attempt, run.starts) == (1, 1)
     run = worker.reaches(asking, State.STARTED)
     assert (run.attempt, run.starts) == (1, 1)
-    assert lease_of(worker, asking) > timedelta(seconds=0)
+    assert worker.lease_of(asking) > timedelta(seconds=0)

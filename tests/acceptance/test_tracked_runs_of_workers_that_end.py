@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,6 @@ def make_worker(server: Server, tmp_path: Path) -> Iterator[Callable[..., Worker
         worker.close()
 
 
-def lease_of(worker: Worker, run_id: str) -> timedelta:
-    run = worker.run(run_id)
-    assert run is not None
-    assert run.lease_end is not None
-    return run.lease_end - datetime.now(timezone.utc)
-
-
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_a_warm_shutdown_lets_tasks_end_and_reports_them(make_worker: Callable[..., Worker], pool: str) -> None:
     worker = make_worker("--pool", pool, imports=["redisbeater.runs"], source=PLAIN)
@@ -73,13 +66,13 @@ def test_a_cold_shutdown_and_a_kill_give_runs_up_and_the_broker_starts_what_was_
     process.popen.send_signal(signal.SIGQUIT)
     process.popen.wait(30)
 
-    assert lease_of(worker, early) <= timedelta(seconds=10)
+    assert worker.lease_of(early) <= timedelta(seconds=10)
     process = worker.start()
     wait_until(lambda: (run := worker.run(late)) and run.starts == 2, "the second execution")
 
     process.kill()
 
-    assert lease_of(worker, late) > timedelta(seconds=10)  # nobody was left to report it
+    assert worker.lease_of(late) > timedelta(seconds=10)  # nobody was left to report it
     worker.start()
     run = worker.ends(late)
     assert (run.state, run.starts, run.attempt) == (State.SUCCESS, 3, 1)

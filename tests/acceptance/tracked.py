@@ -9,7 +9,7 @@ import re
 import shlex
 import uuid
 from collections.abc import Collection
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +171,13 @@ class Worker:
 
     def run(self, run_id: str) -> Run | None:
         return self.store.run(run_id)
+
+    def lease_of(self, run_id: str) -> timedelta:
+        """Return for how long the lease of a run goes on."""
+        run = self.run(run_id)
+        assert run is not None
+        assert run.lease_end is not None
+        return run.lease_end - datetime.now(timezone.utc)
 
     def reaches(self, run_id: str, states: State | Collection[State]) -> Run:
         """Wait until a run is in a state, and return it."""

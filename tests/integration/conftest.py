@@ -5,10 +5,14 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
+import redis
 from celery import Celery
 from celery import _state as celery_state
 from click.testing import CliRunner, Result
+from edit_ledger import ServerClock, scripts_by_the_clock_at
 from kombu.transport import memory
+from received import Received, receiving
+from run_site import TRACKED, RunSite
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
@@ -65,3 +69,19 @@ def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     root.handlers[:] = handlers
     celery_state._tls.current_app = current
     celery_state._set_task_join_will_block(False)
+
+
+@pytest.fixture
+def received() -> Iterator[Received]:
+    """Return the signals of redisbeater that this process gets during a test."""
+    with receiving() as received:
+        yield received
+
+
+@pytest.fixture
+def run_site(make_app: Callable[..., Celery], client: redis.Redis, prefix: str) -> Iterator[RunSite]:
+    """Return a schedule with an entry whose runs are tracked, at times that the test sets."""
+    with scripts_by_the_clock_at(client, f"{prefix}clock"):
+        site = RunSite(make_app(**TRACKED), client, ServerClock(client, f"{prefix}clock"))
+        site.create()
+        yield site

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
-from celery import Celery
-from edit_ledger import ServerClock, scripts_by_the_clock_at
-from run_site import TRACKED, RunSite
+from run_site import RunSite
 
 from redisbeater import ScheduleStore
 from redisbeater.model.run import RunCounts, State
@@ -29,12 +27,9 @@ KEYS = [":run:a", ":runs:report", ":active", ":active:report", ":resend", ":tota
 
 
 @pytest.fixture
-def site(make_app: Callable[..., Celery], client: redis.Redis, prefix: str) -> Iterator[RunSite]:
-    with scripts_by_the_clock_at(client, f"{prefix}clock"):
-        site = RunSite(make_app(**TRACKED), client, ServerClock(client, f"{prefix}clock"))
-        site.create()
-        yield site
-        client.delete(*(prefix + key for key in KEYS), f"{prefix}clock")
+def site(run_site: RunSite, client: redis.Redis, prefix: str) -> Iterator[RunSite]:
+    yield run_site
+    client.delete(*(prefix + key for key in KEYS), f"{prefix}clock")
 
 
 def go_through(site: RunSite) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
-import redis
-from celery import Celery
-from edit_ledger import ServerClock, scripts_by_the_clock_at
-from run_site import LEASE, QUEUE, TRACKED, RunSite, runs_of
+from run_site import LEASE, QUEUE, RunSite, runs_of
 
 from redisbeater import LockNotOwnedError, RunActive, ScheduleStore
 from redisbeater.model.run import RunCounts, State
@@ -18,11 +14,8 @@ S = State
 
 
 @pytest.fixture
-def site(make_app: Callable[..., Celery], client: redis.Redis, prefix: str) -> Iterator[RunSite]:
-    with scripts_by_the_clock_at(client, f"{prefix}clock"):
-        site = RunSite(make_app(**TRACKED), client, ServerClock(client, f"{prefix}clock"))
-        site.create()
-        yield site
+def site(run_site: RunSite) -> RunSite:
+    return run_site
 
 
 # -- from beat to the worker

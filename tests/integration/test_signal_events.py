@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -15,7 +15,7 @@ from celery import Celery
 from due import save_due
 from outbox import run_due
 from proxy import LOOPBACK, Proxy
-from received import Received, receiving
+from received import Received
 from servers import Server, programs
 from waiting import wait_until
 
@@ -27,12 +27,6 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
-
-
-@pytest.fixture
-def received() -> Iterator[Received]:
-    with receiving() as received:
-        yield received
 
 
 @pytest.fixture

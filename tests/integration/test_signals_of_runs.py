@@ -12,7 +12,7 @@ from celery.contrib.testing.worker import start_worker
 from celery.utils.dispatch import Signal
 from due import save_due
 from outbox import Sent, run_due
-from received import Received, receiving
+from received import Received
 from run_site import TRACKED
 from servers import programs
 from waiting import wait_until
@@ -26,12 +26,6 @@ from redisbeater.testing import FakeClock
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 MakeApp = Callable[..., Celery]
-
-
-@pytest.fixture
-def received() -> Iterator[Received]:
-    with receiving() as received:
-        yield received
 
 
 @pytest.fixture
