@@ -20,7 +20,7 @@ from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policies import OnFinish
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import NewRun, State
-from redisbeater.model.score import FINISHED, Score
+from redisbeater.model.score import Score
 from redisbeater.model.skip import add_skips
 from redisbeater.sending.record import planned_run
 from redisbeater.sending.run import make_run
@@ -28,10 +28,6 @@ from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
 
 __all__ = ("BrokenByCode", "Job", "broken_by_code")
-
-
-#: The plan of a job that is planned once more is known.
-_UNPLANNED = Plan(next=FINISHED)
 
 
 class BrokenByCode(InvalidEntry):
@@ -87,27 +83,20 @@ class Job:
         with broken_by_code("$"):
             definition, policy = context.reader.read(claimed.name, claimed.definition)
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
-        if context.config.track_runs:
-            tracking = Tracking(schedule_id=schedule_id, now=now)
-            job = cls(
-                context=context, claimed=claimed, definition=definition, meta=meta, plan=_UNPLANNED, tracking=tracking
-            )
-            return job._after_earlier_runs(policy, tracking)
-        planned = _plan(claimed, policy, meta, now)
-        return cls(context=context, claimed=claimed, definition=definition, meta=meta, plan=planned, policy=policy)
-
-    def _after_earlier_runs(self, policy: ResolvedPolicy, tracking: Tracking) -> Job:
-        """Return the job planned with what is known of earlier runs of its entry."""
-        claimed, meta, now, most = self.claimed, self.meta, tracking.now, self.definition.disable_after_failures
-        if not EarlierRuns.matter(claimed, policy):
-            return replace(self, plan=_plan(claimed, policy, meta, now), policy=policy)
-        if most is not None and claimed.failures >= most:
-            dormant = Plan(next=Score.planned(claimed.fire_time, enabled=False))
-            return replace(self, plan=dormant, policy=policy, tracking=replace(tracking, gives_up=True))
-        earlier = EarlierRuns(claimed, policy, self.context, tracking.schedule_id)
-        plan = earlier.plan(lambda activity, at: _plan(claimed, policy, meta, at, activity), now)
-        tracking = replace(tracking, sent_before=earlier.sent_before(plan))
-        return replace(self, plan=plan, policy=policy, tracking=tracking)
+        tracking = Tracking(schedule_id=schedule_id, now=now) if context.config.track_runs else None
+        if tracking is None:
+            planned = _plan(claimed, policy, meta, now)
+        else:
+            planned, tracking = _plan_after_earlier_runs(claimed, definition, policy, meta, context, tracking)
+        return cls(
+            context=context,
+            claimed=claimed,
+            definition=definition,
+            meta=meta,
+            plan=planned,
+            policy=policy,
+            tracking=tracking,
+        )
 
     def runs(
         self,
@@ -287,6 +276,26 @@ class Job:
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
         return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
+
+
+def _plan_after_earlier_runs(
+    claimed: ClaimedEntry,
+    definition: Definition,
+    policy: ResolvedPolicy,
+    meta: Meta,
+    context: Context,
+    tracking: Tracking,
+) -> tuple[Plan, Tracking]:
+    """Return the plan by what is known of earlier runs of the entry, and what is needed to record its runs."""
+    if not EarlierRuns.matter(claimed, policy):
+        return _plan(claimed, policy, meta, tracking.now), tracking
+    most = definition.disable_after_failures
+    if most is not None and claimed.failures >= most:
+        dormant = Plan(next=Score.planned(claimed.fire_time, enabled=False))
+        return dormant, replace(tracking, gives_up=True)
+    earlier = EarlierRuns(claimed, policy, context, tracking.schedule_id)
+    planned = earlier.plan(lambda activity, at: _plan(claimed, policy, meta, at, activity), tracking.now)
+    return planned, replace(tracking, sent_before=earlier.sent_before(planned))
 
 
 def _plan(
