@@ -62,6 +62,7 @@ def test_a_cold_shutdown_and_a_kill_give_runs_up_and_the_broker_starts_what_was_
     early, late = worker.send("work", 60), worker.send("late", 2)
     for run_id in (early, late):
         worker.reaches(run_id, State.STARTED)
+    wait_until(lambda: worker.noted("began", early) == 1, "the task that is to be acknowledged early")
 
     process.popen.send_signal(signal.SIGQUIT)
     process.popen.wait(30)

@@ -24,6 +24,13 @@ def empty_broker() -> None:
     memory.Channel.queues.clear()
 
 
+@pytest.fixture(autouse=True)
+def results_can_be_joined() -> Iterator[None]:
+    """Let the next test read results: two threads that send at once can leave Celery's flag of the whole process set."""
+    yield
+    celery_state._set_task_join_will_block(False)
+
+
 @pytest.fixture
 def make_scheduler(make_app: Callable[..., Celery]) -> Iterator[Callable[..., RedisScheduler]]:
     """Make schedulers that the test drives by hand; they are closed when it ends."""
@@ -60,7 +67,7 @@ def run(app: Celery) -> Callable[..., Result]:
 
 @pytest.fixture
 def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a worker in this process sets for the whole process: current app, root of all loggers, no join."""
+    """Undo what a worker in this process sets for the whole process: current app, root of all loggers."""
     monkeypatch.setattr(celery_state, "default_app", celery_state.default_app)
     root, current = logging.getLogger(), celery_state._tls.current_app
     level, handlers = root.level, list(root.handlers)
@@ -68,7 +75,6 @@ def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     root.setLevel(level)
     root.handlers[:] = handlers
     celery_state._tls.current_app = current
-    celery_state._set_task_join_will_block(False)
 
 
 @pytest.fixture
