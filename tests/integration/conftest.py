@@ -26,7 +26,7 @@ def empty_broker() -> None:
 
 @pytest.fixture(autouse=True)
 def results_can_be_joined() -> Iterator[None]:
-    """Let the next test read results: two threads that send at once can leave Celery's flag of the whole process set."""
+    """Let the next test read results: two threads that send at once can leave the flag of the process set."""
     yield
     celery_state._set_task_join_will_block(False)
 

@@ -19,10 +19,10 @@ from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli.details import details
-from redisbeater.cli.listing import row_of, rows
 from redisbeater.cli.table import View, table
 from redisbeater.context import Context
 from redisbeater.management.listing import Filter
+from redisbeater.management.rows import row_of, rows
 
 FIELDS = ("last_error", "tries", "failing_since")
 

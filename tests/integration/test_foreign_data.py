@@ -12,10 +12,10 @@ from due import save_due, stored
 from outbox import names, run_due
 
 from redisbeater import EntryNotFound, RedisScheduler
-from redisbeater.cli.listing import rows
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.management.listing import EVERY
+from redisbeater.management.rows import rows
 
 MakeScheduler = Callable[..., RedisScheduler]
 

@@ -19,9 +19,9 @@ from test_edits_in_flight import Moment
 from test_executed import tagged
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
-from redisbeater.cli.listing import rows
 from redisbeater.context import Context
 from redisbeater.management.listing import EVERY
+from redisbeater.management.rows import rows
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

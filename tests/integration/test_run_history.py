@@ -244,7 +244,7 @@ def test_show_has_the_last_run_the_policies_and_the_counts(
 
     assert "last run|Fri 20 Nov 2026 09:00:00 CET|0.04 s late, SUCCESS in 41.2 s on celery@w2|5f0c9a1e" in lines
     assert "counts|318 sent, 317 success, 1 failure, 1 skipped (overlap, last 3 Oct)" in lines
-    assert "policies|misfire_grace_time none; overlap skip; deadline 1 h; coalesce latest (setting)" in lines
+    assert "policies|misfire_grace_time none; overlap skip; deadline 1 h" in lines
     assert (data["last_run"]["id"], data["counts"]["success"]) == ("5f0c9a1e", 317)
 
 

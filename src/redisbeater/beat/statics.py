@@ -13,7 +13,7 @@ from typing import Any
 from celery import Celery
 from celery.schedules import crontab
 
-from redisbeater.beat.applications import application_of, declared_digest, record_declared, report_taken
+from redisbeater.beat.applications import declared_digest, record_declared, report_taken
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.announcing import announce
@@ -24,6 +24,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.log_lines import event, get_logger
+from redisbeater.model.origin import application_of
 from redisbeater.schedules import rrule
 from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages

@@ -14,7 +14,6 @@ from celery import Celery
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.cli.completion import NAME, NAMES
 from redisbeater.cli.group import BadInput, command, error_text, redisbeater, view_of
-from redisbeater.cli.listing import rows
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import with_progress
@@ -26,6 +25,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
 from redisbeater.management.listing import Filter
 from redisbeater.management.many import Outcome
+from redisbeater.management.rows import rows
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
@@ -64,7 +64,11 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
             raise BadInput("expected names, or one of --prefix, --task, --queue, --label and --all")
         if has_filter:
             wanted = Filter(prefix=prefix, task=task or None, queue=queue or None, labels=labels)
-            names = [row.name for row in rows(Context.of(app), wanted) if row.fields or row.definition]
+            names = [
+                row.name
+                for row in rows(Context.of(app), wanted, progress=with_progress)
+                if row.fields or row.definition
+            ]
             confirm(function.__name__, names, yes)
         function(app, names, **options)
 

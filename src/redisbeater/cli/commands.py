@@ -10,13 +10,13 @@ from celery import Celery
 from redisbeater.cli.completion import NAME
 from redisbeater.cli.details import details
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
-from redisbeater.cli.listing import SORTS, STATES, Row, row_of, rows
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import STATE, View, aligned, head, table
-from redisbeater.cli.terminal import WATCH, coloured, watched
+from redisbeater.cli.terminal import WATCH, coloured, watched, with_progress
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, printable_json, quoted, shown
 from redisbeater.management.listing import Filter
+from redisbeater.management.rows import SORTS, STATES, Row, row_of, rows
 from redisbeater.management.runs.record import read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.time_words import age_words, relative_words
@@ -73,7 +73,7 @@ def list_(
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
 
     def draw() -> None:
-        found = rows(context, wanted, limit, states=states, sort=sort)
+        found = rows(context, wanted, limit, states=states, sort=sort, progress=with_progress)
         if not found:
             click.echo(_nothing(context), err=as_json or names_only)
         elif as_json:

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from celery.schedules import crontab
-
-from redisbeater.cli.listing import Row
 from redisbeater.cli.table import View
 from redisbeater.display import printable_json, shown
+from redisbeater.management.rows import Row
 from redisbeater.management.runs.record import Recorded
 from redisbeater.management.runs.words import late_words, lateness, outcome_words
 from redisbeater.management.why.facts import author_words
@@ -18,8 +16,6 @@ from redisbeater.model.policies import INHERIT
 from redisbeater.model.policy_fields import given_policies
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import Run
-from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.crontab.field import cron_text
 from redisbeater.time_words import clock_words, date_words, duration_words, relative_words
 
 __all__ = ("details",)
@@ -50,7 +46,7 @@ def details(row: Row, view: View, defaults: Defaults, recorded: Recorded | None 
 def _lines(row: Row, view: View, defaults: Defaults, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
     yield "description", row.description
     yield "schedule", row.schedule
-    yield "cron", _cron(row)
+    yield "cron", row.cron
     yield "disabled", (row.disabled_until and f"until {_moment(row.disabled_until, row, view)}") or ""
     yield "next", _moment(row.next, row, view)
     yield "skips", ", ".join(f"{view.local(each, row.zone):%Y-%m-%d %H:%M:%S %Z}" for each in row.skip)
@@ -114,16 +110,6 @@ def _arguments(row: Row) -> str:
         return ""
     keywords = (f"{name}={value!r}" for name, value in row.fields.kwargs.items())
     return shown(", ".join([*map(repr, row.fields.args), *keywords]), MOST_ARGUMENTS)
-
-
-def _cron(row: Row) -> str:
-    """Return a cron text, and that with the numbers that the name of the entry decides."""
-    schedule = row.fields.schedule if row.fields else None
-    if type(schedule) is crontab:
-        return cron_text(schedule)
-    if not isinstance(schedule, cron_expression):
-        return ""
-    return schedule.text if schedule.resolved_text == schedule.text else f"{schedule.text}: {schedule.resolved_text}"
 
 
 def _tries(row: Row, view: View) -> str:

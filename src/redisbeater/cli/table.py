@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from redisbeater.cli.listing import LATE, Row
 from redisbeater.display import shown
+from redisbeater.management.rows import LATE, Row
 from redisbeater.schedules.words import zone_text
 from redisbeater.time_words import age_words, clock_words, date_words, duration_words
 

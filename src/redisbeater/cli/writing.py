@@ -17,11 +17,10 @@ from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryExists
-from redisbeater.management.edit_report import EditReport
-from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of
+from redisbeater.management.edit_report import EditReport, value_words
+from redisbeater.management.entry_words import default_of, fields_of_entry
 from redisbeater.management.registered import nearest_task
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.model.entry_fields import EntryFields
 from redisbeater.schedules import describe
 from redisbeater.schedules.zone import read_zone
 from redisbeater.time_words import clock_words, date_words, relative_words
@@ -30,11 +29,6 @@ __all__ = ("copy", "create", "update")
 
 #: How many runs of a new entry are shown.
 SHOWN_RUNS = 3
-
-#: Characters of a value before or after a change that are shown.
-MOST_VALUE = 80
-
-_FIELDS_OF_ENTRY = (*EntryFields.__optional_keys__,)
 
 
 @redisbeater.command()
@@ -59,8 +53,8 @@ def create(
     if json_file is not None:
         wanted = _from_file(store, name, task, json_file, given.options)
     else:
-        wanted = _from_options(store, app, name, task, given.words)
-    fields: Any = {field: getattr(wanted, field) for field in _FIELDS_OF_ENTRY if field != "relative"}
+        wanted = _from_options(store, name, task, given.words)
+    fields: Any = fields_of_entry(wanted)
     try:
         entry = store.create(wanted.name, wanted.task, wanted.schedule, dry_run=given.dry_run, **given.author, **fields)
     except EntryExists:
@@ -81,19 +75,11 @@ def _from_file(
 
 
 def _from_options(
-    store: ScheduleStore, app: Celery, name: str | None, task: str | None, words: dict[str, Any]
+    store: ScheduleStore, name: str | None, task: str | None, words: dict[str, Any]
 ) -> RedisScheduleEntry:
     if not name or not task:
         raise BadInput("expected NAME and TASK, or --json-file FILE")
-    given = store.words(words)
-    fields = given.fields()
-    if "schedule" not in fields:
-        raise BadInput(f"$.schedule: is missing; expected one of {', '.join(f'--{word}' for word in SCHEDULE_WORDS)}")
-    if task_options := given.task_options():
-        if not isinstance(fields.get("options", {}), dict):
-            raise BadInput("$.options: expected an object")
-        fields["options"] = {**fields.get("options", {}), **task_options}
-    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=app, **fields)
+    return store.draft(name, task, store.words(words))
 
 
 def _show_created(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry, given: Given, like: str = "") -> None:
@@ -204,22 +190,8 @@ def _report_lines(report: EditReport, view: View, *, dry_run: bool) -> Iterator[
     yield f"{name}: {'would be changed' if dry_run else 'changed'}"
     size = max(len("next run"), *map(len, report.changed)) + 1
     for field, (before, after) in report.changed.items():
-        yield f"  {shown(field):<{size}} {_value(before)} -> {_value(after)}"
+        yield f"  {shown(field):<{size}} {value_words(before)} -> {value_words(after)}"
     yield f"  {'next run':<{size}} {_next_runs(report, view)}"
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, dict) and value.get("__type__") == "datetime":
-        return _datetime(value)
-    return shown(value if isinstance(value, str) else printable_json(value), MOST_VALUE)
-
-
-def _datetime(parts: dict[str, Any]) -> str:
-    numbers = [parts.get(part, 0) for part in ("year", "month", "day", "hour", "minute", "second")]
-    year, month, day, hour, minute, second = numbers
-    return shown(f"{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} {parts.get('timezone', '')}".rstrip())
 
 
 def _next_runs(report: EditReport, view: View) -> str:

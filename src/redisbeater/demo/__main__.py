@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
+import os
 import signal
 import sys
 import time
@@ -16,21 +18,29 @@ from typing import Any
 from celery.schedules import crontab
 
 from redisbeater import RedisScheduleEntry, clocked
-from redisbeater.demo.app import EXECUTED, demo_app, hello
+from redisbeater.demo.app import EXECUTED, LIVE_VARIABLE, demo_app, hello
+from redisbeater.demo.live import show_live
 from redisbeater.demo.processes import Output, celery, embedded_server
 
 #: How long worker and beat may take to start.
 START_TIMEOUT_SECONDS = 60.0
+
+#: How long the demo without the web page takes.
+SECONDS = 15.0
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo. Return the exit code: 0, or 1 if the worker executed nothing."""
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    _say("starting", "a server, a worker and a beat")
+    _say("starting", f"a server, a worker{', the web page' if options.dashboard else ''} and a beat")
     with contextlib.ExitStack() as stack:
         url = options.redis_url or stack.enter_context(embedded_server())
-        executed = _perform(stack, url, options.seconds)
+        if options.dashboard:
+            os.environ[LIVE_VARIABLE] = "1"
+            executed = show_live(stack, url, options.port, math.inf if options.seconds is None else options.seconds)
+        else:
+            executed = _perform(stack, url, SECONDS if options.seconds is None else options.seconds)
     _say("", f"{executed} runs executed")
     return 0 if executed else 1
 
@@ -39,9 +49,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m redisbeater.demo",
         description="Create, change and delete entries while a real beat and a real worker run.",
-        epilog="example: python -m redisbeater.demo --seconds 20",
+        epilog="examples: python -m redisbeater.demo --seconds 20; python -m redisbeater.demo --dashboard",
     )
-    parser.add_argument("--seconds", type=float, default=15.0, metavar="N", help="stop after N seconds (default: 15)")
+    seconds = f"stop after N seconds (default: {SECONDS:g}; with --dashboard: at Ctrl-C)"
+    parser.add_argument("--seconds", type=float, metavar="N", help=seconds)
+    parser.add_argument("--dashboard", action="store_true", help="show a schedule on the web page, and print its link")
+    parser.add_argument("--port", type=int, default=5577, metavar="N", help="of the web page (default: 5577)")
     parser.add_argument("--redis-url", metavar="URL", help="use this Redis or Valkey instead of an embedded one")
     return parser
 

@@ -9,12 +9,13 @@ from datetime import datetime, timezone
 from itertools import islice
 
 from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
 from redisbeater.schedules.description.clock_change import clock_change_note
 
-__all__ = ("MOST_RUNS", "UpcomingRun", "runs_from", "upcoming_runs")
+__all__ = ("MOST_RUNS", "UpcomingRun", "first_runs", "runs_from", "upcoming_runs")
 
 #: More runs than a person reads.
 MOST_RUNS = 1000
@@ -82,6 +83,22 @@ def runs_from(stored: StoredEntry, defaults: Defaults, start: datetime | None = 
             yield _run(fire_time, policy, stored)
 
 
+def first_runs(definition: Definition, defaults: Defaults, now: datetime, n: int) -> list[UpcomingRun]:
+    """Return the first ``n`` runs of an entry that would be created now, as far as the steps of one plan take.
+
+    Raises:
+        StepsExhausted: finding the first one takes more.
+    """
+    policy = ResolvedPolicy.of(definition, defaults).afresh()
+    fire_time = policy.kept(policy.timetable.first(now)) if definition.enabled else None
+    found: list[UpcomingRun] = []
+    with suppress(OverflowError, StepsExhausted):  # those that were found are shown
+        while fire_time is not None and len(found) < min(n, policy.max_runs or n):
+            found.append(_planned(fire_time, policy))
+            fire_time = policy.kept(policy.timetable.next(fire_time))
+    return found
+
+
 def _fire_times(stored: StoredEntry, policy: ResolvedPolicy, start: datetime | None) -> Iterator[datetime]:
     """Yield the fire times that will be run; of those that have passed, the ones that the policies let through."""
     fire_time = stored.fire_time(policy)
@@ -98,15 +115,16 @@ def _fire_times(stored: StoredEntry, policy: ResolvedPolicy, start: datetime | N
 
 
 def _run(fire_time: datetime, policy: ResolvedPolicy, stored: StoredEntry) -> UpcomingRun:
-    timetable, due_at = policy.timetable, policy.due_at(fire_time)
-    notes = [
-        _lateness(stored) if due_at <= stored.now else "",
-        clock_change_note(timetable.schedule, timetable.local_zone, fire_time),
-    ]
+    return _planned(fire_time, policy, _lateness(stored) if policy.due_at(fire_time) <= stored.now else "")
+
+
+def _planned(fire_time: datetime, policy: ResolvedPolicy, note: str = "") -> UpcomingRun:
+    timetable = policy.timetable
+    notes = [note, clock_change_note(timetable.schedule, timetable.local_zone, fire_time)]
     return UpcomingRun(
         fire_time=fire_time.astimezone(timezone.utc),
         local=fire_time.astimezone(timetable.local_zone),
-        due_at=due_at,
+        due_at=policy.due_at(fire_time),
         note="; ".join(filter(None, notes)),
     )
 

@@ -66,6 +66,11 @@ def _pause_of(store: ScheduleStore) -> Pause | None:
     return store.is_paused
 
 
+def _tracks_runs(store: ScheduleStore) -> bool:
+    """Return whether runs are recorded."""
+    return store.tracks_runs
+
+
 class AsyncScheduleStore:
     """The schedule of an app, with the methods of :class:`ScheduleStore`, to be awaited.
 
@@ -131,6 +136,19 @@ class AsyncScheduleStore:
     upcoming = _Awaitable(ScheduleStore.upcoming)
     next = _Awaitable(ScheduleStore.next)
     list = _Awaitable(ScheduleStore.list)
+    rows = _Awaitable(ScheduleStore.rows)
+    row = _Awaitable(ScheduleStore.row)
+    clock = _Awaitable(ScheduleStore.clock)
+    tasks = _Awaitable(ScheduleStore.tasks)
+    watch = _Awaitable(ScheduleStore.watch)
+    newest_runs = _Awaitable(ScheduleStore.newest_runs)
+    active_runs = _Awaitable(ScheduleStore.active_runs)
+    tracks_runs = _Awaitable(_tracks_runs)
+    recorded = _Awaitable(ScheduleStore.recorded)
+    form_words = _Awaitable(ScheduleStore.form_words)
+    restored_words = _Awaitable(ScheduleStore.restored_words)
+    draft = _Awaitable(ScheduleStore.draft)
+    preview = _Awaitable(ScheduleStore.preview)
     names = _Awaitable(ScheduleStore.names)
     count = _Awaitable(ScheduleStore.count)
     broken = _Awaitable(ScheduleStore.broken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,16 +11,21 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.display import printable_json, shown
 from redisbeater.editing.changes import EntryChange, Upsert
 from redisbeater.editing.compare_and_set import preview, preview_edit, write_edit
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError
+from redisbeater.management.redaction import BLANK, names_secret, redacted
 from redisbeater.model import json_text
 from redisbeater.schedules.description.describe import describe_in_brief
 
-__all__ = ("EditReport", "draft", "edit_entry")
+__all__ = ("EditReport", "draft", "edit_entry", "value_words")
+
+#: Characters of a value before or after a change that are shown.
+MOST_VALUE = 80
 
 #: Fields whose changes are shown key by key.
 _OBJECTS = ("kwargs", "options")
@@ -46,13 +51,16 @@ class EditReport:
     def of(cls, edit: Edit, app: Celery) -> EditReport:
         """Return the report on an edit of an entry."""
         context = Context.of(app).in_zone(edit.snapshot.zone)
-        after = edit.to_stored_entry()
+        after, patterns = edit.to_stored_entry(), context.config.redact
         before = None
         with suppress(RedisBeaterError):  # a new entry, or one that could not be read
             before = StoredEntry.from_snapshot(edit.snapshot, context.codec)
         return cls(
             entry=RedisScheduleEntry.of(after, app),
-            changed=dict(_changes(edit, before, after)),
+            changed={
+                field: (_shown(field, was, patterns), _shown(field, is_, patterns))
+                for field, (was, is_) in _changes(edit, before, after)
+            },
             next_before=None if before is None else before.due_at(context.defaults),
             next_after=after.due_at(context.defaults),
         )
@@ -88,6 +96,12 @@ def draft(entry: RedisScheduleEntry) -> RedisScheduleEntry:
     return RedisScheduleEntry.of(preview(context, change), entry.app)
 
 
+def _shown(field: str, value: Any, patterns: Sequence[str]) -> Any:
+    """Return a value without the secrets in it."""
+    is_secret = "." in field and value is not None and names_secret(field.partition(".")[2], tuple(patterns))
+    return BLANK if is_secret else redacted(value, patterns)
+
+
 def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:
     if not edit.changed_fields:
         return
@@ -111,3 +125,18 @@ def _changes_by_key(field: str, was: dict[str, Any], is_: dict[str, Any]) -> Ite
 
 def _words(stored: StoredEntry) -> str:
     return describe_in_brief(stored.definition.schedule, stored.definition.timezone)
+
+
+def value_words(value: Any) -> str:
+    """Return a value before or after a change in words; a dash for one that is not set."""
+    if value is None:
+        return "-"
+    if isinstance(value, dict) and value.get("__type__") == "datetime":
+        return _datetime_words(value)
+    return shown(value if isinstance(value, str) else printable_json(value), MOST_VALUE)
+
+
+def _datetime_words(parts: dict[str, Any]) -> str:
+    numbers = [parts.get(part, 0) for part in ("year", "month", "day", "hour", "minute", "second")]
+    year, month, day, hour, minute, second = numbers
+    return shown(f"{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} {parts.get('timezone', '')}".rstrip())

@@ -7,18 +7,22 @@ from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Any
 
+from celery import Celery
+
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.editing.stored_entry import load
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.model.entry_fields import EntryFields
 from redisbeater.model.options import decoded_options
 from redisbeater.model.policies import INHERIT
 from redisbeater.schedules import clocked, cron, rrule
 from redisbeater.schedules.zone import read_zone
 from redisbeater.time_words import read_duration, read_time
 
-__all__ = ("SCHEDULE_WORDS", "EntryWords", "default_of")
+__all__ = ("SCHEDULE_WORDS", "EntryWords", "default_of", "drafted", "fields_of_entry")
 
 #: The words for a schedule; an entry has one of them.
 SCHEDULE_WORDS = ("every", "cron", "rrule", "at", "solar")
@@ -168,6 +172,29 @@ class EntryWords:
             return read_zone(self._words["timezone"], "$.timezone")
         default = self._context.in_zone(self._present[1]).zone
         return load(self._context, self._name).definition.zone(default) if self._name else default
+
+
+def drafted(app: Celery, name: str, task: str, words: EntryWords) -> RedisScheduleEntry:
+    """Return the entry of words; ask nobody whether there is one of that name.
+
+    Raises:
+        InvalidEntry: a word cannot be read, or the schedule is missing.
+    """
+    fields = words.fields()
+    if "schedule" not in fields:
+        raise InvalidEntry(
+            "$.schedule", f"is missing; expected one of {', '.join(f'--{word}' for word in SCHEDULE_WORDS)}"
+        )
+    if task_options := words.task_options():
+        if not isinstance(fields.get("options", {}), dict):
+            raise InvalidEntry("$.options", "expected an object")
+        fields["options"] = {**fields.get("options", {}), **task_options}
+    return RedisScheduleEntry(name, task, fields.pop("schedule"), app=app, **fields)
+
+
+def fields_of_entry(entry: RedisScheduleEntry) -> dict[str, Any]:
+    """Return the fields of an entry as ``store.create()`` takes them besides name, task and schedule."""
+    return {field: getattr(entry, field) for field in EntryFields.__optional_keys__ if field != "relative"}
 
 
 def _read(read: Callable[[], Any], path: str) -> Any:

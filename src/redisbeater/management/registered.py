@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from celery import Celery
 
 from redisbeater.display import did_you_mean
 
-__all__ = ("is_registered", "nearest_task")
+__all__ = ("is_registered", "nearest_task", "task_names")
 
 
 def is_registered(app: Celery, task: str) -> bool | None:
@@ -20,6 +22,13 @@ def is_registered(app: Celery, task: str) -> bool | None:
         return task in app.tasks
     except Exception:  # the application's code; a worker that has all it needs may import it
         return None
+
+
+def task_names(app: Celery) -> list[str]:
+    """Return the names of the tasks of an app, without Celery's own; of those that can be imported here."""
+    with suppress(Exception):  # the application's code; a worker that has all it needs may import it
+        app.loader.import_default_modules()
+    return sorted(name for name in app.tasks if not name.startswith("celery."))
 
 
 def nearest_task(app: Celery, task: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
 from redisbeater.editing.author import Author
@@ -10,7 +10,8 @@ from redisbeater.entry_name import check_name
 from redisbeater.management.app_store import AppStore
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
 from redisbeater.management.runs.caller import Caller
-from redisbeater.management.runs.history import HistoryPage, read_history, read_run, shown_run
+from redisbeater.management.runs.history import HistoryPage, newest_runs, read_history, read_run, shown_run
+from redisbeater.management.runs.record import Recorded, read_recorded
 from redisbeater.management.runs.restart import restart_run
 from redisbeater.management.runs.stop import Stopped, stop_run
 from redisbeater.management.runs.waiting import wait_for_end
@@ -54,6 +55,27 @@ class RunMethods(AppStore):
         """
         entry = None if name is None else check_name(name)
         return read_history(self._context, entry, limit=limit, before=before, since=since, states=states)
+
+    def newest_runs(self, names: Sequence[str], limit: int = 30) -> dict[str, list[Run]]:
+        """Return the newest runs of each of several entries, the newest first; empty if runs are not recorded."""
+        return newest_runs(self._context, names, limit)
+
+    def active_runs(self, limit: int = 200) -> list[Run]:
+        """Return active runs of the whole schedule, those whose lease ends first; empty if runs are not recorded."""
+        context = self._context
+        if not context.config.track_runs:
+            return []
+        runs = context.redis.runs
+        return [shown_run(context, run) for run in runs.many(runs.active_ids(limit)).values()]
+
+    @property
+    def tracks_runs(self) -> bool:
+        """Whether runs are recorded: the setting ``redisbeater_track_runs``."""
+        return self._context.config.track_runs
+
+    def recorded(self, name: str) -> Recorded | None:
+        """Return the newest run of an entry, and how many of its runs came to what; None: runs are not recorded."""
+        return read_recorded(self._context, check_name(name))
 
     def run(self, run_id: str) -> Run:
         """Return a run as it is recorded.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
@@ -20,8 +20,10 @@ from redisbeater.management.health import Health, check_health, longest_pass
 from redisbeater.management.health import Terms as HealthTerms
 from redisbeater.management.listing import EntryPage, Filter, Listing
 from redisbeater.management.pausing import Resumption
-from redisbeater.management.registered import is_registered
+from redisbeater.management.registered import is_registered, task_names
+from redisbeater.management.rows import Row, RowPage, page_of_rows, row_of
 from redisbeater.management.status import Status, read_status
+from redisbeater.management.watching import Watcher
 from redisbeater.management.why.answer import Answer
 from redisbeater.management.why.explain import explain
 from redisbeater.management.why.facts import redacted_line
@@ -134,7 +136,9 @@ class ScheduleMethods(AppStore):
         """Return the next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
         return RedisScheduleEntry(name, app=self._app).upcoming(n)
 
-    def next(self, within: float | timedelta | None = None, limit: int = 20) -> list[ScheduledRun]:
+    def next(
+        self, within: float | timedelta | None = None, limit: int = 20, *, start: datetime | None = None
+    ) -> list[ScheduledRun]:
         """Return the next runs of the whole schedule, in the order of their times, each with its entry and its task.
 
         Only what they take is read, a page of a thousand entries at least. A run that is overdue comes first.
@@ -142,12 +146,13 @@ class ScheduleMethods(AppStore):
         Arguments:
             within: only runs that are due within so many seconds from now; None: however late they are due.
             limit: how many at most, up to 10,000.
+            start: only runs from this time on; ``within`` counts from it.
 
         Raises:
             ValueError: an argument is not valid.
         """
         span = None if within is None else timedelta(seconds=_seconds(within, "within"))
-        return next_runs(self._context, within=span, limit=limit)
+        return next_runs(self._context, within=span, limit=limit, start=start)
 
     def list(
         self,
@@ -188,6 +193,57 @@ class ScheduleMethods(AppStore):
             self._listing = Listing(app)
         wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
         return self._listing.page(wanted, limit=limit, cursor=cursor)
+
+    def rows(
+        self,
+        number: int = 1,
+        size: int = 50,
+        *,
+        text: str = "",
+        task: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        states: Collection[str] = (),
+        sort: str = "next",
+    ) -> RowPage:
+        """Return a page of the entries as people list them, broken ones too: state, next and last run, words.
+
+        Arguments:
+            number: which page, from 1 on.
+            size: how many entries it has.
+            text: only entries with this text in their name, task or description, in any case.
+            task: only entries of this task.
+            queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
+            states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
+                ``late``; empty: all.
+            sort: ``next``, ``name``, ``last`` or ``late``.
+        """
+        wanted = Filter(task=task, queue=queue, labels=labels)
+        return page_of_rows(self._context, wanted, number, size, states=states, sort=sort, text=text)
+
+    def row(self, name: str, *, has_secrets: bool = False) -> Row:
+        """Return one entry as :meth:`rows` has it, with its last change; a broken one, too.
+
+        With ``has_secrets`` the values that ``redisbeater_redact`` names are not blanked.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+        """
+        return row_of(self._context, name, has_secrets=has_secrets)
+
+    def clock(self) -> datetime:
+        """Return the time of the Redis server, in the zone of entries without their own."""
+        now, zone = self._context.redis.clock()
+        return now.astimezone(self._context.in_zone(zone).zone)
+
+    def tasks(self) -> Sequence[str]:
+        """Return the names of the tasks of the app, without Celery's own; imports its modules as a worker does."""
+        return task_names(self._app)
+
+    def watch(self) -> Watcher:
+        """Return what waits for changes of the schedule and of its runs."""
+        return Watcher(self._context)
 
     def names(self) -> Iterator[str]:
         """Return the names of all entries, in no order."""

@@ -14,12 +14,17 @@ from typing import Any
 
 from redisbeater.model import json_text
 
-__all__ = ("changed_since", "file_origin", "file_owner")
+__all__ = ("application_of", "changed_since", "file_origin", "file_owner")
 
 _PREFIX = "file:"
 
 #: Characters of the digest of a field: 48 bits.
 _DIGEST_CHARACTERS = 8
+
+
+def application_of(origin: str) -> str:
+    """Return the application that declares a static entry of this origin; empty for an origin that is none."""
+    return origin.rpartition(" ")[0]
 
 
 def file_owner(origin: str) -> str:

@@ -16,7 +16,16 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.store import pages
 
-__all__ = ("MOST_RUNS", "HistoryPage", "check_states", "check_tracked", "read_history", "read_run", "shown_run")
+__all__ = (
+    "MOST_RUNS",
+    "HistoryPage",
+    "check_states",
+    "check_tracked",
+    "newest_runs",
+    "read_history",
+    "read_run",
+    "shown_run",
+)
 
 #: How many runs and lines are read at once.
 MOST_RUNS = 10_000
@@ -69,6 +78,15 @@ def read_history(
         found = [item for item in found if moment_of(item) >= since]
     page = tuple(found[:limit])
     return HistoryPage(items=page, before=moment_of(page[-1]) if len(found) > limit else None)
+
+
+def newest_runs(context: Context, names: Sequence[str], limit: int) -> dict[str, list[Run]]:
+    """Return the newest runs of each entry, the newest first; nothing where runs are not recorded."""
+    found: dict[str, list[Run]] = {name: [] for name in names}
+    if context.config.track_runs:
+        for run in context.redis.runs.newest_of_each(names, limit):
+            found.setdefault(run.name, []).append(shown_run(context, run))
+    return found
 
 
 def check_states(states: Collection[str]) -> frozenset[str]:

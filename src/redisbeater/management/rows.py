@@ -9,26 +9,32 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
-from redisbeater.beat.applications import application_of
-from redisbeater.cli.terminal import with_progress
+from celery.schedules import crontab
+
 from redisbeater.context import Context
 from redisbeater.display import printable_json
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.instant import FAR_FUTURE
+from redisbeater.management.field_defaults import FieldDefault, field_defaults
 from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.management.redaction import redacted, redacted_text
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.origin import file_owner
+from redisbeater.model.origin import application_of, file_owner
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.skip import Skipped
 from redisbeater.schedules import describe
+from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.crontab.field import cron_text
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.store import Snapshot
 
-__all__ = ("LATE", "SORTS", "STATES", "Row", "row_of", "rows")
+__all__ = ("LATE", "SORTS", "STATES", "Row", "RowPage", "page_of_rows", "row_of", "rows")
+
+#: Shows the progress of a walk over that many items on a terminal.
+Progress = Callable[[Iterable[str], str, int], Iterable[str]]
 
 #: What JSON has of each entry in a listing, and what it has of one entry besides.
 LISTED = (
@@ -52,6 +58,7 @@ class Row:
         changed: the newest line of its log about a change; None: there is none, or it was not read.
         declaration: why the declaration of that name in the code of an application could not be stored.
         fields: the definition, unless it cannot be read.
+        defaults: the fields that it does not set.
     """
 
     name: str
@@ -80,6 +87,24 @@ class Row:
     brief: str = ""
     fields: Definition | None = None
     changed: LogLine | None = None
+    defaults: Sequence[FieldDefault] = ()
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether it is enabled; one that is disabled until a time to come is not."""
+        return self.fields is not None and self.fields.enabled and self.disabled_until is None
+
+    @property
+    def cron(self) -> str:
+        """Its cron text, and that with the numbers that the name of the entry decides; empty: it has none."""
+        schedule = self.fields.schedule if self.fields else None
+        if type(schedule) is crontab:
+            return cron_text(schedule)
+        if not isinstance(schedule, cron_expression):
+            return ""
+        return (
+            schedule.text if schedule.resolved_text == schedule.text else f"{schedule.text}: {schedule.resolved_text}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON has of the entry in a listing."""
@@ -105,7 +130,14 @@ class Row:
 
 
 def rows(
-    context: Context, wanted: Filter, limit: int | None = None, *, states: Collection[str] = (), sort: str = "next"
+    context: Context,
+    wanted: Filter,
+    limit: int | None = None,
+    *,
+    states: Collection[str] = (),
+    sort: str = "next",
+    text: str = "",
+    progress: Progress | None = None,
 ) -> list[Row]:
     """Return a row for each wanted entry.
 
@@ -117,11 +149,13 @@ def rows(
         states: only entries in one of these; ``late`` is one. Empty: all.
         sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
             first; the latest first.
+        text: only entries with this text in their name, task or description, in any case.
+        progress: wraps the names, if all are read.
     """
-    reader = _Reader(context, wanted, states)
+    reader = _Reader(context, wanted, states, text)
     found: list[Row] = []
     number = 0
-    for row in reader.read(_names(context, sort, limit), limit):
+    for row in reader.read(_names(context, sort, limit, progress), limit):
         found.append(row)
         number += sort == "name" or row.next is not None
         if number == limit and sort != "last":
@@ -130,11 +164,50 @@ def rows(
     return sorted(found, key=_KEYS[sort])[:limit]
 
 
-def _names(context: Context, sort: str, limit: int | None) -> Iterable[str]:
-    """Return names so that the first rows of an order are read first; without a limit, show the progress."""
+@dataclass(frozen=True, kw_only=True)
+class RowPage:
+    """A page of rows.
+
+    Attributes:
+        rows: the rows, in the order that was asked for.
+        total: how many there are on all pages.
+        number: which page it is, from 1 on.
+        pages: how many there are, at least 1.
+    """
+
+    rows: Sequence[Row]
+    total: int
+    number: int
+    pages: int
+
+
+def page_of_rows(
+    context: Context,
+    wanted: Filter,
+    number: int,
+    size: int,
+    *,
+    states: Collection[str] = (),
+    sort: str = "next",
+    text: str = "",
+) -> RowPage:
+    """Return a page of the rows; the last one for a number that is too high.
+
+    Without a filter only the entries of the pages up to it are read, and the number of all is that of the schedule.
+    """
+    limit = None if text or states or wanted != EVERY else number * size
+    found = rows(context, wanted, limit, states=states, sort=sort, text=text)
+    total = len(found) if limit is None else max(context.redis.contents.count(), len(found))
+    pages = max(-(-total // size), 1)
+    number = min(number, pages)
+    return RowPage(rows=found[(number - 1) * size : number * size], total=total, number=number, pages=pages)
+
+
+def _names(context: Context, sort: str, limit: int | None, progress: Progress | None) -> Iterable[str]:
+    """Return names so that the first rows of an order are read first."""
     contents = context.redis.contents
     names = sorted(contents.names()) if sort == "name" else chain.from_iterable(contents.names_by_score())
-    return with_progress(names, "reading entries", contents.count()) if limit is None else names
+    return names if limit is not None or progress is None else progress(names, "reading entries", contents.count())
 
 
 def _by_next(row: Row) -> Any:
@@ -169,12 +242,16 @@ def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
     reader = _Reader(context, EVERY)
     (row,) = reader.read([name], 1)
     if row.state != "missing":
-        row = replace(row, changed=_last_change(context, name))
+        row = replace(row, changed=_last_change(context, name), defaults=_defaults_of(context, row))
         return row if has_secrets else _without_secrets(row, context.config.redact)
     for unstored in reader.unstored(seen=()):
         if unstored.name == name:
             return unstored
     raise EntryNotFound(name)
+
+
+def _defaults_of(context: Context, row: Row) -> Sequence[FieldDefault]:
+    return () if row.fields is None else field_defaults(row.fields, context.in_zone(context.redis.clock()[1]).defaults)
 
 
 def _last_change(context: Context, name: str) -> LogLine | None:
@@ -198,8 +275,9 @@ def _without_secrets(row: Row, patterns: Sequence[str]) -> Row:
 class _Reader:
     """Reads entries as rows, a page at a time."""
 
-    def __init__(self, context: Context, wanted: Filter, states: Collection[str] = ()) -> None:
+    def __init__(self, context: Context, wanted: Filter, states: Collection[str] = (), text: str = "") -> None:
         self._context = context
+        self._text = text.casefold()
         self._wanted = wanted
         self._states = states
         self._seen: set[str] = set()
@@ -230,7 +308,7 @@ class _Reader:
         """Yield a row for each declaration that could not be stored, unless an entry of that name was read."""
         known = self._seen if seen is None else set(seen)
         for name, report in self._declarations.items() if self._wanted.is_by_name else ():
-            if name not in known and self._wanted.lets_name_through(name):
+            if name not in known and self._wanted.lets_name_through(name) and self._has_text(name):
                 origin = f"static, {report.get('application', '')}"
                 row = Row(
                     name=name, state="broken", origin=origin, last_error=report["reason"], zone=self._context.zone
@@ -253,7 +331,7 @@ class _Reader:
             return Row(name=snapshot.name, state="missing") if self._wanted.is_by_name else None
         try:
             stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
-            return self._row_of(snapshot, stored) if self._wanted.lets_through(stored) else None
+            return self._row_of(snapshot, stored) if self._is_wanted(snapshot.name, stored) else None
         except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
             unread = Row(
                 name=snapshot.name,
@@ -263,7 +341,14 @@ class _Reader:
                 origin=_origin(snapshot),
                 zone=self._context.zone,
             )
-            return unread if self._wanted.is_by_name else None
+            return unread if self._wanted.is_by_name and self._has_text(unread.name) else None
+
+    def _is_wanted(self, name: str, stored: StoredEntry) -> bool:
+        definition = stored.definition
+        return self._wanted.lets_through(stored) and self._has_text(name, definition.task, definition.description)
+
+    def _has_text(self, *texts: str) -> bool:
+        return not self._text or any(self._text in text.casefold() for text in texts)
 
     def _row_of(self, snapshot: Snapshot, stored: StoredEntry) -> Row:
         context = self._context.in_zone(stored.zone)

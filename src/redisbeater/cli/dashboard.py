@@ -1,0 +1,57 @@
+"""The command that serves the web page: dashboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from celery import Celery
+
+from redisbeater.cli.group import BadInput, command, redisbeater
+from redisbeater.display import shown
+
+__all__ = ("dashboard",)
+
+#: What to do where the extra is missing.
+INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]'"
+
+
+@redisbeater.command()
+@click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=5577, show_default=True, help="Port to listen on.")
+@click.option("--token-file", default="", metavar="FILE", help="Log in with the token in this file.")
+@click.option("--basic-file", default="", metavar="FILE", help="Log in with the names and passwords in this file.")
+@click.option("--auth-header", default="", metavar="NAME", help="Take the user from a header that a proxy sets.")
+@click.option("--trusted", multiple=True, metavar="CIDR", help="Network of that proxy; it can be repeated.")
+@click.option("--no-auth", is_flag=True, help="Nobody logs in; on loopback only.")
+@click.option("--read-only", is_flag=True, help="Nobody changes anything.")
+@click.option("--allow-any-task", is_flag=True, help="Let forms take tasks that this app does not know.")
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="HOST", help="Host name it is served under.")
+@click.option("--title", default="", help="Title of the page; default: the name of the app.")
+@click.option("--hash-password", default="", metavar="NAME", help="Print a line for --basic-file, and end.")
+@command
+def dashboard(app: Celery, hash_password: str, **options: Any) -> None:
+    """Serve the web page of the schedule, on this machine alone unless told otherwise.
+
+    \b
+    Examples:
+      celery -A proj redisbeater dashboard
+      celery -A proj redisbeater dashboard --hash-password anna >> users
+      celery -A proj redisbeater dashboard --bind 0.0.0.0 --basic-file users --allowed-host jobs.example.com
+      celery -A proj redisbeater dashboard --auth-header X-Forwarded-User --trusted 10.0.0.0/8 --bind 10.0.0.5
+    """
+    try:
+        from redisbeater.dashboard.serving import Serving, serve
+        from redisbeater.dashboard.serving import hash_password as hashed
+    except ImportError as exc:
+        raise BadInput(f"{INSTALL} ({exc})") from exc
+    if hash_password:
+        click.echo(f"{hash_password}:{hashed(click.prompt('password', hide_input=True, err=True))}")
+        return
+    serving = Serving(**options)
+    try:
+        serving.check()
+        click.echo(f"the web page is at {serving.link}", err=True)
+        serve(app, serving)
+    except (OSError, ValueError) as exc:
+        raise BadInput(shown(exc)) from exc

@@ -1,0 +1,112 @@
+"""Who gets to a page: recognized, and with its right; else the way to log in, or 403."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from redisbeater.dashboard.auth import Login
+from redisbeater.dashboard.forms import read_form
+from redisbeater.dashboard.head import read_head
+from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.site import JSONAnswer, Site
+from redisbeater.dashboard.users import User
+
+__all__ = ("endpoint", "log_in", "log_out", "show_login")
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
+    """Return what answers the requests of a route, for those who have its right."""
+
+    async def answer(request: Request) -> Response:
+        user = await _user_within_attempts(site, request)
+        if user is None:
+            return _ask_to_log_in(site, request, as_json=as_json)
+        if action.right not in user.rights:
+            why = "this page is read-only" if site.read_only else f"the right to {action.right.value} is missing"
+            raise HTTPException(403, why)
+        visit = Visit(site=site, request=request, user=user, clock=await site.clock(request))
+        page = await action.answer(visit)
+        if not isinstance(page, Page):
+            return page
+        if as_json or (request.method == "POST" and visit.wants_json):
+            return JSONAnswer(page.data, page.status)
+        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), **page.values}
+        return site.render(request, page.template, values, status=page.status, fragment=page.fragment)
+
+    return answer
+
+
+async def _user_within_attempts(site: Site, request: Request) -> User | None:
+    """Return who sent a request; credentials in a header count as an attempt to log in."""
+    if "Authorization" not in request.headers:
+        return await site.user(request)
+    _refuse_too_many(site, request)
+    user = await site.user(request)
+    if user is None:
+        site.attempts.failed(_address(request))
+    return user
+
+
+def _ask_to_log_in(site: Site, request: Request, *, as_json: bool) -> Response:
+    wants_page = request.method == "GET" and not as_json and request.headers.get("HX-Request") != "true"
+    if not isinstance(site.auth, Login):
+        raise HTTPException(401, "nobody is logged in; log in where this page is embedded")
+    if wants_page and "Authorization" not in request.headers:
+        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        root = request.scope.get("root_path", "").rstrip("/")
+        return RedirectResponse(f"{root}/login?{urlencode({'next': target})}", 303)
+    raise HTTPException(401, "log in, or send Authorization: Bearer with the token")
+
+
+async def show_login(site: Site, request: Request, *, failed: bool = False, status: int = 200) -> Response:
+    """Return the page that asks for a token, or for name and password."""
+    assert isinstance(site.auth, Login), "the route exists only with one"
+    values = {"asks_name": site.auth.asks_name, "failed": failed, "next": request.query_params.get("next", "")}
+    return site.render(request, "login.html", values, status=status)
+
+
+async def log_in(site: Site, request: Request) -> Response:
+    """Check what was entered; begin a session and go on where the person wanted to go, or ask again."""
+    assert isinstance(site.auth, Login), "the route exists only with one"
+    _refuse_too_many(site, request)
+    form = await read_form(request)
+    user = await site.auth.check(form["name"], form["secret"])
+    if user is None:
+        site.attempts.failed(_address(request))
+        return await show_login(site, request, failed=True, status=403)
+    site.attempts.succeeded(_address(request))
+    answer = RedirectResponse(local_path(request, form["next"]), 303)
+    site.auth.sessions.begin(request, answer, form["name"] or user.name)
+    return answer
+
+
+async def log_out(site: Site, request: Request) -> Response:
+    """End the session."""
+    assert isinstance(site.auth, Login), "the route exists only with one"
+    answer = RedirectResponse(local_path(request, "") + "login", 303)
+    site.auth.sessions.end(request, answer)
+    return answer
+
+
+def local_path(request: Request, target: str) -> str:
+    """Return a target of a redirect: a path of this site, or its first page for anything else."""
+    is_ours = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
+    return target if is_ours else request.scope.get("root_path", "").rstrip("/") + "/"
+
+
+def _refuse_too_many(site: Site, request: Request) -> None:
+    wait = site.attempts.wait(_address(request))
+    if wait > 0:
+        headers = {"Retry-After": str(int(wait) + 1)}
+        raise HTTPException(429, "too many failed logins from this address; wait a minute", headers=headers)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

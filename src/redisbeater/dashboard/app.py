@@ -1,0 +1,181 @@
+"""The web page as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from celery import Celery
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from redisbeater.context import Context
+from redisbeater.dashboard.access import endpoint, log_in, log_out, show_login
+from redisbeater.dashboard.assets import Assets
+from redisbeater.dashboard.attempts import Attempts
+from redisbeater.dashboard.auth import Login
+from redisbeater.dashboard.defences import Defences
+from redisbeater.dashboard.drawing import environment
+from redisbeater.dashboard.forecasts import Forecasts
+from redisbeater.dashboard.hub import Hub
+from redisbeater.dashboard.pages import Action
+from redisbeater.dashboard.site import JSONAnswer, Site
+from redisbeater.dashboard.users import Auth
+from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, runs, schedule
+from redisbeater.exceptions import (
+    EditConflict,
+    EntryExists,
+    EntryNotFound,
+    ImproperlyConfigured,
+    InvalidEntry,
+    RedisBeaterError,
+    RunActive,
+    RunNotFound,
+    StoreError,
+)
+from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.management.schedule_store import ScheduleStore
+
+__all__ = ("create_app",)
+
+#: The status of an error of the store.
+STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
+    (EntryNotFound, 404),
+    (EditConflict, 409),
+    (EntryExists, 409),
+    (RunActive, 409),
+    (RunNotFound, 404),
+    (InvalidEntry, 422),
+    (StoreError, 503),
+)
+
+#: The pages.
+ACTIONS: tuple[Action, ...] = (
+    *entries.ACTIONS,
+    *entry.ACTIONS,
+    *editing.ACTIONS,
+    *actions.ACTIONS,
+    *runs.ACTIONS,
+    *schedule.ACTIONS,
+    *live.ACTIONS,
+    *forecast.ACTIONS,
+)
+
+
+def create_app(
+    celery_app: Celery,
+    *,
+    auth: Auth,
+    read_only: bool = False,
+    allowed_hosts: Iterable[str] = (),
+    title: str = "",
+    time_zone: str = "entry",
+    allow_any_task: bool = False,
+) -> Starlette:
+    """Return the web page of an app's schedule, to be served by itself or mounted under a path.
+
+    Arguments:
+        celery_app: whose schedule it shows.
+        auth: recognizes who sent a request: :func:`token`, :func:`basic`, :func:`header`, :func:`django`, or an own
+            function. There is no default: a page that changes the schedule can run any task.
+        read_only: leave everybody the right to view alone.
+        allowed_hosts: the host names that it is served under; addresses and ``localhost`` always may.
+        title: shown in the head; default: the name of the app.
+        time_zone: the zone of the times on the page: ``"entry"``, each entry's own, or an IANA name.
+        allow_any_task: let forms take tasks that ``celery_app`` does not know.
+
+    Raises:
+        ImproperlyConfigured: no host name is allowed.
+    """
+    hosts = tuple(allowed_hosts) or tuple(getattr(auth, "allowed_hosts", ()))
+    if not hosts:
+        raise ImproperlyConfigured(
+            "allowed_hosts is empty: name the hosts of the page, "
+            'for example create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
+        )
+    store = AsyncScheduleStore(celery_app)
+    site = Site(
+        store=store,
+        auth=auth,
+        assets=Assets(),
+        attempts=Attempts(),
+        templates=environment(),
+        prefix=Context.of(celery_app).config.key_prefix,
+        title=title or celery_app.main or "schedule",
+        time_zone=time_zone,
+        read_only=read_only,
+        allow_any_task=allow_any_task,
+        forecasts=Forecasts(store),
+        hub=Hub(lambda: ScheduleStore(celery_app)),
+    )
+    return Starlette(
+        routes=[*_own_routes(site), *_page_routes(site)],
+        middleware=[Middleware(Defences, allowed_hosts=hosts), Middleware(GZipMiddleware, minimum_size=1_000)],
+        exception_handlers={HTTPException: partial(_show_error, site), RedisBeaterError: partial(_show_error, site)},
+        lifespan=_closing(site),
+    )
+
+
+def _own_routes(site: Site) -> list[Route]:
+    routes = [
+        Route("/healthz", partial(_health, site)),
+        Route("/static/{version}/{name}", site.assets.serve),
+    ]
+    if isinstance(site.auth, Login):
+        routes += [
+            Route("/login", partial(show_login, site), methods=["GET"]),
+            Route("/login", partial(log_in, site), methods=["POST"]),
+            Route("/logout", partial(log_out, site), methods=["POST"]),
+        ]
+    return routes
+
+
+def _page_routes(site: Site) -> list[Route]:
+    """Return the routes of all pages; each page that is read has a twin in JSON."""
+    routes = []
+    for action in ACTIONS:
+        routes.append(Route(action.path, endpoint(site, action), methods=[action.method]))
+        if action.method == "GET" and action.has_json:
+            path = "/index.json" if action.path == "/" else f"{action.path}.json"
+            routes.append(Route(path, endpoint(site, action, as_json=True)))
+    return routes
+
+
+async def _health(site: Site, request: Request) -> Response:
+    """Return ``ok``, or 503 where Redis does not answer; for load balancers, which log in nowhere."""
+    try:
+        await site.store.is_paused()
+    except RedisBeaterError:
+        return PlainTextResponse("unavailable\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+async def _show_error(site: Site, request: Request, error: Exception) -> Response:
+    """Return the page of an error, with its reason and a way on; JSON and texts for programs."""
+    if isinstance(error, HTTPException):
+        status, reason, headers = error.status_code, str(error.detail), dict(error.headers or {})
+    else:
+        status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
+        reason, headers = str(error), {}
+    if request.url.path.endswith(".json") or "application/json" in request.headers.get("Accept", ""):
+        path = {"field": error.path} if isinstance(error, InvalidEntry) else {}
+        return JSONAnswer({"error": reason, "status": status, **path}, status, headers)
+    answer = site.render(request, "error.html", {"status": status, "reason": reason}, status=status)
+    answer.headers.update(headers)
+    return answer
+
+
+def _closing(site: Site) -> Any:
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> Any:
+        yield
+        await site.store.close()
+
+    return lifespan

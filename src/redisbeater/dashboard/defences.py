@@ -1,0 +1,123 @@
+"""What every request must pass, and what every response carries, whatever its page is."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+__all__ = ("Defences",)
+
+#: No script, style or form but our own files. ``hx-*`` attributes pass this by: nothing of a user is put into them.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+_READING = frozenset({"GET", "HEAD"})
+
+
+class Defences:
+    """Refuses requests to a foreign host name and changes that another site makes; adds the headers.
+
+    Arguments:
+        app: what is defended.
+        allowed_hosts: host names besides addresses and ``localhost``; ``.example.com`` has all below it, ``*`` any.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Iterable[str]) -> None:
+        self._app = app
+        self._hosts = tuple(host.lower() for host in allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        if not self._is_allowed(headers.get("host", "")):
+            answer = PlainTextResponse("This host name is not in allowed_hosts of the dashboard.\n", 400)
+        elif scope["method"] not in _READING and (reason := foreign(headers, scope["scheme"])):
+            answer = PlainTextResponse(f"Refused: {reason}.\n", 403)
+        else:
+            await self._app(scope, receive, _with_headers(send))
+            return
+        await answer(scope, receive, _with_headers(send))
+
+    def _is_allowed(self, host: str) -> bool:
+        """Return whether the page may be served under a host name: another one may be a rebound name of an attacker."""
+        name = _name(host)
+        return name == "localhost" or _is_address(name) or any(_matches(name, allowed) for allowed in self._hosts)
+
+
+def foreign(headers: Headers, scheme: str) -> str:
+    """Return why a change may come from another site; empty if it does not.
+
+    Browsers set ``Sec-Fetch-Site``, and ``Origin`` where they do not, and no page can change them. A program without
+    either says who it is by a header that no form can send.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return "" if site == "same-origin" else f"another site sent this form (Sec-Fetch-Site: {site})"
+    if origin is not None:
+        return "" if _is_origin(origin, headers.get("host", ""), scheme) else "another site sent this form (Origin)"
+    if headers.get("authorization", "").lower().startswith("bearer ") or headers.get("x-redisbeater") == "1":
+        return ""
+    return "no Origin; a program sends the header X-Redisbeater: 1 or Authorization: Bearer"
+
+
+def _is_origin(origin: str, host: str, scheme: str) -> bool:
+    """Return whether an origin is that of the request. Behind a proxy that ends TLS only the hosts are the same."""
+    parts = urlsplit(origin)
+    if parts.scheme not in {scheme, "https"}:
+        return False
+    return _with_port(parts.netloc, parts.scheme) == _with_port(host, parts.scheme)
+
+
+def _with_port(host: str, scheme: str) -> str:
+    default = ":443" if scheme == "https" else ":80"
+    return host.lower().removesuffix(default)
+
+
+def _name(host: str) -> str:
+    """Return the name of a header ``Host``, without port and brackets."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _matches(name: str, allowed: str) -> bool:
+    if allowed.startswith("."):
+        return name == allowed[1:] or name.endswith(allowed)
+    return bool(name) and allowed in {name, "*"}
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            headers.setdefault("Cache-Control", "no-store")
+        await send(message)
+
+    return sending

@@ -1,0 +1,61 @@
+"""The environment of the templates: everything is escaped and cut, a value that is missing is an error."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from redisbeater.dashboard import words
+from redisbeater.dashboard.pictures import forecast_strip, history_bars, two_weeks
+from redisbeater.display import printable_json, shown
+
+__all__ = ("MOST_CHARACTERS", "environment")
+
+#: Characters of one value on a page at most, whatever another program has stored.
+MOST_CHARACTERS = 10_000
+
+
+def environment() -> Environment:
+    """Return the templates: everything is escaped and cut, and a value that is missing is an error."""
+    drawn = Environment(
+        loader=PackageLoader("redisbeater.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+        finalize=_cut,
+    )
+    drawn.filters.update(text=_text, whole=_whole, name=quote_name, json=_json)
+    drawn.globals.update(words=words, forecast_strip=forecast_strip, history_bars=history_bars, two_weeks=two_weeks)
+    return drawn
+
+
+def _cut(value: Any) -> Any:
+    """Cut what is too long for a page; what a macro has drawn is a part of the page already."""
+    if isinstance(value, str) and not hasattr(value, "__html__") and len(value) > MOST_CHARACTERS:
+        return f"{value[:MOST_CHARACTERS]}..."
+    return value
+
+
+def _text(value: Any) -> Markup:
+    """Return a text of somebody else: without control characters, and apart from the direction of what is around it."""
+    return Markup("<bdi>{}</bdi>").format(shown(value, MOST_CHARACTERS))
+
+
+def _whole(value: Any) -> Markup:
+    """Return the whole text, for a field of a form: what is cut there would be saved so."""
+    return escape(str(value))
+
+
+def quote_name(name: str) -> str:
+    """Return a name as it stands in a query."""
+    return quote(name, safe="", errors="replace")
+
+
+def _json(value: Any) -> Markup:
+    lines = (shown(line, None) for line in printable_json(value, indent=2).splitlines())
+    return escape(_cut("\n".join(lines)))

@@ -1,0 +1,39 @@
+"""The head of every page: who leads, what is late, broken or failing, and whether the schedule is paused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from redisbeater.dashboard.pages import Visit
+from redisbeater.management.status import Status
+
+__all__ = ("Head", "read_head")
+
+#: What is due for less than this is not late: beat is about to send it.
+LATE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What the head of a page says.
+
+    Attributes:
+        status: the status of the schedule.
+        pass_age: seconds since the leader's last pass; None: nobody has written one.
+    """
+
+    status: Status
+    pass_age: float | None
+
+    @property
+    def late(self) -> int:
+        """How many entries are late; while the schedule is paused, they wait."""
+        return self.status.due if self.status.oldest >= LATE else 0
+
+
+async def read_head(visit: Visit) -> Head:
+    """Read what the head of a page says."""
+    status = await visit.store.status()
+    ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
+    return Head(status=status, pass_age=max(min(ages), 0.0) if ages else None)

@@ -1,0 +1,177 @@
+"""Live updates: one thread of a process listens to the schedule, for all pages that are open in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Hashable
+
+from redisbeater.exceptions import StoreError
+from redisbeater.log_lines import get_logger
+from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.watching import Changes, Watcher
+
+__all__ = ("Hub", "TooManyStreams")
+
+logger = get_logger(__name__)
+
+#: Streams of one process at most; further pages ask every ten seconds.
+MOST_STREAMS = 200
+
+#: Changes are gathered for so long.
+GATHER_SECONDS = 0.5
+
+#: Between two looks at what nobody publishes: who leads, what is late, how many runs were sent.
+LOOK_SECONDS = 5.0
+
+#: A proxy closes a stream that is silent for long.
+COMMENT_SECONDS = 15.0
+
+#: How long one wait for a message lasts: after that the thread looks whether anybody still listens.
+WAIT_SECONDS = 0.25
+
+
+class TooManyStreams(Exception):
+    """As many pages are open as one process serves."""
+
+
+class _Stream:
+    """One open page: what it has not been sent yet."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.ready = asyncio.Event()
+        self.pending = Changes()
+
+    def add(self, changes: Changes) -> None:
+        """Add changes; called in the loop of the page."""
+        self.pending |= changes
+        self.ready.set()
+
+    def take(self) -> Changes:
+        """Return what is to be sent, and begin again."""
+        taken, self.pending = self.pending, Changes()
+        self.ready.clear()
+        return taken
+
+
+class Hub:
+    """Hands changes to all open pages. It listens only while there is one."""
+
+    def __init__(self, store: Callable[[], ScheduleStore]) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._streams: set[_Stream] = set()
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> AsyncIterator[bytes]:
+        """Return the events of one page, as they are sent.
+
+        Raises:
+            TooManyStreams: there are 200 already.
+        """
+        stream = _Stream()
+        with self._lock:
+            if len(self._streams) >= MOST_STREAMS:
+                raise TooManyStreams
+            self._streams.add(stream)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._listen, name="redisbeater-live", daemon=True)
+                self._thread.start()
+        return self._events(stream)
+
+    async def _events(self, stream: _Stream) -> AsyncIterator[bytes]:
+        try:
+            yield b"retry: 3000\nevent: hello\ndata: {}\n\n"  # a page that never sees it is behind a proxy that buffers
+            while True:
+                try:
+                    await asyncio.wait_for(stream.ready.wait(), COMMENT_SECONDS)
+                except asyncio.TimeoutError:
+                    yield b": still here\n\n"
+                    continue
+                yield encoded(stream.take())
+        finally:
+            with self._lock:
+                self._streams.discard(stream)
+
+    def _listen(self) -> None:
+        """Listen until nobody does any more; the thread of the hub."""
+        store = self._store()
+        watcher, looks = store.watch(), _Looks(store)
+        try:
+            while self._has_streams():
+                self._publish(_gathered(watcher, looks))
+        finally:
+            watcher.close()
+
+    def _has_streams(self) -> bool:
+        """Return whether a page is open; if none is, let the next one start another thread."""
+        with self._lock:
+            if not self._streams:
+                self._thread = None
+            return bool(self._streams)
+
+    def _publish(self, changes: Changes) -> None:
+        if not changes:
+            return
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            try:
+                stream.loop.call_soon_threadsafe(stream.add, changes)
+            except RuntimeError:  # its loop has ended, and its page with it
+                with self._lock:
+                    self._streams.discard(stream)
+
+
+def encoded(changes: Changes) -> bytes:
+    """Return changes as events: ``entries`` with their names, ``runs``, ``status``."""
+    lines = []
+    if changes.names is None:
+        lines.append('event: entries\ndata: {"many": true}\n\n')
+    elif changes.names:
+        lines.append(f"event: entries\ndata: {json.dumps({'names': sorted(changes.names)})}\n\n")
+    if changes.runs:
+        lines.append("event: runs\ndata: {}\n\n")
+    if changes.status:
+        lines.append("event: status\ndata: {}\n\n")
+    return "".join(lines).encode()
+
+
+def _gathered(watcher: Watcher, looks: _Looks) -> Changes:
+    """Wait for a change, and gather those that follow it at once."""
+    try:
+        found = watcher.wait(WAIT_SECONDS)
+        until = time.monotonic() + GATHER_SECONDS
+        while found and (left := until - time.monotonic()) > 0:
+            found |= watcher.wait(left)
+        return found | looks.changes()
+    except StoreError as exc:
+        logger.debug("the page is not live: %s", exc)
+        time.sleep(WAIT_SECONDS)
+        return Changes(names=None, status=True)
+
+
+class _Looks:
+    """What no message tells: looked at every few seconds, and told where it has changed."""
+
+    def __init__(self, store: ScheduleStore) -> None:
+        self._store = store
+        self._next = 0.0
+        self._known: tuple[Hashable, int] | None = None
+
+    def changes(self) -> Changes:
+        """Return what has changed since the last look; nothing, if that was just now."""
+        if time.monotonic() < self._next:
+            return Changes()
+        self._next = time.monotonic() + LOOK_SECONDS
+        status = self._store.status()
+        head = (status.leader_name, status.broken, status.failing, status.due > 0, status.pause)
+        sent = sum(beat.sent for beat in status.beats)
+        known, self._known = self._known, (head, sent)
+        if known is None:
+            return Changes()
+        has_run = sent != known[1] and not self._store.tracks_runs  # with records, each run has its message
+        return Changes(names=None if has_run else frozenset(), status=head != known[0])

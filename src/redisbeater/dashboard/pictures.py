@@ -1,0 +1,227 @@
+"""The pictures of the page, as shapes that templates draw: the forecast, the bars of the newest runs, the two weeks."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import NamedTuple
+
+from redisbeater.instant import EPOCH
+from redisbeater.management.simulation import Peak, Simulation
+from redisbeater.model.run import Run, State
+from redisbeater.time_words import date_words, span_words
+
+__all__ = ("Bar", "Bars", "Cell", "Quarters", "Strip", "forecast_strip", "history_bars", "quarters_of", "two_weeks")
+
+#: The forecast has a cell for each quarter of an hour of a day; the two weeks of an entry have one for each hour.
+QUARTER, QUARTERS = timedelta(minutes=15), 96
+HOUR, HOURS = timedelta(hours=1), 14 * 24
+
+#: How many of its cells the forecast, and the two weeks, have between two labels.
+FORECAST_LABEL, WEEKS_LABEL = 12, 24
+
+#: The darkest of the shades of a cell.
+MOST_SHADES = 5
+
+#: The pixels of a bar with the gap behind it, and those of the highest and the lowest bar.
+BAR_WIDTH, HIGHEST, LOWEST = 4, 22, 3
+
+#: How many bars there are.
+MOST_BARS = 30
+
+#: The durations of the lowest and of the highest bar, in seconds; between them the scale is logarithmic.
+SHORTEST, LONGEST = 0.01, 3600.0
+
+#: How bars of each state are coloured: as good, bad, active or other ones.
+_KINDS = {
+    State.SUCCESS: "good",
+    State.FAILURE: "bad",
+    State.LOST: "bad",
+    State.EXPIRED: "bad",
+    State.STARTED: "active",
+    State.RETRY: "active",
+}
+
+
+class Cell(NamedTuple):
+    """A span of time: its place in the row, how dark it is, 0 to 5, when it begins, and what is in it, in words."""
+
+    place: int
+    shade: int
+    start: datetime
+    title: str
+
+
+class Strip(NamedTuple):
+    """A row of cells of equal width.
+
+    Attributes:
+        cells: those that hold runs.
+        size: how many cells wide it is.
+        labels: texts of the same width below it.
+        marks: places of clock changes.
+        rests: places where days of the weekend begin, and how many cells those are wide.
+        words: the same as a sentence.
+    """
+
+    cells: Sequence[Cell]
+    size: int
+    labels: Sequence[str]
+    marks: Sequence[int]
+    rests: Sequence[tuple[int, int]]
+    words: str
+
+
+class Quarters(NamedTuple):
+    """A simulation of 24 hours, as much of it as the forecast shows.
+
+    Attributes:
+        start: when the first quarter of an hour begins.
+        counts: the runs of each quarter that has any, by its number from 0 on.
+        runs: how many there are in all; there are more where ``is_at_least``.
+        peak: the busiest minute; None: there is no run.
+        whose: the entry, or the family of entries, that has most runs in it, and how many.
+    """
+
+    start: datetime
+    counts: Mapping[int, int]
+    runs: int
+    is_at_least: bool
+    peak: Peak | None
+    whose: tuple[str, int]
+
+
+class Bar(NamedTuple):
+    """A run: its place from the left and its height in pixels, its kind of end, and what it was, in words."""
+
+    x: int
+    height: int
+    kind: str
+    title: str
+    run_id: str
+
+
+class Bars(NamedTuple):
+    """The newest runs of an entry, the oldest on the left, and the same as a sentence."""
+
+    bars: Sequence[Bar]
+    words: str
+
+
+def history_bars(runs: Sequence[Run], zone: tzinfo) -> Bars:
+    """Return the bars of runs, which are passed the newest first; their heights are their durations."""
+    newest = list(runs[:MOST_BARS])
+    bars = [
+        Bar(
+            x=(MOST_BARS - len(newest) + place) * BAR_WIDTH,
+            height=_height(run.took),
+            kind=_KINDS.get(run.state, "other"),
+            title=_run_words(run, zone),
+            run_id=run.id,
+        )
+        for place, run in enumerate(reversed(newest))
+    ]
+    return Bars(bars, _bars_words(newest, zone))
+
+
+def quarters_of(found: Simulation) -> Quarters:
+    """Return what the forecast shows of a simulation, in quarters of an hour from the one in which it begins."""
+    start = EPOCH + (found.start - EPOCH) // QUARTER * QUARTER
+    first, length = int(start.timestamp()), int(QUARTER.total_seconds())
+    counts: Counter[int] = Counter()
+    for second, runs in found.per_second.items():
+        counts[(second - first) // length] += runs
+    return Quarters(
+        start=start,
+        counts=counts,
+        runs=found.runs,
+        is_at_least=found.is_at_least,
+        peak=found.busiest_minute,
+        whose=next(iter(found.peak.items()), ("", 0)),
+    )
+
+
+def forecast_strip(found: Quarters, zone: tzinfo) -> Strip:
+    """Return the next 24 hours in quarters of an hour."""
+    strip = _strip(found.counts, found.start, QUARTER, QUARTERS, zone, FORECAST_LABEL)
+    return strip._replace(words=_forecast_words(found, zone))
+
+
+def two_weeks(fire_times: Iterable[datetime], start: datetime, zone: tzinfo) -> Strip:
+    """Return 14 days in hours, from the midnight before ``start`` in the zone."""
+    midnight = start.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    counts = Counter((moment - midnight) // HOUR for moment in fire_times)
+    strip = _strip(counts, midnight, HOUR, HOURS, zone, WEEKS_LABEL)
+    days = len({cell.start.date() for cell in strip.cells})
+    return strip._replace(
+        words=f"Fires on {days} of the next 14 days." if days else "Fires on none of the next 14 days."
+    )
+
+
+def _strip(counts: Mapping[int, int], start: datetime, step: timedelta, size: int, zone: tzinfo, label: int) -> Strip:
+    # Steps of an aware time in a zone are those of its wall clock; a cell is a span of elapsed time.
+    begins = [(start.astimezone(EPOCH.tzinfo) + place * step).astimezone(zone) for place in range(size)]
+    most = max((counts.get(place, 0) for place in range(size)), default=0)
+    cells = [
+        Cell(place, _shade(counts[place], most), begin, _cell_words(begin, begin + step, counts[place]))
+        for place, begin in enumerate(begins)
+        if counts.get(place)
+    ]
+    is_days = label * step >= timedelta(days=1)
+    labels = [f"{begin:%a} {begin.day}" if is_days else f"{begin:%H:%M}" for begin in begins[::label]]
+    marks = [place for place in range(1, size) if begins[place].utcoffset() != begins[place - 1].utcoffset()]
+    rests = [(place, label) for place in range(0, size, label) if is_days and begins[place].weekday() > 4]
+    return Strip(cells, size, labels, marks, rests, "")
+
+
+def _shade(runs: int, most: int) -> int:
+    """Return a shade by the square root of the runs: one run is seen beside a thousand, and much less dark."""
+    return 1 + round((MOST_SHADES - 1) * math.sqrt((runs - 1) / (most - 1))) if most > 1 else MOST_SHADES
+
+
+def _height(seconds: float | None) -> int:
+    if seconds is None:
+        return LOWEST
+    share = math.log(max(seconds, SHORTEST) / SHORTEST) / math.log(LONGEST / SHORTEST)
+    return LOWEST + round((HIGHEST - LOWEST) * min(share, 1.0))
+
+
+def _run_words(run: Run, zone: tzinfo) -> str:
+    moment = run.fire_time or run.sent_at
+    when = "" if moment is None else f"{date_words(moment.astimezone(zone).date())} {moment.astimezone(zone):%H:%M:%S} "
+    took = f" in {span_words(timedelta(seconds=run.took))}" if run.took is not None and run.is_final else ""
+    return f"{when}{run.state}{took}"
+
+
+def _bars_words(newest: Sequence[Run], zone: tzinfo) -> str:
+    if not newest:
+        return "no runs recorded"
+    good = sum(run.state is State.SUCCESS for run in newest)
+    words = f"{good} of {len(newest)} succeeded"
+    bad = next((run for run in newest if _KINDS.get(run.state) == "bad"), None)
+    return words if bad is None else f"{words}, last {_bad_words(bad, zone)}"
+
+
+def _bad_words(run: Run, zone: tzinfo) -> str:
+    moment = run.fire_time or run.sent_at
+    return str(run.state) if moment is None else f"{run.state} {moment.astimezone(zone):%a %H:%M}"
+
+
+def _cell_words(begin: datetime, end: datetime, runs: int) -> str:
+    return f"{begin:%a %H:%M} to {end:%H:%M}: {_runs(runs)}"
+
+
+def _forecast_words(found: Quarters, zone: tzinfo) -> str:
+    peak = found.peak
+    if peak is None:
+        return "No runs in the next 24 hours."
+    total = f"{'At least ' if found.is_at_least else ''}{_runs(found.runs)} in the next 24 hours"
+    name, of_name = found.whose
+    whose = f", {of_name:,} of {name}" if name and of_name < peak.runs else f", all of {name}" if name else ""
+    return f"{total}; the busiest minute is {peak.at.astimezone(zone):%H:%M} with {_runs(peak.runs)}{whose}."
+
+
+def _runs(number: int) -> str:
+    return f"{number:,} {'run' if number == 1 else 'runs'}"

@@ -1,0 +1,144 @@
+"""The web page as a process of its own: bound to loopback, with a token, unless it is said otherwise."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import uvicorn
+from celery import Celery
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from redisbeater.dashboard.app import create_app
+from redisbeater.dashboard.auth import basic, header, token
+from redisbeater.dashboard.passwords import hash_password, read_passwords
+from redisbeater.dashboard.users import ALL, Auth, User
+
+__all__ = ("Serving", "hash_password", "serve")
+
+#: Seconds that open pages may take when the process ends: their streams end never by themselves.
+SHUTDOWN_SECONDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """What the command line says about the page.
+
+    Attributes:
+        bind, port: where it listens.
+        token_file: a file with the token; empty: none.
+        basic_file: a file of lines ``name:scrypt$...``; empty: none.
+        auth_header, trusted: a header that a proxy sets, and the networks of that proxy.
+        no_auth: nobody logs in; on loopback only.
+        read_only: nobody changes anything.
+        allowed_hosts: host names besides the address that it is bound to.
+    """
+
+    bind: str = "127.0.0.1"
+    port: int = 5577
+    token_file: str = ""
+    basic_file: str = ""
+    auth_header: str = ""
+    trusted: Sequence[str] = ()
+    no_auth: bool = False
+    read_only: bool = False
+    allow_any_task: bool = False
+    title: str = ""
+    allowed_hosts: Sequence[str] = ()
+    #: The token that is made where no other way to log in is chosen.
+    made_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return self.bind == "localhost" or ipaddress.ip_address(self.bind).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def has_auth(self) -> bool:
+        """Whether a way to log in is chosen."""
+        return bool(self.token_file or self.basic_file or self.auth_header)
+
+    def check(self) -> None:
+        """Refuse what would be open, or cannot work.
+
+        Raises:
+            ValueError: what is wrong, and what to pass instead.
+        """
+        ways = [name for name in ("token_file", "basic_file", "auth_header", "no_auth") if getattr(self, name)]
+        if len(ways) > 1:
+            raise ValueError(f"expected only one of {', '.join('--' + name.replace('_', '-') for name in ways)}")
+        if not self.is_loopback and not self.has_auth:
+            raise ValueError(
+                f"--bind {self.bind}: others reach it, and an edit can run any task: "
+                "pass --token-file, --basic-file, or --auth-header with --trusted"
+            )
+        if bool(self.auth_header) != bool(self.trusted):
+            raise ValueError("--auth-header and --trusted: pass both, the header and the network of the proxy")
+
+    def auth(self) -> Auth:
+        """Return what recognizes people.
+
+        Raises:
+            OSError, ValueError: a file cannot be read, or has nothing of the kind.
+        """
+        if self.no_auth:
+            return _everybody
+        if self.token_file:
+            return token(Path(self.token_file).read_text().strip())
+        if self.basic_file:
+            return basic(read_passwords(Path(self.basic_file).read_text()))
+        if self.auth_header:
+            return header(self.auth_header, trusted=self.trusted, rights=ALL)
+        return token(self.made_token)
+
+    @property
+    def link(self) -> str:
+        """The address to open; with the token behind ``#``, which no server writes into a log."""
+        host = f"[{self.bind}]" if ":" in self.bind else self.bind
+        address = f"http://{host}:{self.port}/"
+        return address if self.has_auth or self.no_auth else f"{address}login#{self.made_token}"
+
+    def app(self, celery_app: Celery) -> Starlette:
+        """Return the web page.
+
+        Raises:
+            OSError, ValueError: as for :meth:`auth`.
+        """
+        self.check()
+        return create_app(
+            celery_app,
+            auth=self.auth(),
+            read_only=self.read_only,
+            allow_any_task=self.allow_any_task,
+            title=self.title,
+            allowed_hosts=[self.bind, *self.allowed_hosts],
+        )
+
+
+def serve(celery_app: Celery, serving: Serving) -> None:
+    """Serve the page until the process gets a signal to end. Headers of proxies are not believed.
+
+    Raises:
+        OSError, ValueError: as for :meth:`Serving.app`.
+    """
+    uvicorn.run(
+        serving.app(celery_app),
+        host=serving.bind,
+        port=serving.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+
+
+async def _everybody(_: Request) -> User | None:
+    return User("local", ALL)

@@ -1,0 +1,122 @@
+"""The site: the store that its pages call, its settings, and the drawing of templates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from redisbeater.dashboard.assets import Assets
+from redisbeater.dashboard.attempts import Attempts
+from redisbeater.dashboard.auth import Login
+from redisbeater.dashboard.clock import CHOICES, Clock
+from redisbeater.dashboard.forecasts import Forecasts
+from redisbeater.dashboard.hub import Hub
+from redisbeater.dashboard.said import forget, heard
+from redisbeater.dashboard.users import Auth, Right, User
+from redisbeater.management.async_store import AsyncScheduleStore
+
+__all__ = ("THEME_COOKIE", "ZONE_COOKIE", "JSONAnswer", "Site")
+
+#: The cookies of what a reader chose.
+ZONE_COOKIE, THEME_COOKIE = "redisbeater_zone", "redisbeater_theme"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What the pages of one schedule share.
+
+    Attributes:
+        store: everything that they show and do goes through it.
+        auth: recognizes who sent a request.
+        prefix: that of the schedule's keys, shown in the head.
+        title: shown in the head and in the browser's tab.
+        time_zone: ``"entry"``, or the IANA name of the zone of all times.
+        read_only: nobody has a right but to view.
+        forecasts: what the next 24 hours bring.
+        hub: tells open pages what changes.
+        allow_any_task: whether forms take tasks that the application does not know.
+    """
+
+    store: AsyncScheduleStore
+    auth: Auth
+    assets: Assets
+    attempts: Attempts
+    templates: Environment
+    prefix: str
+    title: str
+    time_zone: str
+    read_only: bool
+    allow_any_task: bool
+    hub: Hub
+    forecasts: Forecasts
+
+    async def user(self, request: Request) -> User | None:
+        """Return who sent a request, with the rights that this site leaves."""
+        user = await self.auth(request)
+        if user is None or not self.read_only:
+            return user
+        return User(user.name, user.rights & {Right.VIEW})
+
+    @property
+    def can_log_out(self) -> bool:
+        """Whether people log in on a page of ours."""
+        return isinstance(self.auth, Login)
+
+    async def clock(self, request: Request) -> Clock:
+        """Return the present, in the zone that the reader of a page chose."""
+        now = await self.store.clock()
+        choice = request.cookies.get(ZONE_COOKIE, self.time_zone)
+        fixed: tzinfo | None = timezone.utc if choice in ("utc", "browser") else None
+        if choice not in CHOICES:
+            choice, fixed = ("entry", None) if choice != self.time_zone else (choice, ZoneInfo(choice))
+        return Clock(now=now, choice=choice, fixed=fixed)
+
+    def render(
+        self, request: Request, template: str, values: Mapping[str, Any], *, status: int = 200, fragment: str = ""
+    ) -> Response:
+        """Draw a template; the fragment of it that htmx asked for, where it did."""
+        root = request.scope.get("root_path", "").rstrip("/")
+        said = heard(request)
+        common = {
+            "site": self,
+            "root": root,
+            "static": f"{root}/static/{self.assets.version}",
+            "request": request,
+            "said": said,
+        }
+        theme = request.cookies.get(THEME_COOKIE, "")
+        common["theme"] = theme if theme in ("light", "dark") else ""
+        drawn = self.templates.get_template(template)
+        if fragment and request.headers.get("HX-Request") == "true":
+            text = "".join(drawn.blocks[fragment](drawn.new_context({**common, **values})))
+        else:
+            text = drawn.render({**common, **values})
+        content = text.encode("utf-8", "backslashreplace")  # names may hold bytes that are no unicode
+        answer = HTMLResponse(content, status, headers={"Vary": "HX-Request"})
+        if said is not None:
+            forget(request, answer)
+        return answer
+
+
+class JSONAnswer(Response):
+    """JSON for programs; times are ISO 8601 in UTC."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of a value."""
+        return json.dumps(content, default=_as_json, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is no JSON")

@@ -1,0 +1,268 @@
+"use strict";
+// What the page does besides htmx: times that tick, live updates, chosen boxes, keys. Without it everything still works.
+(() => {
+  const root = document.documentElement, body = document.body;
+  const all = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const one = (selector, from = document) => from.querySelector(selector);
+  const kept = name => { try { return localStorage.getItem("redisbeater." + name); } catch { return null; } };
+  const keep = (name, value) => { try { localStorage.setItem("redisbeater." + name, value); } catch { /* not allowed */ } };
+
+  // Times. The server's clock counts: the browser's may be wrong.
+  const ahead = Date.parse(body.dataset.now || "") - Date.now() || 0, now = () => Date.now() + ahead;
+
+  function span(seconds) {
+    for (const [name, size, most] of [["s", 1, 60], ["min", 60, 60], ["h", 3600, 24], ["d", 86400, Infinity]]) {
+      const whole = Math.floor((seconds + size / 2) / size);
+      if (whole < most) return `${whole.toLocaleString("en")} ${name}`;
+    }
+  }
+
+  function distance(time) {
+    const seconds = (Date.parse(time) - now()) / 1000;
+    return seconds >= 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
+  }
+
+  function tick() {
+    for (const time of all("time.relative")) {
+      const words = distance(time.dateTime);
+      if (time.textContent !== words) time.textContent = words;
+    }
+  }
+
+  function localize(from = document) {
+    if (body.dataset.zone !== "browser") return;
+    const form = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit",
+      minute: "2-digit", second: "2-digit", timeZoneName: "short" });
+    for (const time of all("time[datetime]:not(.relative)", from)) {
+      const moment = new Date(time.dateTime);
+      if (!isNaN(moment)) time.textContent = form.format(moment).replaceAll(",", "");
+    }
+  }
+
+  // Live: the stream says what has changed, and only what is on screen is fetched again.
+  const isLive = () => kept("live") !== "off";
+  let names = new Set(), isMany = false, waiting = 0, heard = 0, polling = 0;
+
+  async function fetched(address) {
+    const answer = await fetch(address).catch(() => null);
+    if (!answer?.ok) return say("The page cannot be reached; what you see may be old.");
+    const text = await answer.text();
+    return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
+  }
+
+  async function swap(fresh, target) {
+    if (!fresh || !target || fresh.outerHTML === target.outerHTML) return;
+    await htmx.swap({ text: fresh.outerHTML, target, swap: "outerMorph", sourceElement: target });
+  }
+
+  // One request: the head comes with what has changed, which is the rows on screen or the whole page.
+  async function refresh() {
+    waiting = 0;
+    if (!isLive() || document.hidden || one("dialog[open]")) return;
+    const changed = names, rows = all("tr[data-entry]").map(row => row.dataset.entry), list = one("#rows");
+    const isNew = [...changed].some(name => !rows.includes(name)) && list?.dataset.rows === "all";
+    const isWhole = !list || isMany || isNew;
+    const shown = rows.filter(name => changed.has(name)).slice(0, 50);
+    [names, isMany] = [new Set(), false];
+    if (!isWhole && !shown.length) return;
+    const query = new URLSearchParams(shown.map(name => ["name", name]));
+    const page = await fetched(isWhole ? location.href : `${location.pathname}?${query}`);
+    if (!page) return;
+    await swap(one("#head", page), one("#head"));
+    if (isWhole && !one("[data-still]")) await swap(one("#main", page), one("#main"));
+    for (const row of isWhole ? [] : all("tr[data-entry]", page)) {
+      const old = all("tr[data-entry]").find(each => each.dataset.entry === row.dataset.entry);
+      for (const next of all("input[name='next']", row)) next.setAttribute("value", location.pathname + location.search);
+      await swap(row, old);
+      mark(old);
+    }
+    after();
+  }
+
+  function mark(row) {
+    row?.classList.remove("changed");
+    requestAnimationFrame(() => row?.classList.add("changed"));
+  }
+
+  function after() {
+    localize();
+    tick();
+    count();
+    showLive();
+  }
+
+  function say(words) {
+    const foot = one("#live-state");
+    if (foot) foot.textContent = words;
+  }
+
+  function later() {
+    waiting ||= setTimeout(refresh, 50);
+  }
+
+  function said(event) {
+    heard = Date.now();
+    try { return JSON.parse(event.detail.data); } catch { return null; }
+  }
+
+  body.addEventListener("entries", event => {
+    const found = said(event);
+    if (found?.names) found.names.forEach(name => names.add(name)); else isMany = true;
+    later();
+  });
+  for (const kind of ["runs", "status"]) body.addEventListener(kind, event => {
+    said(event);
+    if (kind === "status" || !one("#rows")) isMany = true;
+    later();
+  });
+  body.addEventListener("hello", said);
+  body.addEventListener("htmx:sse:before:connection", event => { if (!isLive()) event.preventDefault(); });
+
+  // A proxy that buffers, or too many streams: poll, and say so.
+  function watch() {
+    if (heard || polling || !isLive()) return;
+    polling = setInterval(() => { isMany = true; later(); }, 10000);
+    say("nothing comes through the stream: the page asks every 10 s");
+  }
+
+  function setLive(on) {
+    keep("live", on ? "on" : "off");
+    if (on) return location.reload();
+    clearInterval(polling);
+    body._htmx?.sse?.reader?.cancel();
+    body._htmx?.sse?.abortController?.abort();
+    showLive();
+  }
+
+  function showLive() {
+    const button = one("#live");
+    if (!button) return;
+    button.hidden = false;
+    button.setAttribute("aria-pressed", String(isLive()));
+  }
+
+  // Chosen boxes
+  function count() {
+    const bulk = one("#chosen");
+    if (!bulk) return;
+    const boxes = all("input[name='name'][type='checkbox']"), chosen = boxes.filter(box => box.checked);
+    const words = one("[data-chosen]", bulk), every = one("#every");
+    if (words) words.textContent = chosen.length ? `${chosen.length} chosen` : "";
+    bulk.classList.toggle("idle", !chosen.length);
+    if (every) [every.checked, every.indeterminate] = [chosen.length === boxes.length && !!chosen.length,
+      !!chosen.length && chosen.length < boxes.length];
+  }
+
+  document.addEventListener("change", event => {
+    const target = event.target;
+    if (target.id === "every") for (const box of all("input[name='name'][type='checkbox']")) box.checked = target.checked;
+    if (target.matches("[data-submit]")) target.form.requestSubmit();
+    if (target.matches("#keys-on")) keep("keys", target.checked ? "on" : "off");
+    count();
+    showKind();
+  });
+
+  // The form: only the field of the chosen kind of schedule, and what it means while somebody types.
+  function showKind() {
+    for (const part of all(".kind[data-kind]")) {
+      const chosen = one("input[name='kind']", part).checked;
+      for (const field of all("input:not([type='radio'])", part)) field.hidden = !chosen;
+    }
+  }
+
+  const form = one("form[data-preview]");
+  let typed = 0, asked = 0;
+
+  async function preview() {
+    const number = ++asked;
+    const answer = await fetch(form.dataset.preview, { method: "POST", body: new URLSearchParams(new FormData(form)),
+      headers: { "HX-Request": "true" } }).catch(() => null);
+    if (answer?.ok && number === asked) htmx.swap({ text: await answer.text(), target: one("#preview"), swap: "innerMorph" });
+  }
+
+  form?.addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(preview, 300);
+  });
+
+  // One menu at a time; Escape and a click elsewhere close it.
+  function closeMenus(except) {
+    for (const menu of all("details.menu[open]")) if (menu !== except) menu.open = false;
+  }
+
+  document.addEventListener("click", event => {
+    closeMenus(event.target.closest("details.menu"));
+    const copied = event.target.closest("[data-copy]");
+    if (copied) {
+      navigator.clipboard?.writeText(one(copied.dataset.copy).textContent);
+      copied.textContent = "Copied";
+    }
+    if (event.target.closest("#live")) setLive(!isLive());
+    if (event.target.closest("[data-keys]")) one("#keys")?.showModal();
+  });
+
+  // Keys; never while somebody types, and not at all for those who switch them off.
+  let prefix = "";
+
+  function move(step) {
+    const rows = all("tr[data-entry], tr[data-row]");
+    const at = rows.findIndex(row => row.classList.contains("current"));
+    const row = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
+    if (!row) return;
+    rows[at]?.classList.remove("current");
+    row.classList.add("current");
+    (one("th a, .name a, a", row) || row).focus();
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  const inRow = selector => one(selector, one("tr.current") || document.createElement("i"))?.click();
+  const go = id => one(`nav a[data-key="${id}"]`)?.click();
+  const KEYS = {
+    "/": () => { const search = one("input[type='search']"); search?.focus(); search?.select(); },
+    j: () => move(1), k: () => move(-1),
+    x: () => inRow("input[type='checkbox']"),
+    t: () => (one("tr.current .trigger") || one(".title + * .trigger, .actions:not(td) .trigger"))?.click(),
+    d: () => (one("tr.current :is(button.enable, button.disable)") || one(".actions:not(td) :is(.enable, .disable)"))?.click(),
+    n: () => one("#new")?.click(),
+    ".": () => setLive(!isLive()),
+    "?": () => one("#keys")?.showModal(),
+    "g e": () => go("e"), "g u": () => go("u"), "g h": () => go("h"), "g s": () => go("s"),
+  };
+
+  document.addEventListener("keydown", event => {
+    if (event.key === "Escape") {
+      const menu = one("details.menu[open]");
+      closeMenus();
+      one("summary", menu || document.createElement("i"))?.focus();
+    }
+    if (event.ctrlKey || event.altKey || event.metaKey || kept("keys") === "off") return;
+    if (event.target.closest?.("input:not([type='checkbox'], [type='radio']), textarea, select, dialog")) return;
+    const act = KEYS[prefix + event.key];
+    prefix = event.key === "g" ? "g " : "";
+    if (act) {
+      event.preventDefault();
+      act();
+    }
+  });
+
+  // The link with the token carries it behind "#", which no server sees and no log has.
+  const secret = one(".login input[name='secret']");
+  if (secret && location.hash.length > 8) {
+    secret.value = decodeURIComponent(location.hash.slice(1));
+    history.replaceState(null, "", location.pathname + location.search);
+    secret.form.requestSubmit();
+  }
+
+  const keysOn = one("#keys-on");
+  if (keysOn) keysOn.checked = kept("keys") !== "off";
+  root.classList.add("scripted");
+  showLive();
+  showKind();
+  count();
+  localize();
+  tick();
+  setInterval(tick, 1000);
+  if (body.hasAttribute("hx-sse:connect")) {
+    if (isLive()) setTimeout(watch, 20000); else body.removeAttribute("hx-sse:connect");
+  }
+})();

@@ -1,0 +1,1 @@
+"""The pages, each an action with what answers it."""

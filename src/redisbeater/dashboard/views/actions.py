@@ -1,0 +1,235 @@
+"""The changes of entries: enable, disable, trigger, skip, delete, restore; of one, of the chosen, of all that match."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from redisbeater.dashboard.access import local_path
+from redisbeater.dashboard.forms import read_form
+from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.said import Said, say
+from redisbeater.dashboard.site import JSONAnswer
+from redisbeater.dashboard.users import Right
+from redisbeater.dashboard.views.chosen import Chosen, read_chosen
+from redisbeater.display import shown
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
+from redisbeater.management.many import Outcome
+from redisbeater.time_words import read_time
+
+__all__ = ("ACTIONS",)
+
+#: How long one form may take; then it says how far it came, and asks whether to go on.
+MOST_SECONDS = 10.0
+
+#: Entries that are changed in one step, where one step changes several.
+PIECE = 100
+
+#: Runs that one form changes at most: stopping one may take two seconds.
+MOST_RUNS = 10
+
+#: Names in an undo at most.
+MOST_UNDONE = 50
+
+#: What undoes a change.
+UNDO = {"enable": "disable", "disable": "enable", "delete": "restore"}
+
+DONE = {"enable": "enabled", "disable": "disabled", "delete": "deleted", "restore": "restored", "trigger": "triggered",
+        "skip-next": "the next run is skipped"}  # fmt: skip
+
+#: The changes that ask first, always, or of more entries than this.
+ASKS = {"delete": 0, "trigger": 1, "disable": 20, "enable": 20, "restore": 20, "skip-next": 20}
+
+
+@dataclass
+class Work:
+    """What became of the entries of a form, so far."""
+
+    done: list[str] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+
+Change = Callable[[Visit, Chosen, Sequence[str], Work], Awaitable[None]]
+
+
+async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
+    """Do what a form says to the entries that it names; ask first where that is much."""
+    chosen = await read_chosen(visit)
+    if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not visit.wants_json:
+        values = {"verb": verb, "chosen": chosen, "work": None, "done_word": DONE[verb]}
+        return Page(template="confirm.html", values=values, fragment="content")
+    work = await _worked(visit, chosen, change, PIECE if verb in ("enable", "disable", "delete") else 1)
+    data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
+    if visit.wants_json:
+        return JSONAnswer(data, 200 if not work.errors else 409)
+    if work.errors or work.left:
+        values = {"verb": verb, "chosen": chosen, "work": work, "done_word": DONE[verb]}
+        return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
+    answer = RedirectResponse(local_path(visit.request, chosen.form["next"]), 303)
+    say(visit.request, answer, _said(verb, work))
+    return answer
+
+
+async def _worked(visit: Visit, chosen: Chosen, change: Change, size: int) -> Work:
+    work, deadline = Work(), time.monotonic() + MOST_SECONDS
+    for start in range(0, len(chosen.names), size):
+        if time.monotonic() > deadline:
+            work.left = chosen.names[start:]
+            break
+        await change(visit, chosen, chosen.names[start : start + size], work)
+    return work
+
+
+def _said(verb: str, work: Work) -> Said:
+    names = f"{shown(work.done[0], 80)}" if len(work.done) == 1 else f"{len(work.done):,} entries"
+    run = f", run {next(iter(work.facts.values()))}" if len(work.facts) == 1 else ""
+    text = f"{names}: {DONE[verb]}{run}."
+    if verb == "skip-next" and len(work.done) == 1:
+        return Said(text=text, undo="/entries/skip-next", fields=[("name", work.done[0]), ("undo", "1")])
+    if verb not in UNDO or len(work.done) > MOST_UNDONE:
+        return Said(text=text)
+    fields = [("name", name) for name in work.done]
+    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, ("confirm", "1")])
+
+
+def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        if isinstance(outcome.error, StoreError):
+            raise outcome.error
+        if outcome.error is None:
+            work.done.append(outcome.name)
+        else:
+            work.errors[outcome.name] = str(outcome.error)
+
+
+async def _enable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+    author = _author(visit, chosen)
+    if version := chosen.form["if_version"]:
+        await _each(names, work, lambda name: visit.store.update(name, if_version=version, enabled=True, **author))
+    else:
+        _record(work, await visit.store.enable_many(names, **author))
+
+
+async def _disable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+    author, until = _author(visit, chosen), chosen.form["until"].strip()
+    if not until:
+        _record(work, await visit.store.disable_many(names, **author))
+        return
+
+    async def disable(name: str) -> None:
+        zone = (await visit.store.row(name)).zone
+        try:
+            end = read_time(until, now=visit.clock.now, zone=zone)
+        except ValueError as exc:
+            raise InvalidEntry("$.until", str(exc)) from exc
+        await visit.store.disable(name, until=end, **author)
+
+    await _each(names, work, disable)
+
+
+async def _delete(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+    _record(work, await visit.store.delete_many(names, **_author(visit, chosen)))
+
+
+async def _restore(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+    await _each(names, work, lambda name: visit.store.restore(name, **_author(visit, chosen)))
+
+
+async def _skip_next(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+    undo = chosen.form["undo"] == "1"
+    await _each(names, work, lambda name: visit.store.skip_next(name, undo=undo, **_author(visit, chosen)))
+
+
+async def _trigger(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+    async def trigger(name: str) -> None:
+        work.facts[name] = await visit.store.trigger(name, **_author(visit, chosen))
+
+    await _each(names, work, trigger)
+
+
+async def _each(names: Sequence[str], work: Work, change: Callable[[str], Awaitable[Any]]) -> None:
+    """Change entries one by one; go on after one that cannot be changed."""
+    for name in names:
+        try:
+            await change(name)
+        except StoreError:
+            raise
+        except RedisBeaterError as exc:
+            work.errors[name] = str(exc)
+        else:
+            work.done.append(name)
+
+
+def _author(visit: Visit, chosen: Chosen) -> dict[str, Any]:
+    return {"by": visit.user.name, "note": chosen.form["note"].strip()}
+
+
+async def stop(visit: Visit) -> Response:
+    """Ask runs to stop."""
+    return await _runs(visit, "stop", visit.store.stop)
+
+
+async def restart(visit: Visit) -> Response:
+    """Send runs that have ended without success again."""
+    return await _runs(visit, "restart", visit.store.restart)
+
+
+async def _runs(visit: Visit, verb: str, change: Callable[..., Awaitable[Any]]) -> Response:
+    form = await read_chosen_runs(visit)
+    results: dict[str, Any] = {}
+    for run_id in form.ids:
+        result = await change(run_id, by=visit.user.name, note=form.note)
+        results[run_id] = result if isinstance(result, str) else result.as_dict()
+    if visit.wants_json:
+        return JSONAnswer({"done": results})
+    last = results[form.ids[-1]]
+    text = f"Sent again as run {last}." if isinstance(last, str) else last["sentence"]
+    answer = RedirectResponse(local_path(visit.request, form.target), 303)
+    say(visit.request, answer, Said(text=text if len(results) == 1 else f"{verb}: {len(results):,} runs."))
+    return answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenRuns:
+    """The runs that a form names."""
+
+    ids: list[str]
+    note: str
+    target: str
+
+
+async def read_chosen_runs(visit: Visit) -> ChosenRuns:
+    """Read the form of a change of runs.
+
+    Raises:
+        HTTPException: 400, it names none.
+    """
+    form = await read_form(visit.request)
+    ids = [run_id for run_id in form.all("id") if run_id][:MOST_RUNS]
+    if not ids:
+        raise HTTPException(400, "no run is chosen")
+    return ChosenRuns(ids=ids, note=form["note"].strip(), target=form["next"])
+
+
+def _entries_action(verb: str, change: Change, right: Right) -> Action:
+    return Action(path=f"/entries/{verb}", answer=partial(act, verb, change), method="POST", right=right)
+
+
+ACTIONS = (
+    _entries_action("enable", _enable, Right.OPERATE),
+    _entries_action("disable", _disable, Right.OPERATE),
+    _entries_action("trigger", _trigger, Right.OPERATE),
+    _entries_action("skip-next", _skip_next, Right.OPERATE),
+    _entries_action("delete", _delete, Right.EDIT),
+    _entries_action("restore", _restore, Right.EDIT),
+    Action(path="/runs/stop", answer=stop, method="POST", right=Right.OPERATE),
+    Action(path="/runs/restart", answer=restart, method="POST", right=Right.OPERATE),
+)

@@ -1,0 +1,306 @@
+"""The form of an entry: new, a copy, or a change; checked, previewed and saved on the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from redisbeater.dashboard.drawing import quote_name
+from redisbeater.dashboard.forms import Form, read_form
+from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.said import Said, say
+from redisbeater.dashboard.site import JSONAnswer
+from redisbeater.dashboard.users import Right
+from redisbeater.dashboard.views.entry import asked_name
+from redisbeater.display import shown
+from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
+from redisbeater.management.edit_report import EditReport
+from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of, fields_of_entry
+from redisbeater.management.form_words import FormWords
+from redisbeater.management.preview import Preview
+from redisbeater.management.redaction import BLANK
+
+__all__ = ("ACTIONS",)
+
+#: The texts of the form besides the name, the task and the schedule, as the options of ``create``.
+WORDS = (
+    "args", "kwargs", "options", "timezone", "start_at", "end_at", "max_runs", "on_finish", "grace", "coalesce",
+    "jitter", "overlap", "requeue_lost", "anchor", "deadline", "once", "disable_after_failures", "description",
+    "labels",
+)  # fmt: skip
+
+#: What an error of a field is shown beside, where the field has another name.
+_PLACES = {"misfire_grace_time": "grace", "schedule": "kind"}
+
+#: Runs in the preview.
+RUNS = 5
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """A form as it was filled in.
+
+    Attributes:
+        name: the name of the entry.
+        was: the entry that is changed; empty: a new one is made.
+        like: the entry that a new one is copied from; its secrets are blank in the form.
+        version: that of the entry when the form was opened.
+        kind: the word of the schedule; empty: it stays as it is.
+        words: all texts, by their names.
+        errors: what is wrong, by field; an empty name is the form itself.
+    """
+
+    name: str = ""
+    was: str = ""
+    like: str = ""
+    version: str = ""
+    kind: str = "every"
+    note: str = ""
+    words: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_form(cls, form: Form) -> Draft:
+        """Return what was filled in; fields that the form has not are missing, for programs that change a few."""
+        names = [name for name in ("task", *SCHEDULE_WORDS, *WORDS) if name in form]
+        words = {name: form[name].replace("\r\n", "\n") for name in names}
+        kind = form["kind"] or next((word for word in SCHEDULE_WORDS if words.get(word, "").strip()), "")
+        kind = kind if kind in SCHEDULE_WORDS else ""
+        return cls(
+            name=form["was"] or form["name"], was=form["was"], like=form["like"], version=form["if_version"], kind=kind,
+            note=form["note"], words=words,
+        )  # fmt: skip
+
+    @classmethod
+    def of_entry(cls, name: str, found: FormWords, *, is_copy: bool = False) -> Draft:
+        """Return the form of a stored entry."""
+        if is_copy:
+            return cls(name=f"{name} (copy)", like=name, kind=found.kind, words=dict(found.words))
+        return cls(name=name, was=name, version=found.version, kind=found.kind, words=dict(found.words))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The texts for ``store.words()``: those that are not empty, with the one schedule that is chosen."""
+        texts = {name: self.words[name].strip() for name in WORDS if self.words.get(name, "").strip()}
+        if self.kind and self.words.get(self.kind, "").strip():
+            texts[self.kind] = self.words[self.kind].strip()
+        return typed(texts)
+
+    def refuse(self, error: InvalidEntry) -> None:
+        """Record an error beside its field."""
+        place = error.path.removeprefix("$").lstrip(".")
+        parts = place.replace("[", ".").split(".")
+        name = parts[0]
+        if name == "schedule" and len(parts) > 1:
+            name = parts[1] if parts[1] in SCHEDULE_WORDS else self.kind
+        known = (*SCHEDULE_WORDS, *WORDS, "name", "task", "kind")
+        name = _PLACES.get(name, name)
+        self.errors[name if name in known else ""] = str(error).replace("--", "")
+
+
+def typed(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return texts as ``store.words()`` takes them: labels as an object, ``once`` as yes or no.
+
+    Raises:
+        InvalidEntry: a label is no ``key=value``.
+    """
+    words: dict[str, Any] = dict(texts)
+    if "once" in words:
+        words["once"] = words["once"] in ("yes", "on", "true", "1")
+    if "labels" in words:
+        words["labels"] = labels_of(words["labels"])
+    return words
+
+
+def labels_of(text: str) -> dict[str, str]:
+    """Return the labels of lines ``key=value``.
+
+    Raises:
+        InvalidEntry: a line is none.
+    """
+    labels = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, equals, value = line.partition("=")
+        if not (equals and key.strip()):
+            raise InvalidEntry("$.labels", f"expected lines such as customer=weiss, got {shown(line, 80)!r}")
+        labels[key.strip()] = value.strip()
+    return labels
+
+
+async def new(visit: Visit) -> Page:
+    """Show an empty form, or with ``copy`` one like another entry."""
+    like = visit.query("copy")
+    draft = Draft.of_entry(like, await visit.store.form_words(like), is_copy=True) if like else Draft()
+    return await _form(visit, draft)
+
+
+async def edit(visit: Visit) -> Page:
+    """Show the form of an entry."""
+    name = asked_name(visit)
+    return await _form(visit, Draft.of_entry(name, await visit.store.form_words(name)))
+
+
+async def save(visit: Visit) -> Page | Response:
+    """Create or change an entry; with ``step=check`` show what that would do, and write nothing."""
+    form = await read_form(visit.request)
+    draft = Draft.of_form(form)
+    is_check = form["step"] == "check"
+    try:
+        await _check_task(visit, draft)
+        if not draft.was:
+            return await _create(visit, draft, is_check=is_check)
+        return await _change(visit, draft, is_check=is_check)
+    except InvalidEntry as exc:
+        draft.refuse(exc)
+        return await _form(visit, draft, status=422)
+    except EntryExists:
+        draft.errors["name"] = "there is an entry of that name"
+        return await _form(visit, draft, status=409)
+    except EditConflict as exc:
+        draft.errors[""] = str(exc)
+        return await _conflict(visit, draft)
+
+
+async def _create(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Response:
+    texts = draft.given
+    if draft.like:
+        texts = await visit.store.restored_words(draft.like, texts)
+    words = await visit.store.words(texts)
+    entry = await visit.store.draft(draft.name, draft.words.get("task", "").strip(), words)
+    if is_check:
+        return await _form(visit, draft, preview=await visit.store.preview(entry, RUNS))
+    fields: Any = fields_of_entry(entry)
+    created = await visit.store.create(
+        entry.name, entry.task, entry.schedule, note=draft.note, by=visit.user.name, **fields
+    )
+    return _saved(visit, draft, f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True})
+
+
+async def _change(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Response:
+    before = await visit.store.form_words(draft.was)
+    changed = _changed_texts(draft, before)
+    report = await _edited(visit, draft, changed, dry_run=is_check)
+    if is_check:
+        preview = None
+        if report.entry.enabled:
+            preview = await visit.store.preview(report.entry, RUNS)
+        return await _form(visit, draft, report=report, preview=preview)
+    if not report.changed:
+        return _saved(visit, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
+    undo = _undo(draft, before, changed, report)
+    return _saved(visit, draft, f"{shown(draft.was, 80)}: changed {', '.join(report.changed)}.", report.as_dict(), undo)
+
+
+def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
+    """Return the texts that differ from those of the stored entry; a schedule only if it is another."""
+    names = ["task", *WORDS, *([draft.kind] if draft.kind else [])]
+    texts = {name: draft.words[name].strip() for name in names if name in draft.words}
+    return {name: text for name, text in texts.items() if text != before.words.get(name, "").strip()}
+
+
+async def _edited(visit: Visit, draft: Draft, changed: Mapping[str, str], *, dry_run: bool) -> EditReport:
+    set_, unset = {name: text for name, text in changed.items() if text}, [n for n, t in changed.items() if not t]
+    set_ = await visit.store.restored_words(draft.was, set_)
+    words = await visit.store.words(typed(set_), draft.was)
+    fields = await run_in_threadpool(words.fields)
+    for name in unset:
+        if name in ("task", *SCHEDULE_WORDS):
+            raise InvalidEntry(f"$.{name}", "is missing; every entry has it")
+        field_name, default = default_of(name)
+        fields[field_name] = default
+    version = draft.version or None
+    author: Any = {"note": draft.note, "by": visit.user.name}
+    return await visit.store.edit(draft.was, if_version=version, dry_run=dry_run, **author, **fields)
+
+
+def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: EditReport) -> list[tuple[str, str]]:
+    """Return the form that brings the former texts back; none where a secret was blanked in them."""
+    texts = {name: before.words.get(name, "") for name in changed}
+    if any(BLANK in text for text in texts.values()) or (draft.kind in changed and not before.kind):
+        return []
+    if draft.kind in changed:
+        texts.pop(draft.kind)
+        texts |= {"kind": before.kind, before.kind: before.words[before.kind]}
+    return [("was", draft.was), ("if_version", str(report.entry.version)), *texts.items()]
+
+
+def _saved(
+    visit: Visit, draft: Draft, text: str, data: Mapping[str, Any], undo: list[tuple[str, str]] | None = None
+) -> Response:
+    if visit.wants_json:
+        return JSONAnswer(data)
+    answer = RedirectResponse(f"{visit.root}/entry?name={quote_name(draft.name)}", 303)
+    say(visit.request, answer, Said(text=text, undo="/entry" if undo else "", fields=undo or []))
+    return answer
+
+
+async def _check_task(visit: Visit, draft: Draft) -> None:
+    """Refuse a task that the app does not have, unless the entry has it already."""
+    task = draft.words.get("task", "").strip()
+    if visit.site.allow_any_task or (draft.was and not task):
+        return
+    if draft.was and (await visit.store.form_words(draft.was)).words.get("task") == task:
+        return
+    if not task:
+        raise InvalidEntry("$.task", "is missing; choose the task to run")
+    if task not in await visit.store.tasks():
+        raise InvalidEntry("$.task", f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have")
+
+
+async def preview(visit: Visit) -> Page:
+    """Show what a form would do that is not saved: its schedule in words, its next runs, and what is wrong."""
+    draft = Draft.of_form(await read_form(visit.request))
+    found: Preview | None = None
+    try:
+        texts = draft.given
+        if draft.was:  # an unchanged secret is blank, and of no account here
+            texts = {name: text for name, text in texts.items() if name not in ("args", "kwargs", "options")}
+        entry = await visit.store.draft(draft.name or "new", "preview", await visit.store.words(texts))
+        found = await visit.store.preview(entry, RUNS)
+    except InvalidEntry as exc:
+        draft.refuse(exc)
+    data = {**(found.as_dict() if found else {}), "errors": draft.errors}
+    values = {"draft": draft, "preview": found}
+    return Page(template="preview.html", values=values, data=data, fragment="preview")
+
+
+async def _form(
+    visit: Visit,
+    draft: Draft,
+    *,
+    preview: Preview | None = None,
+    report: EditReport | None = None,
+    theirs: FormWords | None = None,
+    status: int = 200,
+) -> Page:
+    values = {
+        "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS,
+        "tasks": await visit.store.tasks(), "allow_any_task": visit.site.allow_any_task,
+    }  # fmt: skip
+    data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}
+    data |= {"changes": report.as_dict()} if report else {}
+    data |= {"preview": preview.as_dict()} if preview else {}
+    return Page(template="form.html", values=values, data=data, fragment="content", status=status)
+
+
+async def _conflict(visit: Visit, draft: Draft) -> Page:
+    """Show the form with the version of the other person beside it; saving it again overwrites that knowingly."""
+    try:
+        theirs = await visit.store.form_words(draft.was)
+    except EntryNotFound:
+        draft.errors[""] = "it was deleted meanwhile"
+        return await _form(visit, draft, status=409)
+    draft.version = theirs.version
+    return await _form(visit, draft, theirs=theirs, status=409)
+
+
+ACTIONS = (
+    Action(path="/new", answer=new, right=Right.EDIT),
+    Action(path="/entry/edit", answer=edit, right=Right.EDIT),
+    Action(path="/entry", answer=save, right=Right.EDIT, method="POST"),
+    Action(path="/preview", answer=preview, method="POST"),
+)

@@ -1,0 +1,128 @@
+"""One entry: why it does or does not run, its next runs, its history, its definition, its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.pictures import Strip, two_weeks
+from redisbeater.dashboard.users import Right
+from redisbeater.dashboard.views.query import whole
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.rows import Row
+from redisbeater.model.log_line import LogLine
+from redisbeater.time_words import read_time
+
+__all__ = ("ACTIONS", "asked_name")
+
+#: Fire times, and runs and lines of the log, on the page.
+UPCOMING, HISTORY = 10, 30
+
+#: Fire times that the picture of two weeks has at most: more of them would be one dark bar.
+MOST_MARKS = 400
+
+#: The words of the log that are changes by somebody.
+CHANGES = frozenset({"created", "changed", "enabled", "disabled", "restored", "deleted", "renamed", "skip", "fixed"})
+
+
+async def entry(visit: Visit) -> Page:
+    """Show one entry."""
+    name, store = asked_name(visit), visit.store
+    with_secrets = visit.query("secrets") == "1" and visit.may(Right.EDIT)
+    row = await store.row(name, has_secrets=with_secrets)
+    recorded = await store.recorded(name)
+    lines = await store.log(name)
+    answer = await store.why(name)
+    data = {**row.details(), **(recorded.as_dict() if recorded else {}), "why": answer.as_dict()}
+    values = {
+        "row": row,
+        "recorded": recorded,
+        "answer": answer,
+        "upcoming": (upcoming := await _upcoming(visit, row))[:UPCOMING],
+        "weeks": _two_weeks(visit, row, upcoming),
+        "history": await store.history(name, whole(visit.query("n"), 1, 200, HISTORY)),
+        "changes": [line for line in lines if _is_change(line)],
+        "fields": _fields(row),
+        "with_secrets": with_secrets,
+        "tracks_runs": await store.tracks_runs(),
+        "runs": (await store.newest_runs([name], HISTORY))[name],
+    }
+    return Page(template="entry.html", values=values, data=data, fragment="content")
+
+
+def asked_name(visit: Visit) -> str:
+    """Return the name in the query.
+
+    Raises:
+        HTTPException: 400, there is none.
+    """
+    name = visit.query("name")
+    if not name:
+        raise HTTPException(400, "the address names no entry: ?name=... is missing")
+    return name
+
+
+async def _upcoming(visit: Visit, row: Row) -> Sequence[UpcomingRun]:
+    if row.fields is None or row.state == "missing":
+        return []
+    with suppress(InvalidEntry):  # it is broken, and the page says so
+        return await visit.store.upcoming(row.name, MOST_MARKS)
+    return []
+
+
+def _two_weeks(visit: Visit, row: Row, runs: Sequence[UpcomingRun]) -> Strip | None:
+    """Return the picture of the next two weeks; None where it would be one bar, or empty."""
+    end = visit.clock.now + timedelta(days=14)
+    if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
+        return None
+    return two_weeks([run.fire_time for run in runs], visit.clock.now, visit.clock.fixed or row.zone)
+
+
+def _is_change(line: LogLine) -> bool:
+    return line.what in CHANGES or ("by" in line.details and line.what != "triggered")
+
+
+def _fields(row: Row) -> list[tuple[str, Any]]:
+    """Return the definition as a table: what is set, in the order of the definition."""
+    parsed = row.parsed_definition
+    if not isinstance(parsed, dict):
+        return []
+    return [(field, value) for field, value in parsed.items() if field not in ("name", "schedule")]
+
+
+async def why(visit: Visit) -> Page:
+    """Say why an entry does not run, or why it did or did not at a time."""
+    name, at = asked_name(visit), visit.query("at").strip()
+    moment, problem = None, ""
+    if at:
+        try:
+            moment = await _past(visit, name, at)
+        except ValueError as exc:
+            problem = str(exc)
+    answer = await visit.store.why(name, moment)
+    values = {"name": name, "at": at, "answer": answer, "problem": problem}
+    status = 422 if problem else 200
+    data = {"error": problem, "field": "at"} if problem else answer.as_dict()
+    return Page(template="why.html", values=values, data=data, fragment="content", status=status)
+
+
+async def _past(visit: Visit, name: str, at: str) -> datetime:
+    """Return the time that a text means, in the zone of the entry.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    zone = visit.clock.now.tzinfo
+    with suppress(Exception):  # a deleted entry has no row
+        zone = (await visit.store.row(name)).zone
+    assert zone is not None, "the clock is aware"
+    return read_time(at, now=visit.clock.now, zone=zone, is_past=True)
+
+
+ACTIONS = (Action(path="/entry", answer=entry), Action(path="/why", answer=why))

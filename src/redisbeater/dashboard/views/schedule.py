@@ -1,0 +1,113 @@
+"""The pages about the schedule as a whole: status and findings; pause and resume; what a reader prefers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from starlette.responses import RedirectResponse, Response
+
+from redisbeater.dashboard.access import local_path
+from redisbeater.dashboard.clock import CHOICES
+from redisbeater.dashboard.forms import read_form
+from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.said import Said, say
+from redisbeater.dashboard.site import THEME_COOKIE, ZONE_COOKIE, JSONAnswer
+from redisbeater.dashboard.users import Right
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.rows import STATES
+from redisbeater.time_words import read_time
+
+__all__ = ("ACTIONS",)
+
+#: How long a preference is kept.
+YEAR_SECONDS = 365 * 24 * 3600
+
+
+async def status(visit: Visit) -> Page:
+    """Show beats, Redis, broker, the runs in work, and the verdict of ``health``."""
+    found, health = await visit.store.status(), await visit.store.health()
+    runs = await visit.store.active_runs()
+    runs.sort(key=lambda run: (run.worker, run.started_at or run.sent_at or found.now))
+    data = {**found.as_dict(), "health": health.as_dict(), "runs": [run.as_dict() for run in runs]}
+    values = {
+        "status": found,
+        "health": health,
+        "active": runs,
+        "tracks_runs": await visit.store.tracks_runs(),
+        "lines": await visit.store.log(limit=50),
+    }
+    return Page(template="status.html", values=values, data=data, fragment="content")
+
+
+async def findings(visit: Visit) -> Page:
+    """Show what ``lint`` finds, and the entries that are broken."""
+    found = await visit.store.lint()
+    broken = await visit.store.broken()
+    names = {finding.name for finding in found if finding.name and not finding.name.endswith("*")} | set(broken)
+    values = {"findings": found, "broken": broken, "names": names, "states": STATES}
+    data = {"findings": [vars(finding) for finding in found], "broken": broken}
+    return Page(template="findings.html", values=values, data=data, fragment="content")
+
+
+async def pause(visit: Visit) -> Response:
+    """Pause the whole schedule."""
+    form = await read_form(visit.request)
+    until = _until(visit, form["until"])
+    begun = await visit.store.pause(form["note"], visit.user.name, until)
+    left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
+    return _done(visit, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
+
+
+async def resume(visit: Visit) -> Response:
+    """End the pause."""
+    form = await read_form(visit.request)
+    ended = await visit.store.resume(form["note"], visit.user.name)
+    text = "The schedule is not paused." if ended.pause is None else f"Resumed; {ended.held:,} entries run now."
+    return _done(visit, text, form["next"], {"was_paused": ended.pause is not None, "held": ended.held})
+
+
+async def prefer(visit: Visit) -> Response:
+    """Remember the zone and the theme that a reader chose, in cookies."""
+    form = await read_form(visit.request)
+    answer = RedirectResponse(local_path(visit.request, form["next"]), 303)
+    for cookie, value, known in (
+        (ZONE_COOKIE, form["zone"], CHOICES),
+        (THEME_COOKIE, form["theme"], ("light", "dark", "auto")),
+    ):
+        if value in known:
+            secure = visit.request.url.scheme == "https"
+            answer.set_cookie(
+                cookie, value, max_age=YEAR_SECONDS, path=visit.root or "/", samesite="lax", secure=secure
+            )
+    return answer
+
+
+def _until(visit: Visit, text: str) -> datetime | None:
+    """Return when a pause ends by itself.
+
+    Raises:
+        InvalidEntry: the text is no time.
+    """
+    zone = visit.clock.now.tzinfo
+    assert zone is not None, "the clock is aware"
+    try:
+        return read_time(text, now=visit.clock.now, zone=zone) if text.strip() else None
+    except ValueError as exc:
+        raise InvalidEntry("$.until", str(exc)) from exc
+
+
+def _done(visit: Visit, text: str, target: str, data: object) -> Response:
+    if visit.wants_json:
+        return JSONAnswer(data)
+    answer = RedirectResponse(local_path(visit.request, target), 303)
+    say(visit.request, answer, Said(text=text))
+    return answer
+
+
+ACTIONS = (
+    Action(path="/status", answer=status),
+    Action(path="/findings", answer=findings),
+    Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
+    Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
+    Action(path="/preferences", answer=prefer, method="POST"),
+)

@@ -1,0 +1,51 @@
+"""Facts in words, as templates ask for them; those of the command line wherever it has the same."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, tzinfo
+from typing import Any
+
+from redisbeater.dashboard.clock import Clock
+from redisbeater.management.edit_report import value_words
+from redisbeater.management.redaction import BLANK
+from redisbeater.management.runs.words import end_words, late_words, lateness, note_words, outcome_words
+from redisbeater.management.runs.words import took as length_of
+from redisbeater.management.why.facts import line_words
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.run import Run
+from redisbeater.schedules.words import zone_text
+from redisbeater.time_words import span_words
+
+__all__ = ("end", "late", "line", "note", "outcome", "span", "took", "value", "what", "zone")
+
+end, note, outcome, span, zone = end_words, note_words, outcome_words, span_words, zone_text
+
+
+def late(run: Run) -> str:
+    """Return how late a run was sent; empty: nobody knows."""
+    length = lateness(run)
+    return "" if length is None else late_words(length)
+
+
+def took(run: Run, now: datetime) -> str:
+    """Return how long a run took, or takes so far; empty: it has not started."""
+    length: timedelta | None = length_of(run, now)
+    return "" if length is None else span_words(length)
+
+
+def line(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
+    """Return what a line of a log says besides its word, with local times."""
+    words = line_words(found, lambda moment: clock.words(moment, zone))
+    return words.removeprefix(found.what).lstrip(": ")
+
+
+def what(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
+    """Return a line of a log without who and why, which have columns of their own."""
+    details = {name: value for name, value in found.details.items() if name not in ("by", "note")}
+    plain = LogLine(what=found.what, first=found.first, last=found.last, count=found.count, details=details)
+    return line_words(plain, lambda moment: clock.words(moment, zone))
+
+
+def value(found: Any, field: str) -> str:
+    """Return a value before or after a change in words."""
+    return BLANK if found == BLANK else value_words(found)

@@ -1,0 +1,82 @@
+"""``Watcher``: what changes in a schedule, as programs hear it that show it live."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from redisbeater.context import Context
+from redisbeater.store.keys import SEVERAL
+
+__all__ = ("MOST_NAMES", "Changes", "Watcher")
+
+#: So many names are named one by one; of more changes at once it is said only that there are many.
+MOST_NAMES = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What changed since the last look.
+
+    Attributes:
+        names: entries that were changed, or whose runs were; None: more than 50, or nobody knows which.
+        runs: whether runs changed.
+        status: whether a lock was released, or the schedule paused or resumed.
+    """
+
+    names: frozenset[str] | None = frozenset()
+    runs: bool = False
+    status: bool = False
+
+    def __bool__(self) -> bool:
+        return self.names is None or bool(self.names) or self.runs or self.status
+
+    def __or__(self, other: Changes) -> Changes:
+        names = None if self.names is None or other.names is None else self.names | other.names
+        names = None if names is not None and len(names) > MOST_NAMES else names
+        return Changes(names=names, runs=self.runs or other.runs, status=self.status or other.status)
+
+
+class Watcher:
+    """Listens to the changes of a schedule and of its runs, on one connection each; one thread waits."""
+
+    def __init__(self, context: Context) -> None:
+        self._changes = context.redis.notifier()
+        self._events = context.redis.runs.events()
+
+    def wait(self, seconds: float) -> Changes:
+        """Wait for a change, that many seconds at most, and return what changed.
+
+        Raises:
+            StoreError: Redis cannot be reached; what changed meanwhile is not known.
+        """
+        self._events.listen()
+        found = _of_entries(self._changes.wait(seconds))
+        return found | _of_runs(self._events.wait(0.001))
+
+    def close(self) -> None:
+        """Stop listening; never raises."""
+        self._changes.close()
+        self._events.close()
+
+
+def _of_entries(messages: Iterable[str]) -> Changes:
+    found = Changes()
+    for message in messages:
+        if message == SEVERAL:
+            found |= Changes(names=None)
+        else:
+            found |= Changes(status=True) if message.startswith(":") else Changes(names=frozenset({message}))
+    return found
+
+
+def _of_runs(messages: Iterable[str]) -> Changes:
+    found = Changes()
+    for message in messages:
+        try:
+            names = json.loads(message)
+            found |= Changes(names=frozenset(map(str, names)) if isinstance(names, list) else None, runs=True)
+        except ValueError:  # another program wrote it
+            found |= Changes(names=None, runs=True)
+    return found

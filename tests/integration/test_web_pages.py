@@ -1,0 +1,301 @@
+"""What the pages of the web page show, and what their forms do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import escape, unescape
+
+import pytest
+import redis
+from celery import Celery
+from celery.schedules import crontab
+from servers import programs
+from web_site import TestClient, app_with_tasks, browse
+
+from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.dashboard.app import ACTIONS
+from redisbeater.dashboard.drawing import quote_name
+from redisbeater.management.redaction import BLANK
+from redisbeater.management.rows import SORTS, STATES
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+HOSTILE = [
+    "a/b?c#d&e=%2F{{ 7*7 }}",
+    "</script><script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "  spaces  ",
+    "übergrößenträger 報告",
+    "..",
+    "%00",
+]
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery]) -> Celery:
+    return app_with_tasks(make_app(redisbeater_track_runs=True))
+
+
+@pytest.fixture
+def store(app: Celery) -> ScheduleStore:
+    return ScheduleStore(app)
+
+
+def test_every_page_is_whole_without_entries_and_with_some(app: Celery, store: ScheduleStore) -> None:
+    web = browse(app)
+    paths = [action.path for action in ACTIONS if action.method == "GET" and action.path not in ("/events", "/run")]
+    for has_entry in (False, True):
+        if has_entry:
+            store.create("report", "shop.report", crontab(hour=9, minute=0))
+            store.trigger("report")
+        for path in paths:
+            answer = web.get(f"{path}?name=report" if path != "/" else path)
+            is_missing = not has_entry and path in ("/entry", "/entry/edit", "/why", "/upcoming")
+            assert answer.status_code == (404 if is_missing else 200), path
+            assert answer.text.count("<h1") == 1
+            assert answer.text.count('id="main"') == 1
+
+
+def test_the_twin_in_json_is_what_the_command_line_prints(app: Celery, store: ScheduleStore, run: Callable) -> None:
+    web = browse(app)
+    store.create("report", "shop.report", crontab(hour=9, minute=0), labels={"customer": "weiss"})
+    shown = web.get("/entry.json?name=report").json()
+    assert web.get("/index.json").json()["entries"] == [json.loads(run("list", "--json").stdout)]
+    printed = json.loads(run("show", "report", "--json").stdout)
+    assert {name: shown[name] for name in printed} == printed
+    assert [run["fire_time"] for run in web.get("/upcoming.json?name=report&n=3").json()] == [
+        entry["fire_time"] for entry in json.loads(run("upcoming", "report", "-n", "3", "--json").stdout)
+    ]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_text_and_can_be_changed(app: Celery, store: ScheduleStore, name: str) -> None:
+    web = browse(app)
+    store.create(name, "shop.report", 60.0, description=f"about {name}", args=[name])
+    for path in ("/", "/upcoming", f"/entry?name={quote_name(name)}", f"/entry/edit?name={quote_name(name)}"):
+        text = web.get(path).text
+        assert escape(name, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in text
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert "49" not in re.findall(r"<bdi>(.*?)</bdi>", text)
+    answer = web.post(f"/entries/disable?name={quote_name(name)}", data={"note": name})
+    assert answer.status_code == 200
+    assert not store.get(name).enabled
+
+
+def test_what_other_programs_stored_is_cut_and_escaped(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    store.create("big", "shop.report", 60.0, args=["<b>" + "x" * 500_000])
+    key = RedisScheduleEntry("broken", app=app).key
+    client.hset(key, "definition", "</script>\x1b[31m\u202e" + "y" * 500_000)
+    client.zadd(key.removesuffix("broken") + ":schedule", {key: 1})
+    web = browse(app)
+    for path in ("/", "/entry?name=big", "/entry?name=broken"):
+        text = web.get(path).text
+        assert len(text) < 60_000
+        assert "</script>\\x" not in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "<b>" not in text
+
+
+def test_filters_orders_and_pages_stand_in_the_address(app: Celery, store: ScheduleStore) -> None:
+    with store.bulk() as bulk:
+        for number in range(120):
+            task = "shop.report" if number % 2 else "shop.sync"
+            bulk.upsert(RedisScheduleEntry(f"e{number:03}", task, 60.0 + number, app=app))
+    web = browse(app)
+    store.disable("e007")
+    assert len(web.get("/index.json").json()["entries"]) == 50
+    page = web.get("/index.json?sort=name&page=3").json()
+    assert (page["page"], page["pages"], page["total"], len(page["entries"])) == (3, 3, 120, 20)
+    assert web.get("/index.json?sort=name&page=99").json()["page"] == 3
+    assert [row["name"] for row in web.get("/index.json?state=disabled").json()["entries"]] == ["e007"]
+    assert web.get("/index.json?task=shop.sync").json()["total"] == 60
+    assert [row["name"] for row in web.get("/index.json?q=E01&sort=name").json()["entries"]][:2] == ["e010", "e011"]
+    assert 'href="/?sort=name&amp;page=2"' in web.get("/?sort=name").text
+    assert "Clear the filters" in web.get("/?q=nothing").text
+    assert [web.get(f"/?state={state}&sort={sort}").status_code for state in STATES for sort in SORTS] == [200] * 24
+
+
+def test_a_form_creates_what_it_says(app: Celery, store: ScheduleStore) -> None:
+    web = browse(app)
+    form = {
+        "name": "report", "task": "shop.report", "kind": "cron", "cron": "0 9 * * mon-fri", "timezone": "Europe/Vienna",
+        "args": "[1]", "kwargs": '{"pages": 3}', "labels": "customer=weiss\r\nkind=pdf", "grace": "1h", "once": "",
+        "description": "each morning", "note": "the board wants it",
+    }  # fmt: skip
+    assert "at 09:00 on Monday to Friday" in web.post("/entry", data={**form, "step": "check"}).text
+    assert store.count() == 0
+    answer = web.post("/entry", data=form)
+    entry = store.get("report")
+    assert answer.url.path == "/entry"
+    assert "report: created." in answer.text
+    assert (entry.kwargs, entry.labels) == ({"pages": 3}, {"customer": "weiss", "kind": "pdf"})
+    assert store.log("report")[-1].details == {"by": "token", "note": "the board wants it"}
+    assert web.post("/entry", data=form).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "text"),
+    [
+        ({"every": "10 fortnights"}, "every", "is no unit"),
+        ({"every": ""}, "kind", "is missing"),
+        ({"kind": "cron", "cron": "99 * * * *"}, "cron", "99"),
+        ({"kind": "at", "at": "someday"}, "at", "expected a time"),
+        ({"args": "[1"}, "args", "$.args"),
+        ({"kwargs": "[]"}, "kwargs", "$.kwargs"),
+        ({"options": '{"quue": "a"}'}, "options", "queue"),
+        ({"timezone": "Europe/Wien"}, "timezone", "Europe/Wien"),
+        ({"name": ":x"}, "name", "$.name"),
+        ({"task": "shop.nothing"}, "task", "has no task"),
+        ({"max_runs": "many"}, "max_runs", "whole number"),
+        ({"grace": "soon"}, "grace", "expected a duration"),
+        ({"labels": "customer"}, "labels", "customer=weiss"),
+    ],
+)
+def test_an_error_is_shown_at_its_field_and_nothing_is_written(
+    app: Celery, store: ScheduleStore, changes: dict[str, str], field: str, text: str
+) -> None:
+    form = {"name": "report", "task": "shop.report", "kind": "every", "every": "10m", **changes}
+    answer = browse(app).post("/entry", data=form)
+    error = re.search(rf'id="error-{field}" role="alert"><bdi>(.*?)</bdi>', answer.text)
+    assert answer.status_code == 422
+    assert error is not None
+    assert text in error[1]
+    assert store.count() == 0
+
+
+def test_a_form_changes_only_what_was_changed_and_keeps_secrets(app: Celery, store: ScheduleStore) -> None:
+    kwargs = {"password": "hunter2", "deep": [{"api_key": "k"}], "pages": 3}
+    store.create("report", "shop.report", crontab(hour=9, minute=0), kwargs=kwargs, max_runs=7)
+    web = browse(app)
+    form = web.get("/entry/edit.json?name=report").json()
+    page = web.get("/entry/edit?name=report").text + web.get("/entry?name=report").text
+    assert "hunter2" not in page
+    assert BLANK in form["kwargs"]
+    sent = {**form, "was": "report", "if_version": form["version"], "kwargs": form["kwargs"].replace("3", "5")}
+    checked = web.post("/entry", data={**sent, "step": "check"})
+    assert "does not move the next run" in checked.text
+    assert "hunter2" not in checked.text
+    assert store.get("report").kwargs == kwargs
+    saved = web.post("/entry", data=sent)
+    assert "changed kwargs.pages" in saved.text
+    assert store.get("report").kwargs == {**kwargs, "pages": 5}
+    assert store.get("report").max_runs == 7
+    copied = web.get("/new.json?copy=report").json()
+    web.post("/entry", data={**copied, "name": "copy", "like": "report"})
+    assert store.get("copy").kwargs == {**kwargs, "pages": 5}
+    assert "hunter2" in web.get("/entry?name=report&secrets=1").text
+
+
+def test_of_two_tabs_the_second_sees_what_the_first_did(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 600.0)
+    web = browse(app)
+    form = web.get("/entry/edit.json?name=report").json()
+    sent = {"was": "report", "if_version": form["version"], "kind": "every", "every": "20m"}
+    store.update("report", max_runs=9)
+    answer = web.post("/entry", data=sent)
+    assert answer.status_code == 409
+    assert "Somebody else has changed it" in answer.text
+    assert "20m" in answer.text
+    assert store.get("report").due_at is not None
+    assert "every 10 minutes" in web.get("/entry?name=report").text
+    version = re.search(r'name="if_version" value="(\w+)"', answer.text)
+    assert version is not None
+    assert web.post("/entry", data={**sent, "if_version": version[1]}).status_code == 200
+    assert "every 20 minutes" in web.get("/entry?name=report").text
+
+
+def _undo(web: TestClient, text: str) -> None:
+    """Post the form of the button Undo on a page."""
+    form = re.search(r'<div id="said".*?action="([^"]+)">(.*?)</form>', text, re.DOTALL)
+    assert form is not None, "the page offers no undo"
+    fields = re.findall(r'name="([^"]+)" value="([^"]*)"', form[2])
+    data: dict[str, list[str]] = {}
+    for name, value in fields:
+        data.setdefault(unescape(name), []).append(unescape(value))
+    web.post(form[1], data=data)
+
+
+def test_changes_can_be_undone(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", crontab(hour=9, minute=0), description="old")
+    web = browse(app)
+    _undo(web, web.post("/entries/disable?name=report").text)
+    assert store.get("report").enabled
+    confirm = web.post("/entries/delete?name=report")
+    assert "Delete <bdi>report</bdi>?" in confirm.text
+    assert store.count() == 1
+    deleted = web.post("/entries/delete?name=report", data={"confirm": "1", "note": "old"})
+    assert store.count() == 0
+    assert "report" in web.get("/?state=deleted").text
+    _undo(web, deleted.text)
+    assert store.count() == 1
+    form = web.get("/entry/edit.json?name=report").json()
+    sent = {"was": "report", "if_version": form["version"], "kind": "every", "every": "5m", "description": "new"}
+    _undo(web, web.post("/entry", data=sent).text)
+    assert store.get("report").description == "old"
+    assert store.get("report").schedule == crontab(hour=9, minute=0)
+
+
+def test_many_are_changed_at_once_after_a_question(app: Celery, store: ScheduleStore) -> None:
+    with store.bulk() as bulk:
+        for number in range(30):
+            bulk.upsert(RedisScheduleEntry(f"e{number:02}", "shop.report", 60.0, app=app))
+        bulk.upsert(RedisScheduleEntry("other", "shop.report", 60.0, app=app))
+    web = browse(app)
+    assert "Disable 31 entries?" in web.post("/entries/disable", data={"all": "1", "q": "e"}).text
+    answer = web.post("/entries/disable", data={"all": "1", "q": "e1", "confirm": "1"})
+    assert "10 entries: disabled." in answer.text
+    assert sum(1 for entry in store.list() if not entry.enabled) == 10
+    answer = web.post("/entries/enable", data={"name": ["e10", "gone"]}, headers={"Accept": "application/json"})
+    assert answer.status_code == 409
+    assert answer.json()["done"] == ["e10"]
+    assert "gone" in answer.json()["errors"]
+
+
+def test_the_schedule_is_paused_and_resumed_and_the_log_says_by_whom(app: Celery, store: ScheduleStore) -> None:
+    web = browse(app)
+    paused = web.post("/pause", data={"note": "deploy <1>", "until": "2h"})
+    pause = store.is_paused
+    assert pause is not None
+    assert (pause.by, pause.note) == ("token", "deploy <1>")
+    assert "Paused by <bdi>token</bdi>" in paused.text
+    assert "deploy &lt;1&gt;" in paused.text
+    assert web.post("/pause", data={"until": "someday"}).status_code == 422
+    web.post("/resume")
+    assert store.is_paused is None
+
+
+def test_a_triggered_run_is_listed_stopped_and_explained(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 3600.0)
+    web = browse(app)
+    answer = web.post("/entries/trigger?name=report", data={"note": "now"}, headers={"Accept": "application/json"})
+    run_id = answer.json()["runs"]["report"]
+    assert run_id in web.get(f"/run?id={run_id}").text
+    items = web.get("/history.json?name=report").json()["items"]
+    by = {item["type"]: item["by"] if item["type"] == "run" else item["details"].get("by") for item in items[:2]}
+    assert by == {"run": "token", "log": "token"}
+    assert web.get("/status.json").json()["runs"][0]["id"] == run_id
+    assert web.get("/history.json?state=FAILURE").json()["items"] == []
+    assert web.get("/history?state=nonsense").status_code == 422
+
+
+def test_a_page_that_is_live_asks_for_rows_by_name(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60.0)
+    store.create("other", "shop.report", 60.0)
+    text = browse(app).get("/?name=report&name=gone", headers={"HX-Request": "true"}).text
+    assert text.lstrip().startswith("<tr")
+    assert text.count("<tr") == 1
+    assert "other" not in text
+
+
+def test_redis_away_is_a_page_with_the_reason(make_app: Callable[..., Celery]) -> None:
+    app = make_app(redisbeater_redis_url="redis://127.0.0.1:1/0", redisbeater_retry_period=0)
+    web = browse(app)
+    answer = web.get("/status")
+    assert answer.status_code == 503
+    assert "Try again" in answer.text
+    assert web.get("/healthz").status_code == 503
+    assert web.get("/status.json").json()["status"] == 503
