@@ -626,6 +626,7 @@ def test_a_rule_without_a_possible_date_is_refused(freq: str, parts: str, end: s
     "text",
     [
         pytest.param("FREQ=DAILY;INTERVAL=7;BYDAY=FR", id="each-seventh-day-is-another"),
+        pytest.param("FREQ=DAILY;INTERVAL=7;BYDAY=MO,TU,WE,FR,SA,SU", id="each-seventh-day-is-none-of-six"),
         pytest.param("FREQ=HOURLY;INTERVAL=24;BYHOUR=10", id="each-24th-hour-is-another"),
         pytest.param("FREQ=MINUTELY;INTERVAL=1440;BYHOUR=10", id="each-1440th-minute-is-another"),
         pytest.param("FREQ=SECONDLY;INTERVAL=60;BYSECOND=30", id="each-60th-second-is-another"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from dateutil.rrule import DAILY
+
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.rrule.occurrences import first_occurrence
 from redisbeater.schedules.rrule.rule import BY_PARTS, RecurrenceRule
@@ -24,10 +26,19 @@ def check_possible(rules: Iterable[RecurrenceRule], label: Callable[[str], str] 
     """
     steps = Steps()
     for rule in rules:
+        if _misses_its_weekdays(rule):
+            raise ValueError(_problem(rule, label))
         found, cost = first_occurrence(rule)
         steps.take(cost)
         if found is None:
             raise ValueError(_problem(rule, label))
+
+
+def _misses_its_weekdays(rule: RecurrenceRule) -> bool:
+    """Tell whether whole weeks lead from a start that is on none of the days of the week to none of them, ever."""
+    if rule.freq != DAILY or rule.interval % 7 or rule.byweekday is None:
+        return False
+    return rule.start.weekday() not in {day.weekday for day in rule.byweekday}
 
 
 def _problem(rule: RecurrenceRule, label: Callable[[str], str]) -> str:
