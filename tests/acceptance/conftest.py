@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 import redis
 from project import Project
-from servers import Server
+from servers import Server, programs
+
+#: The first kind of server, which a process test runs on if it names no other.
+ONE_SERVER = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test on one kind of server: processes take long, and the scripts are tested on every kind elsewhere."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if "server" in metafunc.fixturenames and not any("server" in mark.args[0] for mark in marks):
+        metafunc.definition.add_marker(ONE_SERVER)
 
 
 @pytest.fixture

@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 import redis
 from project import Process, Project
-from servers import programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
-
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 NINES = "9" * 4300
 LAST = "2026-01-01T00:00:00+00:00"

@@ -18,12 +18,9 @@ import redis
 from controls import Controls
 from hostile_site import LONGEST_REASON
 from project import Process, Project
-from servers import programs
 from waiting import wait_until
 
 from redisbeater import ScheduleStore
-
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 INTERVAL = {"__type__": "interval", "every": 5}
 NINES = "9" * 4300

@@ -17,9 +17,6 @@ from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
-
 ENTRIES = 50
 
 #: The longest delay between two tries is 5 seconds; the rest is for a slow machine.

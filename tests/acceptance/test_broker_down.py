@@ -11,12 +11,9 @@ from arrivals import AWAY, BACK, Arrivals, says
 from claims import is_claimed
 from project import BROKER_DB, Project
 from proxy import LOOPBACK, Proxy
-from servers import Server, programs
+from servers import Server
 
 from redisbeater import RedisScheduleEntry
-
-#: Which Redis it is makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 #: A text in every message.
 TASK = b"proj.note"

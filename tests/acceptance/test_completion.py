@@ -13,11 +13,8 @@ import redis
 from celery.bin.celery import celery
 from click.shell_completion import BashComplete
 from project import Project
-from servers import programs
 
 from redisbeater import ScheduleStore
-
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
 @pytest.fixture

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
 from project import Process, Project
-from servers import programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
-
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
 def with_beat(project: Project, name: str) -> Process:

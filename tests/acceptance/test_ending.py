@@ -10,11 +10,8 @@ import pytest
 import redis
 from project import END_SECONDS, Project, leading
 from proxy import Proxy
-from servers import Server, programs
+from servers import Server
 from waiting import wait_until
-
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 MakeProject = Callable[..., Project]
 

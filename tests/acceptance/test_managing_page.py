@@ -12,9 +12,6 @@ from pathlib import Path
 
 import pytest
 from project import Project
-from servers import programs
-
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 PAGE = (Path(__file__).parents[2] / "docs" / "managing.rst").read_text(encoding="utf-8")
 

@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from servers import Server, programs
+from servers import Server
 from tracked import TASKS, Worker
 from waiting import wait_until
 
 from redisbeater import Run, ScheduleStore
 from redisbeater.cli import redisbeater
-
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 SOURCE = f"""{TASKS}
 @app.task(bind=True, name="proj.flaky")

@@ -8,15 +8,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from time import monotonic
 
-import pytest
 import redis
 from project import Project
-from servers import programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
-
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 RATE, BACKLOG = 15, 45
 

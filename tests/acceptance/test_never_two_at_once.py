@@ -9,15 +9,11 @@ from typing import Any
 
 import pytest
 from project import Project
-from servers import programs
 from waiting import wait_until
 
 from redisbeater import RunActive, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.model.run import Run, State
-
-#: Which Redis keeps the schedule makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 TASKS = """
 import os

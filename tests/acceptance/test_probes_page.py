@@ -18,11 +18,7 @@ import yaml
 from ports import free_port
 from project import Process, Project
 from scrape import get
-from servers import programs
 from waiting import wait_until
-
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.rst").read_text(encoding="utf-8")
 

@@ -12,10 +12,7 @@ from arrivals import AWAY, BACK, Arrivals, says
 from project import Project
 from proxy import Proxy
 from rabbitmq import RabbitMQ
-from servers import Server, programs
-
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+from servers import Server
 
 #: A text in every message.
 TASK = b"proj.note"

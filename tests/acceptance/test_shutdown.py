@@ -10,11 +10,8 @@ import pytest
 import redis
 from claims import is_claimed
 from project import Process, Project, leading
-from servers import Server, programs, running
+from servers import Server, running
 from waiting import wait_until
-
-#: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 MakeProject = Callable[..., Project]
 

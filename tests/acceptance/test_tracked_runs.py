@@ -7,14 +7,11 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from rabbitmq import RabbitMQ
-from servers import Server, programs
+from servers import Server
 from tracked import ENTRY, Worker
 from waiting import wait_until
 
 from redisbeater.model.run import State
-
-#: Which Redis the runs are in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 #: Each pool with Redis as its broker, and the default one with RabbitMQ too.
 WORKERS = ("prefork", "threads", "solo", "gevent", "eventlet", "prefork on RabbitMQ")

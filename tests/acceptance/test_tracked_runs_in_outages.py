@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 from proxy import Proxy
-from servers import Server, programs
+from servers import Server
 from tracked import Worker
 from waiting import wait_until
 
 from redisbeater.model.run import State
-
-#: Which Redis the runs are in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 #: Seconds of a lease in these tests, the shortest that there is.
 LEASE = 10.0

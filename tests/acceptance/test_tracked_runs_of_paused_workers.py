@@ -7,14 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from servers import Server, programs
+from servers import Server
 from tracked import Worker
 from waiting import wait_until
 
 from redisbeater.model.run import Run, State
-
-#: Which Redis the runs are in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
 @pytest.fixture(params=["prefork", "threads"])

@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 from rabbitmq import RabbitMQ
-from servers import Server, programs
+from servers import Server
 from tracked import Worker
 from waiting import wait_until
 
 from redisbeater.model.run import State
-
-#: Which Redis the runs are in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 #: The project of somebody who only set ``imports``.
 PLAIN = """

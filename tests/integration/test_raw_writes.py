@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from servers import Server
 
 #: How much is tried, unless the environment sets another number.
-EXAMPLES = 120
+EXAMPLES = 80
 
 
 @pytest.fixture

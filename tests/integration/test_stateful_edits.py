@@ -42,7 +42,7 @@ from redisbeater.schedules.datetime_codec import encode_datetime
 from redisbeater.store import ClaimedEntry, Snapshot
 
 #: How much is tried, unless the environment sets another number.
-EXAMPLES, STEPS = 120, 50
+EXAMPLES, STEPS = 70, 50
 
 NAMES = ("a", "b")
 
