@@ -8,15 +8,18 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
+from pages import DOCS
 from project import Project
 from servers import programs
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
-PAGE = (Path(__file__).parents[2] / "docs" / "managing.rst").read_text(encoding="utf-8")
+PAGE = (DOCS / "managing.rst").read_text(encoding="utf-8")
+
+#: The pages with a section for each command.
+COMMANDS = ("editing", "looking", "pausing", "managing-runs", "files")
 
 #: What a new user's first session may take; a person types between the commands.
 MOST_SECONDS = 300
@@ -88,7 +91,8 @@ def test_the_session_of_the_page_does_what_it_shows(project: Project, shell: dic
 def test_every_command_with_a_section_exists() -> None:
     from redisbeater.cli import redisbeater
 
-    titles = re.findall(r"^([a-z, -]+)\n-+$", PAGE, flags=re.MULTILINE)
+    pages = "\n".join((DOCS / f"{page}.rst").read_text(encoding="utf-8") for page in COMMANDS)
+    titles = re.findall(r"^([a-z, -]+)\n-+$", pages, flags=re.MULTILINE)
     named = {name for title in titles for name in title.split(", ")}
 
     assert {"create", "update", "enable", "disable", "delete", "list", "show", "broken"} <= named

@@ -85,8 +85,8 @@ def test_an_alert_is_by_schedule_and_leads_to_its_paragraph(alert: dict[str, Any
 
     assert re.search(r"by \(schedule\b", alert["expr"])
     assert alert["annotations"]["summary"].endswith(".")
-    assert alert["annotations"]["docs"] == f"operating.html#{label}"
-    assert f".. _{label}:\n" in (DOCS / "operating.rst").read_text(encoding="utf-8")
+    assert alert["annotations"]["docs"] == f"alerts.html#{label}"
+    assert f".. _{label}:\n" in (DOCS / "alerts.rst").read_text(encoding="utf-8")
 
 
 def test_the_dashboard_has_its_four_rows() -> None:
@@ -100,4 +100,4 @@ def test_the_dashboard_has_its_four_rows() -> None:
 def test_every_metric_is_documented(name: str) -> None:
     ending = "_total" if CATALOGUE[name].kind is Kind.COUNTER else ""
 
-    assert f"``redisbeater_{name}{ending}``" in (DOCS / "monitoring.rst").read_text(encoding="utf-8")
+    assert f"``redisbeater_{name}{ending}``" in (DOCS / "metrics.rst").read_text(encoding="utf-8")

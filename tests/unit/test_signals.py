@@ -110,7 +110,7 @@ def test_the_receivers_on_the_page_about_signals_work(calls: list[str]) -> None:
 
 def test_the_formatter_on_the_page_about_operating_writes_the_event_as_json(caplog: pytest.LogCaptureFixture) -> None:
     names: dict[str, Any] = {}
-    exec(block_with("operating.rst", "JsonFormatter"), names)
+    exec(block_with("log-lines.rst", "JsonFormatter"), names)
     logger, at = logging.getLogger("redisbeater.test"), datetime(2026, 5, 1, tzinfo=timezone.utc)
     logger.warning("entry %r", "report", extra=event("run_refused", name="report", error=OSError("no\n"), next_try=at))
 
