@@ -330,6 +330,17 @@ class Config:
         config._check_overlap()
         return config._with_publish_timeout(is_given="publish_timeout" in given)
 
+    def with_prefix(self, prefix: str) -> Config:
+        """Return these settings for another schedule on the same Redis, with a key prefix of its own.
+
+        Raises:
+            ImproperlyConfigured: no schedule can have that prefix, or it needs a hash tag.
+        """
+        [setting] = [each for each in fields(self) if each.name == "key_prefix"]
+        config = replace(self, key_prefix=read_setting(setting, prefix))
+        config.url.check_prefix(prefix)
+        return config
+
     def _check_overlap(self) -> None:
         if self.overlap is not Overlap.ALLOW and not self.track_runs:
             raise ImproperlyConfigured(
