@@ -1,0 +1,162 @@
+"""The commands of a page: those on the schedule are run, the others are checked as far as that can be done here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+import yaml
+from celery.bin.celery import celery
+from click.testing import CliRunner
+from page_output import fits
+from page_site import Site
+
+from redisbeater.cli import redisbeater
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # of pytest
+
+__all__ = ("Shown", "check", "is_run", "run", "shown")
+
+ROOT = Path(__file__).parents[2]
+
+#: What the options of a command of Celery may stand for here: nothing but their names and values is read.
+_OF_CELERY = re.compile(r"celery (?:-A \w+ )?(\w[\w-]*)(.*)", re.DOTALL)
+_ON_THE_SCHEDULE = re.compile(r"celery -A \w+ redisbeater ")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command with the output that the page shows, empty where it shows none."""
+
+    command: str
+    output: str
+
+
+def shown(text: str) -> list[Shown]:
+    """Return the commands of a console block; a backslash at the end of a line continues it."""
+    parts = re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)
+    assert not parts[0].strip(), f"starts with an output: {parts[0]}"
+    return [
+        Shown(_without_comment(command), output) for command, _, output in (part.partition("\n") for part in parts[1:])
+    ]
+
+
+def is_run(command: str) -> bool:
+    """Return whether a command is run, not only checked."""
+    return bool(_ON_THE_SCHEDULE.match(command)) or command.startswith("redis-cli -u redis://localhost")
+
+
+def run(site: Site, step: Shown, *, compare: bool) -> None:
+    """Run a command on the schedule; its output is the one of the page."""
+    if step.command.startswith("redis-cli"):
+        code, printed = _with_redis_cli(site, step.command)
+    else:
+        code, printed = _with_pipe(site, step.command)
+    if compare and step.output.strip():
+        assert fits(step.output, printed), f"$ {step.command}\n{printed}\nbut the page shows\n{step.output}"
+    elif not step.output.strip():
+        assert code == 0, f"$ {step.command}\n{printed}"
+
+
+def _with_pipe(site: Site, command: str) -> tuple[int, str]:
+    """Run a command up to a pipe; ``xargs`` is run, too, and so is a redirection to a file."""
+    words = shlex.split(command)
+    first, _, rest = _split(words, "|")
+    first, is_saved, target = _split(first, ">")
+    code, printed = _invoke(site, first)
+    if is_saved:
+        (site.folder / target[0]).write_text(printed, encoding="utf-8")
+        return code, ""
+    if rest[:1] == ["xargs"]:
+        return _invoke(site, [*rest[1:], *printed.split()])
+    return code, printed
+
+
+def _split(words: list[str], at: str) -> tuple[list[str], bool, list[str]]:
+    index = words.index(at) if at in words else len(words)
+    return words[:index], index < len(words), words[index + 1 :]
+
+
+def _invoke(site: Site, words: list[str]) -> tuple[int, str]:
+    """Run ``celery -A proj redisbeater ...`` in this process."""
+    site.refresh()
+    result = CliRunner().invoke(redisbeater, words[4:], obj=SimpleNamespace(app=site.app), catch_exceptions=False)
+    return result.exit_code, result.output
+
+
+def _with_redis_cli(site: Site, command: str) -> tuple[int, str]:
+    if shutil.which("redis-cli") is None:
+        pytest.skip("no redis-cli here")
+    done = subprocess.run(["sh", "-c", site.local(command)], capture_output=True, text=True, timeout=30, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def check(command: str) -> None:
+    """Check a command that is not run: its program is known, and takes its options."""
+    words = shlex.split(command.rstrip(" &"))
+    while "=" in words[0]:
+        words = words[1:]
+    name = words[0].rpartition("/")[2]
+    assert name in _CHECKS, f"no check for {name}: mark the block with '.. not run: <reason>', or add one to {__name__}"
+    _CHECKS[name](words)
+
+
+def _check_celery(words: list[str]) -> None:
+    found = _OF_CELERY.match(shlex.join(["celery", *words[1:]]))
+    assert found, words
+    command: click.Command = celery.commands[found[1]]
+    command.make_parser(click.Context(command)).parse_args(shlex.split(found[2]))
+
+
+def _check_pip(words: list[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extras in re.findall(r"(?:redisbeater|\.)\[(.*?)\]", " ".join(words)):
+        assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
+
+
+def _check_python(words: list[str]) -> None:
+    """Check that a program of this project exists, and that its source has the options."""
+    if words[1:2] == ["-m"]:
+        where = ROOT / "src" / Path(*words[2].split("."))
+        if words[2] in ("venv", "pip", "pytest"):
+            return
+    else:
+        where = ROOT / words[1]
+    assert where.exists(), where
+    sources = [where] if where.is_file() else sorted(where.glob("*.py"))
+    text = "".join(source.read_text(encoding="utf-8") for source in sources)
+    for option in (word for word in words if word.startswith("--")):
+        assert f'"{option.partition("=")[0]}"' in text, f"{where} has no {option}"
+
+
+def _check_docker(words: list[str]) -> None:
+    """Check that the compose file has the services that a command names."""
+    if words[1] != "compose":
+        return
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    named = [word for word in words[3:] if not word.startswith("-")]
+    assert set(named) <= set(services), named
+
+
+_CHECKS = {
+    "celery": _check_celery,
+    "pip": _check_pip,
+    "python": _check_python,
+    "python3": _check_python,
+    "docker": _check_docker,
+}
+
+
+def _without_comment(command: str) -> str:
+    return re.sub(r"\s{2,}# .*$", "", command.strip())

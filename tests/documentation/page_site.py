@@ -1,0 +1,96 @@
+"""Where a page is run: a folder, an app with its schedule in a real server, and a clock that stands still."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import re
+import sys
+import types
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from servers import Server
+
+from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.context import Context
+
+__all__ = ("NOW", "Site")
+
+#: Now, on every page: Sunday, 22 November 2026, 06:45 in Vienna.
+NOW = datetime(2026, 11, 22, 5, 45, tzinfo=timezone.utc)
+
+#: The databases of the pages, by those of the test's server.
+_DATABASES = {"redis://localhost:6379/0": 1, "redis://localhost:6379/1": 0}
+
+
+class Site:
+    """The module ``proj`` that pages import, and the names that their blocks share."""
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.now = NOW
+        self.app = self._default_app()
+        self._settings: dict[str, Any] = {}
+        self.names: dict[str, Any] = {"__name__": "page", "site": self}
+        self._module(self.app)
+
+    def run(self, source: str, place: str) -> str:
+        """Run the statements of a block one by one, with the settings as they are by then; return what they print."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            for statement in ast.parse(self.local(source), place).body:
+                self.refresh()
+                exec(compile(ast.Module([statement], []), place, "exec"), self.names)
+        self._take_app()
+        return printed.getvalue()
+
+    def save(self, name: str, source: str) -> None:
+        """Save a block as a file of the folder; the next import of that module reads it."""
+        (self.folder / name).write_text(self.local(source), encoding="utf-8")
+        sys.modules.pop(name.removesuffix(".py"), None)
+
+    def local(self, text: str) -> str:
+        """Return a text of the page with the databases of the test's server."""
+        for theirs, ours in _DATABASES.items():
+            text = text.replace(theirs, self.server.url(ours))
+        return text
+
+    def refresh(self) -> None:
+        """Let the app have its settings and the time as they are now."""
+        settings = {key: self.app.conf[key] for key in list(self.app.conf) if re.match("redisbeater_|timezone", key)}
+        if settings != self._settings:
+            Context.forget(self.app)
+            self._settings = settings
+        if settings.get("redisbeater_redis_url", "").startswith(self.server.url(0)):
+            Context.of(self.app).redis.contents.fix_clock(self.now)
+
+    def advance(self, **units: float) -> None:
+        """Move the clock forward, for the statements that follow."""
+        self.now += timedelta(**units)
+        self.refresh()
+
+    def _default_app(self) -> Celery:
+        app = Celery("proj", broker=self.server.url(1), set_as_current=False)
+        app.conf.redisbeater_redis_url = self.server.url(0)
+        return app
+
+    def _module(self, app: Celery) -> None:
+        """Make an app the one of the module ``proj``, and of the names of the page."""
+        module: Any = types.ModuleType("proj")
+        module.app = module.celery_app = app
+        sys.modules["proj"] = module
+        self.names.update(
+            app=app, store=ScheduleStore(app), ScheduleStore=ScheduleStore, RedisScheduleEntry=RedisScheduleEntry
+        )
+
+    def _take_app(self) -> None:
+        """Go on with the app that a block of the page has made."""
+        if isinstance(made := self.names["app"], Celery) and made is not self.app:
+            self.app = made
+            self._settings = {}
+            self._module(made)

@@ -1,0 +1,155 @@
+"""Every block of every page: its code runs, its commands print what the page shows, its files can be read."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from page_blocks import Block, blocks
+from page_commands import check, is_run, run, shown
+from page_output import fits
+from page_site import Site
+from pages import DOCS
+from servers import Server, programs
+
+#: Which server the schedule is in makes no difference here.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+ROOT = DOCS.parent
+#: Pages whose blocks are not run yet.
+NOT_YET = set(
+    [
+        "README",
+        "checking",
+        "connecting",
+        "custom-schedules",
+        "dashboard",
+        "editing",
+        "files",
+        "fire-times",
+        "http-api",
+        "instruments",
+        "looking",
+        "managing-runs",
+        "managing",
+        "monitoring",
+        "moving-from-django-celery-beat",
+        "pausing",
+        "quickstart",
+        "redbeat",
+        "static-entries",
+        "testing",
+        "why",
+    ]
+)
+PAGES = sorted([*DOCS.rglob("*.rst"), ROOT / "README.rst"])
+PAGES = [page for page in PAGES if "_generated" not in page.parts and blocks(page) and page.stem not in NOT_YET]
+
+#: Marks that the pages need: what nothing can run here, and what prints something else each time. It may only shrink.
+MOST_MARKED = {"not run": 40, "output differs": 20}
+
+
+@pytest.fixture
+def site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A folder and an empty schedule; modules that the page makes are gone afterwards."""
+    modules = dict(sys.modules)
+    for database in (0, 1):
+        server.client(database).flushdb()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("USER", "anna")
+    yield Site(server, tmp_path)
+    for name in set(sys.modules) - set(modules):
+        if (getattr(sys.modules[name], "__file__", None) or str(tmp_path)).startswith(str(tmp_path)):
+            del sys.modules[name]
+    for database in (0, 1):
+        server.client(database).flushdb()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_is_what_happens(page: Path, site: Site) -> None:
+    done = 0
+    for block in blocks(page):
+        if "not run" not in block.marks:
+            _RUN.get(block.language, _read)(site, block)
+        done += 1
+
+    assert done == len(blocks(page))
+
+
+def test_marked_blocks_are_few_and_say_why(server: Server) -> None:
+    marked = {
+        mark: [block.place for page in PAGES for block in blocks(page) if mark in block.marks] for mark in MOST_MARKED
+    }
+    for mark, places in marked.items():
+        print(f"{mark}: {len(places)}: {', '.join(places)}")
+
+    assert {mark: len(places) for mark, places in marked.items()} == {
+        mark: min(len(places), MOST_MARKED[mark]) for mark, places in marked.items()
+    }
+
+
+def _python(site: Site, block: Block) -> None:
+    if name := block.marks.get("file"):
+        site.save(name, block.text)
+        if name == "proj.py":
+            site.run("from proj import app", block.place)
+        return
+    printed = site.run(block.text, block.place)
+    expected = _comment_at_the_end(block.text)
+    if printed and expected and "output differs" not in block.marks:
+        assert fits(expected, printed), f"{block.place} printed\n{printed}"
+
+
+def _comment_at_the_end(text: str) -> str:
+    """Return the comment at the end of a block: what its prints show."""
+    found = re.search(r"((?:^# .*\n)+)\Z", text, re.MULTILINE)
+    return re.sub(r"^# ?", "", found[1], flags=re.MULTILINE) if found else ""
+
+
+def _console(site: Site, block: Block) -> None:
+    for step in shown(block.text):
+        if is_run(step.command):
+            run(site, step, compare="output differs" not in block.marks)
+        else:
+            check(step.command)
+
+
+def _read(site: Site, block: Block) -> None:
+    """Read a file that a page shows; the commands in it are known."""
+    data: Any = None
+    match block.language:
+        case "json":
+            data = json.loads(block.text)
+        case "yaml":
+            data = list(yaml.safe_load_all(block.text))
+        case "ini":
+            data = configparser.ConfigParser(interpolation=None, strict=False)
+            data.read_string(block.text)
+            data = {name: dict(section) for name, section in data.items()}
+    if name := block.marks.get("file"):
+        site.save(name, block.text)
+    for command in re.findall(r"celery -A \w+ [^\n\"']*", _texts(data)):
+        if "$" not in command and "redisbeater" not in command.split()[3:4]:
+            check(command)
+
+
+def _texts(data: Any) -> str:
+    """Return the texts of a file, one a line; a list of words is a command."""
+    if isinstance(data, dict):
+        return "\n".join(_texts(value) for value in data.values())
+    if isinstance(data, list) and all(isinstance(word, str) for word in data):
+        return " ".join(data)
+    if isinstance(data, list):
+        return "\n".join(_texts(value) for value in data)
+    return str(data)
+
+
+_RUN = {"python": _python, "setup": lambda site, block: site.run(block.text, block.place), "console": _console}
