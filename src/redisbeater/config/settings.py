@@ -83,7 +83,8 @@ class Config:
         values.read_text,
         "a text that is not empty",
         "The text that every key begins with. ``redbeat:`` takes over a RedBeat schedule. A cluster needs a hash tag "
-        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``.",
+        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. :ref:`several-schedules` is about "
+        "several of them.",
     )
     lock_key: str | None = _setting(
         ":lock",
