@@ -16,7 +16,7 @@ from redisbeater.management.async_store import AsyncScheduleStore
 if TYPE_CHECKING:
     from redisbeater.dashboard.site import Site
 
-__all__ = ("Action", "Page", "Visit")
+__all__ = ("Action", "Page", "Visit", "here", "is_secure", "root_of")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Visit:
     @property
     def root(self) -> str:
         """The path that the page is mounted under, without the slash at its end."""
-        return str(self.request.scope.get("root_path", "")).rstrip("/")
+        return root_of(self.request)
 
     @property
     def wants_json(self) -> bool:
@@ -73,6 +73,23 @@ class Visit:
     def may(self, right: str) -> bool:
         """Return whether the user has a right; templates show no button without it."""
         return Right(right) in self.user.rights
+
+
+def root_of(request: Request) -> str:
+    """Return the path that the page is mounted under, without the slash at its end."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+def here(request: Request) -> str:
+    """Return the address of a request as links have it: below the mount, though a proxy has cut that off."""
+    root, path = root_of(request), request.url.path
+    own = path.removeprefix(root) if path.startswith(f"{root}/") else path
+    return f"{root}{own}{'?' if request.url.query else ''}{request.url.query}"
+
+
+def is_secure(request: Request) -> bool:
+    """Return whether a browser reaches the page by HTTPS, if only as far as a proxy: its forms say so in ``Origin``."""
+    return request.url.scheme == "https" or request.headers.get("Origin", "").startswith("https://")
 
 
 @dataclass(frozen=True, kw_only=True)

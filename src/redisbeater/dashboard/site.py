@@ -19,6 +19,7 @@ from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
+from redisbeater.dashboard.pages import here, root_of
 from redisbeater.dashboard.said import forget, heard
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -83,13 +84,14 @@ class Site:
         self, request: Request, template: str, values: Mapping[str, Any], *, status: int = 200, fragment: str = ""
     ) -> Response:
         """Draw a template; the fragment of it that htmx asked for, where it did."""
-        root = request.scope.get("root_path", "").rstrip("/")
+        root = root_of(request)
         said = heard(request)
         common = {
             "site": self,
             "root": root,
             "static": f"{root}/static/{self.assets.version}",
             "request": request,
+            "here": here(request),
             "said": said,
         }
         theme = request.cookies.get(THEME_COOKIE, "")

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from redisbeater.dashboard.access import local_path
 from redisbeater.dashboard.clock import CHOICES
 from redisbeater.dashboard.forms import read_form
-from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.pages import Action, Page, Visit, is_secure
 from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import THEME_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.users import Right
@@ -75,10 +75,8 @@ async def prefer(visit: Visit) -> Response:
         (THEME_COOKIE, form["theme"], ("light", "dark", "auto")),
     ):
         if value in known:
-            secure = visit.request.url.scheme == "https"
-            answer.set_cookie(
-                cookie, value, max_age=YEAR_SECONDS, path=visit.root or "/", samesite="lax", secure=secure
-            )
+            path, secure = visit.root or "/", is_secure(visit.request)
+            answer.set_cookie(cookie, value, max_age=YEAR_SECONDS, path=path, samesite="lax", secure=secure)
     return answer
 
 
