@@ -13,6 +13,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import redis
 import uvicorn
 from celery import Celery
 from click.testing import Result
@@ -20,6 +21,7 @@ from fastapi import FastAPI
 from servers import programs
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from waiting import wait_until
 from web_site import BEARER, HOST, SECRET, TestClient, app_with_tasks, browse, run_block
 
 from redisbeater import ScheduleStore
@@ -152,19 +154,25 @@ def _served(page: Starlette) -> Iterator[str]:
         thread.join(10)
 
 
-def test_an_open_page_hears_of_changes(app: Celery) -> None:
+def test_open_pages_hear_of_changes_by_one_subscription(app: Celery, client: redis.Redis) -> None:
+    app.conf.redisbeater_track_runs = True
     store = ScheduleStore(app)
     with (
         _served(create_app(app, auth=token(SECRET), allowed_hosts=[HOST])) as address,
         urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as stream,
+        urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as other,
     ):
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         assert stream.readline() == b"retry: 3000\n"
+        wait_until(lambda: any(int(each["sub"]) for each in client.client_list()))
+        assert [each["sub"] for each in client.client_list() if each["sub"] != "0"] == ["2"]
         store.update("report", max_runs=3)
         lines = _until(stream, b"event: entries\n")
         assert stream.readline() == b'data: {"names": ["report"]}\n', lines
+        store.trigger("report")
+        assert _until(stream, b"event: runs\n")[-1] == b"event: runs\n"
         store.pause("deploy")
-        assert _until(stream, b"event: status\n")[-1] == b"event: status\n"
+        assert _until(other, b"event: status\n")[-1] == b"event: status\n"
 
 
 def _until(stream: Iterator[bytes], wanted: bytes) -> list[bytes]:

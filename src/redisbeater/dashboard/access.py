@@ -9,10 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from redisbeater.dashboard.address import here, root_of
 from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.head import read_head
-from redisbeater.dashboard.pages import Action, Page, Visit, here, root_of
+from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import User
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from redisbeater.dashboard.address import root_of
 from redisbeater.dashboard.clock import Clock
 from redisbeater.dashboard.users import Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -16,7 +17,7 @@ from redisbeater.management.async_store import AsyncScheduleStore
 if TYPE_CHECKING:
     from redisbeater.dashboard.site import Site
 
-__all__ = ("Action", "Page", "Visit", "here", "is_secure", "root_of")
+__all__ = ("Action", "Page", "Visit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,23 +74,6 @@ class Visit:
     def may(self, right: str) -> bool:
         """Return whether the user has a right; templates show no button without it."""
         return Right(right) in self.user.rights
-
-
-def root_of(request: Request) -> str:
-    """Return the path that the page is mounted under, without the slash at its end."""
-    return str(request.scope.get("root_path", "")).rstrip("/")
-
-
-def here(request: Request) -> str:
-    """Return the address of a request as links have it: below the mount, though a proxy has cut that off."""
-    root, path = root_of(request), request.url.path
-    own = path.removeprefix(root) if path.startswith(f"{root}/") else path
-    return f"{root}{own}{'?' if request.url.query else ''}{request.url.query}"
-
-
-def is_secure(request: Request) -> bool:
-    """Return whether a browser reaches the page by HTTPS, if only as far as a proxy: its forms say so in ``Origin``."""
-    return request.url.scheme == "https" or request.headers.get("Origin", "").startswith("https://")
 
 
 @dataclass(frozen=True, kw_only=True)

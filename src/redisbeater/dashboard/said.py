@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from redisbeater.dashboard.pages import is_secure, root_of
+from redisbeater.dashboard.address import is_secure, root_of
 
 __all__ = ("Said", "forget", "heard", "say")
 

@@ -13,13 +13,13 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from redisbeater.dashboard.address import here, root_of
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
-from redisbeater.dashboard.pages import here, root_of
 from redisbeater.dashboard.said import forget, heard
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -96,11 +96,8 @@ class Site:
         }
         theme = request.cookies.get(THEME_COOKIE, "")
         common["theme"] = theme if theme in ("light", "dark") else ""
-        drawn = self.templates.get_template(template)
-        if fragment and request.headers.get("HX-Request") == "true":
-            text = "".join(drawn.blocks[fragment](drawn.new_context({**common, **values})))
-        else:
-            text = drawn.render({**common, **values})
+        common["fragment"] = fragment if request.headers.get("HX-Request") == "true" else ""
+        text = self.templates.get_template(template).render({**common, **values})
         content = text.encode("utf-8", "backslashreplace")  # names may hold bytes that are no unicode
         answer = HTMLResponse(content, status, headers={"Vary": "HX-Request"})
         if said is not None:

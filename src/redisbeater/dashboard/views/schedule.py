@@ -7,9 +7,10 @@ from datetime import datetime
 from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import local_path
+from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.clock import CHOICES
 from redisbeater.dashboard.forms import read_form
-from redisbeater.dashboard.pages import Action, Page, Visit, is_secure
+from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import THEME_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.users import Right
