@@ -2,8 +2,16 @@ from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 from redisbeater import Run
-from redisbeater.dashboard.pictures import HIGHEST, LOWEST, forecast_strip, history_bars, quarters_of, two_weeks
-from redisbeater.management.simulation import Simulation
+from redisbeater.dashboard.pictures import (
+    HIGHEST,
+    LOWEST,
+    band_strip,
+    forecast_strip,
+    history_bars,
+    quarters_of,
+    two_weeks,
+)
+from redisbeater.management.simulation import Band, Simulation
 from redisbeater.model.run import State
 
 UTC, VIENNA = timezone.utc, ZoneInfo("Europe/Vienna")
@@ -100,8 +108,29 @@ def test_a_change_of_the_clocks_is_a_mark_between_two_cells():
     before = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)
     strip = forecast_strip(simulation(before, {before + timedelta(hours=3): 1}), VIENNA)
     assert strip.marks == [12], "at 01:00 UTC the clocks go back, three hours later"
-    assert [text for _, text in strip.labels] == ["00:00", "02:00", "05:00", "08:00", "11:00", "14:00", "17:00", "20:00"]
+    assert [text for _, text in strip.labels] == [
+        "00:00",
+        "02:00",
+        "05:00",
+        "08:00",
+        "11:00",
+        "14:00",
+        "17:00",
+        "20:00",
+    ]
     assert [cell.title for cell in strip.cells] == ["Sun 02:00 to 02:15: 1 run"]
+
+
+def test_the_band_of_an_entry_has_hours_in_a_week_and_shows_the_days_of_rest():
+    quarters = {int((NOON + timedelta(minutes=30 + number)).timestamp()): 2 for number in (0, 15, 24 * 60)}
+    band = Band("report", 6, quarters)
+    strip = band_strip(band, NOON + timedelta(minutes=20), 7, UTC)
+    assert [(cell.place, cell.title) for cell in strip.cells] == [
+        (0, "Fri 12:00 to 13:00: 4 runs"),
+        (24, "Sat 12:00 to 13:00: 2 runs"),
+    ]
+    assert (strip.size, strip.rests, strip.words) == (168, [(12, 24), (36, 24)], "report: 6 runs")
+    assert [cell.place for cell in band_strip(band, NOON, 1, UTC).cells] == [2, 3]
 
 
 def test_the_two_weeks_begin_at_the_midnight_of_the_zone():

@@ -9,11 +9,22 @@ from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from redisbeater.instant import EPOCH
-from redisbeater.management.simulation import Peak, Simulation
+from redisbeater.management.simulation import Band, Peak, Simulation
 from redisbeater.model.run import Run, State
 from redisbeater.time_words import date_words, span_words
 
-__all__ = ("Bar", "Bars", "Cell", "Quarters", "Strip", "forecast_strip", "history_bars", "quarters_of", "two_weeks")
+__all__ = (
+    "Bar",
+    "Bars",
+    "Cell",
+    "Quarters",
+    "Strip",
+    "band_strip",
+    "forecast_strip",
+    "history_bars",
+    "quarters_of",
+    "two_weeks",
+)
 
 #: The forecast has a cell for each quarter of an hour of a day; the two weeks of an entry have one for each hour.
 QUARTER, QUARTERS = timedelta(minutes=15), 96
@@ -91,6 +102,7 @@ class Quarters(NamedTuple):
         runs: how many there are in all; there are more where ``is_at_least``.
         peak: the busiest minute; None: there is no run.
         whose: the entry, or the family of entries, that has most runs in it, and how many.
+        bands: the entries with the most runs.
     """
 
     start: datetime
@@ -99,6 +111,7 @@ class Quarters(NamedTuple):
     is_at_least: bool
     peak: Peak | None
     whose: tuple[str, int]
+    bands: Sequence[Band] = ()
 
 
 class Bar(NamedTuple):
@@ -148,6 +161,7 @@ def quarters_of(found: Simulation) -> Quarters:
         is_at_least=found.is_at_least,
         peak=found.busiest_minute,
         whose=next(iter(found.peak.items()), ("", 0)),
+        bands=found.bands,
     )
 
 
@@ -155,6 +169,17 @@ def forecast_strip(found: Quarters, zone: tzinfo) -> Strip:
     """Return the next 24 hours in quarters of an hour."""
     strip = _strip(found.counts, found.start, QUARTER, QUARTERS, zone, FORECAST_LABEL)
     return strip._replace(words=_forecast_words(found, zone))
+
+
+def band_strip(band: Band, start: datetime, days: int, zone: tzinfo) -> Strip:
+    """Return the runs of one entry in a day, in quarters of an hour, or in several, in hours."""
+    step, size, label = (QUARTER, QUARTERS, FORECAST_LABEL) if days == 1 else (HOUR, 24 * days, WEEKS_LABEL)
+    begin = EPOCH + (start - EPOCH) // step * step
+    first, length = int(begin.timestamp()), int(step.total_seconds())
+    counts: Counter[int] = Counter()
+    for second, runs in band.quarters.items():
+        counts[(second - first) // length] += runs
+    return _strip(counts, begin, step, size, zone, label)._replace(words=f"{band.name}: {_runs(band.runs)}")
 
 
 def two_weeks(fire_times: Iterable[datetime], start: datetime, zone: tzinfo) -> Strip:
@@ -173,20 +198,23 @@ def _strip(counts: Mapping[int, int], start: datetime, step: timedelta, size: in
     most = max((counts.get(place, 0) for place in range(size)), default=0)
     # The first cell has begun already.
     is_even = most > 1 and min(counts.get(place, 0) for place in range(1, size)) >= EVEN * most
+    shades = {place: EVEN_SHADE if is_even else _shade(runs, most) for place, runs in counts.items()}
     cells = [
-        Cell(place, EVEN_SHADE if is_even else _shade(counts[place], most), begin, _cell_words(begin, begin + step, counts[place]))
+        Cell(place, shades[place], begin, _cell_words(begin, begin + step, counts[place]))
         for place, begin in enumerate(begins)
         if counts.get(place)
     ]
     is_days = label * step >= timedelta(days=1)
     labels = [(round(100 * place / size, 2), text) for place, text in _labels(begins, label, is_days)]
     marks = [place for place in range(1, size) if begins[place].utcoffset() != begins[place - 1].utcoffset()]
-    rests = [(place, label) for place in range(0, size, label) if is_days and begins[place].weekday() > 4]
+    days = [place for place in range(size) if not place or begins[place].date() != begins[place - 1].date()]
+    ends = zip(days, [*days[1:], size], strict=True)
+    rests = [(place, end - place) for place, end in ends if is_days and begins[place].weekday() > 4]
     return Strip(cells, size, labels, marks, rests, "")
 
 
 def _labels(begins: Sequence[datetime], step: int, is_days: bool) -> list[tuple[int, str]]:
-    """Return the texts below a strip and their places: days at midnight, hours on the hour; not where one is cut off."""
+    """Return the texts below a strip and their places: days at midnight, hours on the hour; none that is cut off."""
     last = len(begins) * LAST_LABEL
     if is_days:
         places = [place for place in range(len(begins)) if begins[place].date() != (begins[place] - HOUR).date()]
