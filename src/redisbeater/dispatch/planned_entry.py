@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from redisbeater.dispatch.batch import BrokenEntry, CatchUp
 from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
@@ -20,16 +19,17 @@ __all__ = ("PlannedEntry", "gathering_ends_at", "plan_catch_up", "plan_entries")
 #: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
 GATHER_SECONDS = 0.02
 
+_MAKING_RUNS = broken_by_code("$")
+
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedEntry:
+class PlannedEntry(NamedTuple):
     """One claimed entry and the runs to publish, the first of which has the number ``first``; or it is broken."""
 
     claimed: ClaimedEntry
     job: Job | None = None
-    runs: list[RedisScheduleEntry] = field(default_factory=list)
+    runs: Sequence[RedisScheduleEntry] = ()
     first: int = 0
     broken: BrokenEntry | None = None
 
@@ -97,5 +97,5 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
 
 
 def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
-    with broken_by_code("$"):
+    with _MAKING_RUNS:
         return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, claim.now)
