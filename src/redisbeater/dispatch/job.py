@@ -159,7 +159,7 @@ class Job(NamedTuple):
 
     def commitment(self) -> Commitment:
         """Return what to commit once all runs of the job are sent."""
-        plan, meta = self.plan, self._meta_after()
+        plan, meta, gives_up = self.plan, self._meta_after(), self.gives_up
         ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
         tracking = self.tracking
         return Commitment(
@@ -167,9 +167,9 @@ class Job(NamedTuple):
             next=None if ending is OnFinish.DELETE else plan.next,
             meta="" if meta is self.meta else meta.to_text(),
             recorded_run="" if meta is self.meta else meta.recorded_run,
-            definition=self._disabled() if ending is OnFinish.DISABLE or self.gives_up else "",
+            definition=self._disabled() if ending is OnFinish.DISABLE or gives_up else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
-            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or self.gives_up else (),
+            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or gives_up else (),
             runs=() if tracking is None else self._new_runs(tracking),
             skipped_count=0 if tracking is None else sum(skip.count for skip in plan.skipped),
         )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from redisbeater.context import Context
 from redisbeater.dispatch.batch import BrokenEntry, CatchUp
 from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
 from redisbeater.dispatch.resources import Resources
@@ -16,8 +17,9 @@ from redisbeater.store.snapshot import oversized
 
 __all__ = ("PlannedEntry", "gathering_ends_at", "plan_catch_up", "plan_entries")
 
-#: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
-GATHER_SECONDS = 0.02
+#: Planning and publishing each end after this long: the first run of a publish batch waits for the last one. Less than
+#: half of it costs a busy host a fifth more processor time, since it gets few runs into each publish batch.
+GATHER_SECONDS = 0.05
 
 _MAKING_RUNS = broken_by_code("$")
 
@@ -49,7 +51,8 @@ def plan_entries(claim: Claim, entries: Iterable[ClaimedEntry], resources: Resou
 
     All are planned before the first is published: two short loops run faster than one that alternates.
     """
-    return _gathered(entries, lambda claimed: _plan_entry(claim, claimed, resources))
+    context = resources.context.in_zone(claim.zone)
+    return _gathered(entries, lambda claimed: _plan_entry(claim, claimed, resources, context))
 
 
 def plan_catch_up(claim: Claim, jobs: Iterable[CatchUp], count: int, resources: Resources) -> list[PlannedEntry]:
@@ -72,14 +75,14 @@ def _gathered(items: Iterable[Item], plan: Callable[[Item], PlannedEntry]) -> li
     return planned
 
 
-def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> PlannedEntry:
+def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources, context: Context) -> PlannedEntry:
     """Plan an entry; whatever that raises, only this entry suffers from it."""
     if claimed.oversized_bytes:
         return PlannedEntry(
             claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
         )
     try:
-        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone), claim.schedule_id)
+        job = Job.planned(claimed, claim.now, context, claim.schedule_id)
         return PlannedEntry(claimed=claimed, job=job, runs=_runs(job, claim, resources, first=0, count=1))
     except InvalidEntry as exc:
         error = exc.__cause__ if isinstance(exc, BrokenByCode) else None
