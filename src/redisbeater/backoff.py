@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
+from collections.abc import Collection
 
 __all__ = ("Backoff",)
 
@@ -41,6 +42,7 @@ class Backoff:
         """Return how often ``thing`` has failed in a row."""
         return self._failures.get(thing, 0)
 
-    def is_failing(self, thing: str = "") -> bool:
-        """Return whether the last try of ``thing`` failed."""
-        return thing in self._failures
+    @property
+    def failing(self) -> Collection[str]:
+        """The things whose last try failed, as a view that follows what is recorded."""
+        return self._failures.keys()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -74,7 +73,7 @@ def test_the_next_score_does_not_count_from_a_last_run_that_others_set(job: Job)
 def test_the_score_of_an_edit_that_set_the_last_run_goes_on_counting_from_it(job: Job) -> None:
     edited = Meta(last_run_at=SET, total_run_count=2).followed_by_score()
 
-    assert committed(rebased(job, edited.to_text(), edited.recorded_run)) == replace(edited, total_run_count=3)
+    assert committed(rebased(job, edited.to_text(), edited.recorded_run)) == edited._replace(total_run_count=3)
 
 
 def test_the_next_score_counts_from_the_run_although_others_wrote_the_meta_meanwhile(job: Job) -> None:
@@ -270,11 +269,11 @@ def test_an_interval_that_was_executed_meanwhile_is_moved_without_a_run(context:
     job = planned(context, NOON + HOUR / 2, meta=EXECUTED)
 
     assert (job.plan.runs, job.commitment().next) == ((), Score(fire_time=RAN + HOUR))
-    assert committed(job) == replace(EXECUTED, score_follows_last_run=True)
+    assert committed(job) == EXECUTED._replace(score_follows_last_run=True)
 
 
 def test_a_score_that_counts_from_the_last_run_is_not_moved(context: Context) -> None:
-    job = planned(context, NOON + HOUR / 2, meta=replace(EXECUTED, score_follows_last_run=True))
+    job = planned(context, NOON + HOUR / 2, meta=EXECUTED._replace(score_follows_last_run=True))
 
     assert job.plan.runs == (NOON,)
 
@@ -304,7 +303,7 @@ def test_the_score_after_a_missed_fire_time_counts_from_the_last_run_whoever_set
 
     missed = planned(context, NOON + HOUR / 2, misfire_grace_time=60, meta=meta)
 
-    assert (missed.plan.runs, committed(missed)) == ((), replace(meta, score_follows_last_run=True))
+    assert (missed.plan.runs, committed(missed)) == ((), meta._replace(score_follows_last_run=True))
 
 
 def test_a_meta_that_is_marked_already_is_not_written_for_that(context: Context) -> None:
@@ -354,11 +353,7 @@ def again(context: Context, job: Job, now: datetime) -> Job:
     done = job.commitment()
     assert done.next is not None
     assert done.next.fire_time is not None
-    kept = replace(
-        job.claimed,
-        meta=done.meta or job.claimed.meta,
-        fire_time=done.next.fire_time,
-    )
+    kept = job.claimed._replace(meta=done.meta or job.claimed.meta, fire_time=done.next.fire_time)
     return Job.planned(kept, now, context)
 
 
@@ -486,7 +481,7 @@ def test_runs_that_were_not_sent_come_up_again_when_they_are_asked_to(context: C
 def test_a_commitment_that_cannot_be_computed_is_made_without_what_fails(context: Context) -> None:
     job = planned(context, NOON, on_finish="delete", max_runs=5)
 
-    assert job.bare_commitment() == replace(job.commitment(), meta="", recorded_run="")
+    assert job.bare_commitment() == job.commitment()._replace(meta="", recorded_run="")
     assert planned(context, NOON, on_finish="delete", max_runs=1).bare_commitment().next is None
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -167,7 +166,7 @@ def test_another_last_run_is_not_the_recorded_one_however_it_is_written(dump: Ca
 @pytest.mark.parametrize("zone", ["Europe/Vienna", 7200], ids=["iana-name", "offset"])
 def test_the_recorded_run_is_recognised_in_any_zone(zone: Any) -> None:
     text = json.dumps({"last_run_at": {**TAGGED, "timezone": zone}})
-    recorded_run = replace(Meta.from_text(text), score_follows_last_run=True).recorded_run
+    recorded_run = Meta.from_text(text)._replace(score_follows_last_run=True).recorded_run
 
     assert Meta.from_text(text, recorded_run).score_follows_last_run
 
@@ -196,7 +195,7 @@ def test_a_meta_stored_with_a_score_that_follows_its_last_run_says_so() -> None:
 
     followed = meta.followed_by_score()
 
-    assert followed == replace(meta, score_follows_last_run=True)
+    assert followed == meta._replace(score_follows_last_run=True)
     assert followed.followed_by_score() is followed
 
 

@@ -39,8 +39,7 @@ class Confirmed(NamedTuple):
     first: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class _InFlight:
+class _InFlight(NamedTuple):
     """Runs of a job that were published and are not confirmed yet: as many as ``messages``, from number ``first`` on.
 
     ``messages`` has the broker's message numbers of each run. ``is_whole``: nothing kept further runs from being sent.
@@ -118,7 +117,7 @@ class Batch:
         in_flight, self._in_flight = self._in_flight, []
         confirmed = []
         for item in in_flight:
-            accepted = sum(1 for _ in takewhile(is_accepted, item.messages))
+            accepted = len(list(takewhile(is_accepted, item.messages)))
             if accepted or not item.messages:
                 confirmed.append(Confirmed(self._confirm(item, accepted), item.first))
             else:

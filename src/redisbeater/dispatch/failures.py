@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -80,9 +81,10 @@ class Failures:
                 logger.info("entry %r is sent again", name, extra=extra)
             entry_fixed.send(name, name=name, reason="sent")
 
-    def is_failing(self, name: str) -> bool:
-        """Return whether the last try of an entry failed."""
-        return self._backoff.is_failing(name)
+    @property
+    def failing(self) -> Collection[str]:
+        """The names of the entries whose last try failed, as a view that follows what is recorded."""
+        return self._backoff.failing
 
     def _remember(self, name: str, summary: str) -> None:
         self._logged[name] = summary

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from celery import Celery
 
@@ -47,6 +48,10 @@ class broken_by_code:
             raise BrokenByCode(self._path, f"{type(error).__name__}: {_text_of(error)}") from error
 
 
+#: They hold nothing of what they guard, so one of each does for all entries.
+_READING, _PLANNING = broken_by_code("$"), broken_by_code("$.schedule")
+
+
 def _text_of(error: Exception) -> str:
     """Return the text of an error, whose class may be anybody's and unable to return one."""
     try:
@@ -55,8 +60,7 @@ def _text_of(error: Exception) -> str:
         return "(an error without a text)"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     """One claimed entry with its plan: the runs to send and the next score to commit."""
 
     context: Context
@@ -80,7 +84,7 @@ class Job:
             InvalidEntry: the entry is broken.
             BrokenByCode: code that reads or plans it, such as that of a custom schedule, raised something else.
         """
-        with broken_by_code("$"):
+        with _READING:
             definition, policy = context.reader.read(claimed.name, claimed.definition)
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
         tracking = Tracking(schedule_id=schedule_id, now=now) if context.config.track_runs else None
@@ -151,11 +155,11 @@ class Job:
         if count == len(self.plan.runs):
             return self
         plan = self.plan.first_runs(count)
-        return replace(self, plan=replace(plan, next=replace(plan.next, look_at=look_at)))
+        return self._replace(plan=plan._replace(next=plan.next._replace(look_at=look_at)))
 
     def commitment(self) -> Commitment:
         """Return what to commit once all runs of the job are sent."""
-        plan, meta = self.plan, self._meta_after()
+        plan, meta, gives_up = self.plan, self._meta_after(), self.gives_up
         ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
         tracking = self.tracking
         return Commitment(
@@ -163,9 +167,9 @@ class Job:
             next=None if ending is OnFinish.DELETE else plan.next,
             meta="" if meta is self.meta else meta.to_text(),
             recorded_run="" if meta is self.meta else meta.recorded_run,
-            definition=self._disabled() if ending is OnFinish.DISABLE or self.gives_up else "",
+            definition=self._disabled() if ending is OnFinish.DISABLE or gives_up else "",
             skipped=add_skips(self.claimed.skipped, plan.skipped) if plan.skipped else "",
-            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or self.gives_up else (),
+            log=self._log_lines(ending) if plan.skipped or plan.next.is_finished or gives_up else (),
             runs=() if tracking is None else self._new_runs(tracking),
             skipped_count=0 if tracking is None else sum(skip.count for skip in plan.skipped),
         )
@@ -221,7 +225,7 @@ class Job:
         for fire_time in counted:
             meta = meta.after_run(fire_time)
         if self.keeps_last_run:
-            return replace(self.meta, total_run_count=meta.total_run_count)
+            return self.meta._replace(total_run_count=meta.total_run_count)
         return meta
 
     @property
@@ -243,10 +247,9 @@ class Job:
         keeps_last_run = theirs.last_run_at is not None and (
             self.keeps_last_run or theirs.last_run_at != self.meta.last_run_at
         )
-        rebased = replace(
-            self,
-            claimed=replace(self.claimed, definition=definition, meta=meta, recorded_run=recorded_run),
-            meta=replace(theirs, total_run_count=count),
+        rebased = self._replace(
+            claimed=self.claimed._replace(definition=definition, meta=meta, recorded_run=recorded_run),
+            meta=theirs._replace(total_run_count=count),
             keeps_last_run=keeps_last_run,
         )
         return rebased._replanned(definition)
@@ -268,14 +271,14 @@ class Job:
         tracking = self.tracking and replace(
             self.tracking, sent_as=self.tracking.sent_as or self.definition, gives_up=False
         )
-        return replace(self, definition=theirs, plan=replace(self.plan, next=score), tracking=tracking)
+        return self._replace(definition=theirs, plan=self.plan._replace(next=score), tracking=tracking)
 
     def _score_of_unreadable(self) -> Score:
         """Return a score that makes the next claim look at the entry at once, but not send this fire time again."""
         fire_time = self.claimed.fire_time
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
-        return self.plan.next if self.plan.next.is_finished else replace(self.plan.next, look_at=fire_time)
+        return self.plan.next if self.plan.next.is_finished else self.plan.next._replace(look_at=fire_time)
 
 
 def _plan_after_earlier_runs(
@@ -301,7 +304,7 @@ def _plan_after_earlier_runs(
 def _plan(
     claimed: ClaimedEntry, policy: ResolvedPolicy, meta: Meta, now: datetime, activity: Activity = NO_RUNS
 ) -> Plan:
-    with broken_by_code("$.schedule"):
+    with _PLANNING:
         return plan(
             policy,
             claimed.fire_time,

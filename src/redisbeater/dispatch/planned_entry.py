@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
+from redisbeater.context import Context
 from redisbeater.dispatch.batch import BrokenEntry, CatchUp
 from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
 from redisbeater.dispatch.resources import Resources
@@ -17,19 +17,21 @@ from redisbeater.store.snapshot import oversized
 
 __all__ = ("PlannedEntry", "gathering_ends_at", "plan_catch_up", "plan_entries")
 
-#: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
-GATHER_SECONDS = 0.02
+#: Planning and publishing each end after this long: the first run of a publish batch waits for the last one. Less than
+#: half of it costs a busy host a fifth more processor time, since it gets few runs into each publish batch.
+GATHER_SECONDS = 0.05
+
+_MAKING_RUNS = broken_by_code("$")
 
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedEntry:
+class PlannedEntry(NamedTuple):
     """One claimed entry and the runs to publish, the first of which has the number ``first``; or it is broken."""
 
     claimed: ClaimedEntry
     job: Job | None = None
-    runs: list[RedisScheduleEntry] = field(default_factory=list)
+    runs: Sequence[RedisScheduleEntry] = ()
     first: int = 0
     broken: BrokenEntry | None = None
 
@@ -49,7 +51,8 @@ def plan_entries(claim: Claim, entries: Iterable[ClaimedEntry], resources: Resou
 
     All are planned before the first is published: two short loops run faster than one that alternates.
     """
-    return _gathered(entries, lambda claimed: _plan_entry(claim, claimed, resources))
+    context = resources.context.in_zone(claim.zone)
+    return _gathered(entries, lambda claimed: _plan_entry(claim, claimed, resources, context))
 
 
 def plan_catch_up(claim: Claim, jobs: Iterable[CatchUp], count: int, resources: Resources) -> list[PlannedEntry]:
@@ -72,14 +75,14 @@ def _gathered(items: Iterable[Item], plan: Callable[[Item], PlannedEntry]) -> li
     return planned
 
 
-def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources) -> PlannedEntry:
+def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources, context: Context) -> PlannedEntry:
     """Plan an entry; whatever that raises, only this entry suffers from it."""
     if claimed.oversized_bytes:
         return PlannedEntry(
             claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
         )
     try:
-        job = Job.planned(claimed, claim.now, resources.context.in_zone(claim.zone), claim.schedule_id)
+        job = Job.planned(claimed, claim.now, context, claim.schedule_id)
         return PlannedEntry(claimed=claimed, job=job, runs=_runs(job, claim, resources, first=0, count=1))
     except InvalidEntry as exc:
         error = exc.__cause__ if isinstance(exc, BrokenByCode) else None
@@ -97,5 +100,5 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
 
 
 def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
-    with broken_by_code("$"):
+    with _MAKING_RUNS:
         return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, claim.now)

@@ -45,7 +45,7 @@ class Publication:
         self._refusals = refusals
         self._send = resources.send
         self._failures, self._acceptance = resources.failures, resources.broker.acceptance
-        self._slow_tasks = resources.slow_tasks
+        self._failing, self._slow_tasks = resources.failures.failing, resources.slow_tasks
         self._may_send = may_send
         #: How many runs were published.
         self.runs = 0
@@ -69,7 +69,7 @@ class Publication:
     def _must_be_sent_alone(self, planned: PlannedEntry) -> bool:
         """Return whether an entry must not share a publish batch: it is slow to send, or its last try failed."""
         return planned.job is not None and (
-            planned.task in self._slow_tasks or self._failures.is_failing(planned.claimed.name)
+            planned.claimed.name in self._failing or bool(self._slow_tasks and planned.task in self._slow_tasks)
         )
 
     def _publish_timed(self, planned: PlannedEntry) -> Refusal | None:
@@ -150,7 +150,7 @@ class Publication:
 
     def _confirm(self) -> None:
         sent = [found for found in self._batch.confirm(self._publish_batch.has_accepted) if found.job.plan.runs]
-        for job, _ in sent:
+        for job in [job for job, _ in sent if job.claimed.name in self._failing]:
             self._failures.succeeded(job.claimed.name)
         if sent:
             self._acceptance.accepted()

@@ -201,7 +201,7 @@ class Reschedule:
         """
         definition = stored_definition(snapshot, codec)
         ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
-        meta = replace(stored_meta(snapshot), last_run_at=ran_at)
+        meta = stored_meta(snapshot)._replace(last_run_at=ran_at)
         score = score_of_new(definition, meta, snapshot.now, defaults)
         return replace(_edit_of_meta(snapshot, definition, meta, score), author=self.author)
 
@@ -228,7 +228,7 @@ class ReportExecution:
         ran_at = min(_instant(self.executed_at, definition, snapshot, defaults), snapshot.now)
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
-        meta = replace(meta, last_run_at=ran_at)
+        meta = meta._replace(last_run_at=ran_at)
         return _edit_of_meta(snapshot, definition, meta, score_of_executed(definition, meta, snapshot, defaults))
 
 

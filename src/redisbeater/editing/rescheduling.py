@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from redisbeater.exceptions import InvalidEntry
@@ -76,7 +75,7 @@ def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, de
     following = policy.score_after(meta.last_run_at, meta.total_run_count)
     if following.is_finished:
         return ended(definition, snapshot.now)
-    return replace(following, dormant=score.dormant)
+    return following._replace(dormant=score.dormant)
 
 
 def _planned(definition: Definition, fire_time: datetime | None, now: datetime, defaults: Defaults) -> Score:

@@ -8,9 +8,9 @@ therefore stored in a field of the hash, ``recorded_run``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
@@ -25,9 +25,10 @@ MAX_COUNT = 2**53
 
 _OURS = ("last_run_at", "total_run_count")
 
+_NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
 
-@dataclass(frozen=True, kw_only=True)
-class Meta:
+
+class Meta(NamedTuple):
     """The last run of an entry, and its run count.
 
     ``last_run_at`` is the fire time of the last run, aware UTC; None before the first. ``score_follows_last_run`` says
@@ -38,7 +39,7 @@ class Meta:
     last_run_at: datetime | None = None
     total_run_count: int = 0
     score_follows_last_run: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = _NO_EXTRA
 
     @classmethod
     def from_text(cls, text: str | None, recorded_run: str = "") -> Meta:
@@ -93,7 +94,7 @@ class Meta:
     def followed_by_score(self) -> Meta:
         """Return the meta to store with a score that follows its last run; ``self`` when there is nothing to change."""
         is_done = self.score_follows_last_run or self.last_run_at is None
-        return self if is_done else replace(self, score_follows_last_run=True)
+        return self if is_done else self._replace(score_follows_last_run=True)
 
 
 #: The meta of an entry that never ran.

@@ -6,8 +6,8 @@ Nothing here reads a clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from redisbeater.model.left_out import leading_skips, trailing_skips, without_skipped
 from redisbeater.model.look import meant_fire_time
@@ -30,8 +30,7 @@ ANCHOR_LOOK = timedelta(seconds=10)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """The decision about a due entry: fire times to run, oldest first, fire times to skip, and its next score.
 
     ``handled`` is the newest fire time that is run or skipped; None: the entry is only checked again later.
@@ -115,7 +114,7 @@ def _plan_leaving_out(
     if following is None or following > now:
         return Plan(next=policy.score_at(following, run_count), skipped=skipped, handled=last)
     planned = _plan_due(policy, following, now, run_count, activity)
-    return replace(planned, skipped=(*skipped, *planned.skipped), handled=planned.handled or last)
+    return planned._replace(skipped=(*skipped, *planned.skipped), handled=planned.handled or last)
 
 
 def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int, activity: Activity) -> Plan:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from redisbeater.instant import from_unix, to_unix
 
@@ -13,8 +13,7 @@ __all__ = ("FINISHED", "Score")
 _FINISHED_TEXT = "-1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Score:
+class Score(NamedTuple):
     """A fire time, or dormant: then the fire time, if any, only keeps the phase of the entry.
 
     On the wire a dormant score is the negative of that fire time, which RedBeat ignores as we do. With ``look_at`` the

@@ -84,7 +84,7 @@ def next_within_calendar(
         after = _in_utc(after)
     if type(zone) not in (ZoneInfo, timezone):
         zone = read_zone(zone, "zone")
-    if hasattr(schedule, "to_redisbeater") or _is_overridden(schedule):
+    if type(schedule) not in (interval, crontab) and (hasattr(schedule, "to_redisbeater") or _is_overridden(schedule)):
         return _by_celery(schedule, zone, after, steps)
     if isinstance(schedule, interval):
         steps.take(_INTERVAL_STEPS)
@@ -109,10 +109,9 @@ def _in_utc(after: datetime) -> datetime:
 
 def _is_overridden(schedule: BaseSchedule) -> bool:
     """Tell whether a subclass of a crontab or an interval computes its fire times itself."""
-    kind = type(schedule)
-    if kind in (interval, crontab) or not isinstance(schedule, (interval, crontab)):
+    if not isinstance(schedule, (interval, crontab)):
         return False
-    return kind.remaining_estimate not in (interval.remaining_estimate, crontab.remaining_estimate)
+    return type(schedule).remaining_estimate not in (interval.remaining_estimate, crontab.remaining_estimate)
 
 
 def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Steps) -> datetime | None:

@@ -56,7 +56,9 @@ class Timetable:
 
     def afresh(self, limit: int = SEARCHING_STEPS) -> Timetable:
         """Return an equal timetable whose searches may take that many steps."""
-        return replace(self, searching=Steps(limit), counting=Steps(COUNTING_STEPS), known={})
+        return Timetable(
+            schedule=self.schedule, zone=self.zone, start_at=self.start_at, end_at=self.end_at, searching=Steps(limit)
+        )
 
     @property
     def local_zone(self) -> tzinfo:

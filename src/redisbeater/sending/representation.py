@@ -8,7 +8,6 @@ example to hide arguments. It may be put there at any time, so each run asks.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -51,7 +50,7 @@ class Representations:
         """Add the texts to the options of a run, unless Celery might build others."""
         if not self._is_enabled:
             return
-        with suppress(Exception):  # a wrong setting, for example; Celery meets it as well and reports it
+        try:
             if not self._builds_messages_as_celery() or self._has_own_apply_async(run.task):
                 return
             amqp = self._app.amqp
@@ -59,7 +58,9 @@ class Representations:
                 "argsrepr": self._text(run.args or (), amqp.argsrepr_maxsize),
                 "kwargsrepr": self._text(run.kwargs, amqp.kwargsrepr_maxsize),
             }
-            run.options = {**{name: text for name, text in texts.items() if text}, **run.options}
+        except Exception:  # a wrong setting, for example; Celery meets it as well and reports it
+            return
+        run.options = {**{name: text for name, text in texts.items() if text}, **run.options}
 
     def _builds_messages_as_celery(self) -> bool:
         """Return whether everything between a run and its message is Celery's own."""
@@ -103,5 +104,4 @@ def _has_same_repr(value: Any, shown: str) -> bool:
     """Return whether Celery's text of a value equals Python's: the value is flat and nothing in it is escaped."""
     if "\\" in shown or '"' in shown:
         return False
-    items = value.values() if type(value) is dict else value
-    return all(type(item) in _FLAT for item in items)
+    return _FLAT.issuperset(map(type, value.values() if type(value) is dict else value))

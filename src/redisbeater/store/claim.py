@@ -6,16 +6,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from redisbeater.instant import from_unix
 
 __all__ = ("Claim", "ClaimedEntry")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimedEntry:
-    """One due entry, as it is stored. Its texts have not been read yet; it may be broken."""
+class ClaimedEntry(NamedTuple):
+    """One due entry, as it is stored. Its texts have not been read yet; it may be broken.
+
+    Like all that a dispatch makes for each run, it is a tuple: a frozen dataclass takes three times as long to create.
+    """
 
     key: str
     name: str

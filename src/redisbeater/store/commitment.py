@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redisbeater.instant import to_unix
 from redisbeater.model.log_line import LogLine
@@ -20,8 +20,7 @@ __all__ = ("MOST_RUNS", "CommitResult", "Commitment", "as_json", "pages_by_runs"
 MOST_RUNS = 250
 
 
-@dataclass(frozen=True, kw_only=True)
-class Commitment:
+class Commitment(NamedTuple):
     """The outcome of one claimed entry: its next score and what else is new. An empty text keeps what is stored.
 
     Without a next score the entry has finished and is deleted. ``recorded_run`` is stored whenever ``meta`` is.
