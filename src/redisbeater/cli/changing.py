@@ -23,7 +23,7 @@ from redisbeater.editing.author import Author
 from redisbeater.editing.deletion import COMES_BACK
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
-from redisbeater.management.listing import Filter
+from redisbeater.management.entry_filter import Filter
 from redisbeater.management.many import Outcome
 from redisbeater.management.rows import rows
 from redisbeater.management.schedule_store import ScheduleStore
