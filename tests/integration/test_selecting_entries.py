@@ -25,6 +25,7 @@ from waiting import wait_until
 from redisbeater import AsyncScheduleStore, InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
+from redisbeater.signals import entry_changed
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -141,7 +142,7 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
         with pytest.raises(ValueError, match=problem):
             store.list(**arguments)
     with pytest.raises(ValueError, match="did you mean 'name'"):
-        store.rows(sort="nam")
+        store.rows(sort="naem")
 
 
 @pytest.mark.parametrize(
@@ -234,6 +235,46 @@ def test_one_that_cannot_be_changed_does_not_hold_up_the_others(
     assert [name for name, error in deleted.items() if error is None] == ["000000"]
     assert [outcome.error for outcome in store.enable_many(["000002"], note="again")] == [None]
     assert store.get("000002").enabled
+
+
+def test_ctrl_c_ends_after_a_page_and_says_what_was_done(
+    client: redis.Redis, prefix: str, run: Callable[..., Result], store: ScheduleStore
+) -> None:
+    write_many(client, prefix, 1200, defined=1200)
+    disabled: list[str] = []
+
+    def interrupt(name: str, **_: object) -> None:
+        disabled.append(name)
+        if len(disabled) == 300:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    entry_changed.connect(interrupt)
+    try:
+        result = run("disable", "--all", "--yes")
+    finally:
+        entry_changed.disconnect(interrupt)
+
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted: 500 of 1,200 entries disabled; the others are as they were\n"
+    assert len(store.list(enabled=False, limit=2000).entries) == len(disabled) == 500
+
+
+def test_entries_disabled_until_a_time_are_enabled_at_once(
+    store: ScheduleStore, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    for name in ("a", "b"):
+        store.create(name, "proj.work", 60, labels={"team": "x"}, kwargs={"pages": [1, {"deep": 2.50}]})
+    client.hset(f"{prefix}b", "definition", client.hget(f"{prefix}b", "definition")[:-1] + ',"theirs":7}')
+    before = {name: client.hget(f"{prefix}{name}", "definition") for name in "ab"}
+    run("disable", "a", "b", "--until", "2h")
+
+    result = run("enable", "a", "b", "--note", "back")
+
+    assert [line[:20] for line in result.stdout.splitlines()] == ["a: enabled, next run", "b: enabled, next run"]
+    assert {name: client.hget(f"{prefix}{name}", "definition") for name in "ab"} == before
+    assert store.get("a").state == "enabled"
+    assert [line.what for line in store.log("a")][:2] == ["enabled", "disabled"]
+    assert store.log("a")[0].details["note"] == "back"
 
 
 # Broken entries

@@ -15,6 +15,7 @@ from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.entry_filter import Filter
 from redisbeater.model.definition import Decoder
 from redisbeater.store import Snapshot
+from redisbeater.store.contents import PAGE
 
 __all__ = (
     "LATE",
@@ -27,10 +28,11 @@ __all__ = (
     "check_sort",
     "checked_states",
     "search",
+    "selected_names",
 )
 
 #: Shows the progress of a walk over that many items on a terminal.
-Progress = Callable[[Iterable[str], str, int], Iterable[str]]
+Progress = Callable[[Iterable[Any], str, int], Iterable[Any]]
 
 #: How many entries are read in one step.
 PIECE = 250
@@ -145,30 +147,50 @@ def search(
     return sorted(found, key=_KEYS[sort])[:limit]
 
 
+def selected_names(context: Context, wanted: Filter, progress: Progress) -> list[str]:
+    """Return the names of the entries that a filter selects, the next to run first; what it needs not is not read."""
+    if not wanted.is_by_name:
+        return [found.name for found in search(context, wanted, progress=progress) if _is_stored(found)]
+    names = _scanned(context, wanted.prefix or "", progress)
+    stored = context.redis.contents.origins(names)
+    return [name for name in names if stored[name] is not None]
+
+
+def _is_stored(found: FoundEntry) -> bool:
+    return found.snapshot is not None and found.snapshot.exists
+
+
 def _names(
     context: Context, wanted: Filter, states: frozenset[str], sort: str, progress: Progress | None
 ) -> Iterator[Iterable[str]]:
     """Yield names in sequences, of each of which the first ones of the order are read first."""
-    contents, total = context.redis.contents, context.redis.contents.count()
-
-    def shown(names: Iterable[str], label: str) -> Iterable[str]:
-        return names if progress is None else progress(names, label, total)
-
+    total = context.redis.contents.count()
     parts: list[Iterable[str]] = [chain.from_iterable(pages) for pages in _indexed(context, states)]
     if not states or not states <= _INDEXED:
-        parts = [shown(contents.each_name(wanted.prefix or ""), "reading names")]
+        parts = [_all_names(context, wanted.prefix or "", sort, progress)]
         if sort != "name":  # a failing one is due since the fire time that it owes, and its score is its next try
-            parts = [chain.from_iterable(context.redis.failing.names()), _by_score(context, wanted)]
+            parts.insert(0, chain.from_iterable(context.redis.failing.names()))
     if sort == "name":
         parts = [sorted(set(chain.from_iterable(parts)))]
     for part in parts:
-        yield shown(part, "reading entries")
+        yield part if progress is None else progress(part, "reading entries", total)
 
 
-def _by_score(context: Context, wanted: Filter) -> Iterable[str]:
-    """Return names, the next to run first; with a prefix Redis selects them."""
+def _all_names(context: Context, prefix: str, sort: str, progress: Progress | None) -> Iterable[str]:
+    """Return names in the order of their scores: a page at a time, or those with a prefix, or all for another order."""
+    if prefix or sort == "name":
+        return _scanned(context, prefix, progress)
+    return chain.from_iterable(context.redis.contents.names_by_score())
+
+
+def _scanned(context: Context, prefix: str, progress: Progress | None) -> list[str]:
+    """Return all names that begin with a text, which Redis selects: the next to run first, dormant ones at the end."""
     contents = context.redis.contents
-    return contents.names_with(wanted.prefix) if wanted.prefix else chain.from_iterable(contents.names_by_score())
+    pages: Iterable[list[tuple[str, float]]] = contents.scored_names(prefix)
+    if progress is not None:
+        pages = progress(pages, "searching names", -(-contents.count() // PAGE))
+    scores = dict(chain.from_iterable(pages))
+    return sorted(scores, key=lambda name: (scores[name] < 0, max(scores[name], 0), name))
 
 
 def _indexed(context: Context, states: frozenset[str]) -> Iterator[Iterable[list[str]]]:

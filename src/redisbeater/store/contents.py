@@ -42,25 +42,19 @@ class Contents:
 
     def names(self) -> list[str]:
         """Return the names of all entries, in no order."""
-        return list(dict.fromkeys(self.each_name()))
+        return list(dict.fromkeys(name for page in self.scored_names() for name, _ in page))
 
-    def each_name(self, prefix: str = "") -> Iterator[str]:
-        """Yield the names of all entries, or of those that begin with a text, in no order, and some of them twice."""
-        for members in self._scan(prefix):
-            yield from self._names(member for member, _ in members)
+    def scored_names(self, prefix: str = "") -> Iterator[list[tuple[str, float]]]:
+        """Yield the names of all entries with their scores in pages, in no order, and some of them twice.
 
-    def names_with(self, prefix: str) -> list[str]:
-        """Return the names that begin with a text, the next to run first, dormant ones at the end."""
-        scores = {member: score for members in self._scan(prefix) for member, score in members}
-        return self._names(sorted(scores, key=lambda member: (scores[member] < 0, scores[member])))
-
-    def _scan(self, prefix: str) -> Iterator[Sequence[tuple[str, float]]]:
-        """Yield the members of the schedule with their scores, a page at a time."""
+        With a prefix a page has only the names that begin with it; there are as many pages.
+        """
         pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else None
         cursor: int | None = None
         while cursor != 0:
             cursor, members = self._connection.call(partial(self._scan_page, cursor or 0, pattern))
-            yield members
+            named = ((self._keys.name(member), score) for member, score in members)
+            yield [(name, score) for name, score in named if is_unreserved(name)]
 
     def _scan_page(self, cursor: int, pattern: str | None, client: Any) -> tuple[int, Sequence[tuple[str, float]]]:
         after, members = client.zscan(self._keys.schedule, cursor, match=pattern, count=PAGE)
