@@ -21,7 +21,7 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli.details import details
 from redisbeater.cli.table import View, table
 from redisbeater.context import Context
-from redisbeater.management.listing import Filter
+from redisbeater.management.entry_filter import Filter
 from redisbeater.management.rows import row_of, rows
 
 FIELDS = ("last_error", "tries", "failing_since")

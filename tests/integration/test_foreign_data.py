@@ -14,7 +14,7 @@ from outbox import names, run_due
 from redisbeater import EntryNotFound, RedisScheduler
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
-from redisbeater.management.listing import EVERY
+from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import rows
 
 MakeScheduler = Callable[..., RedisScheduler]

@@ -17,7 +17,7 @@ from outbox import names, run_due
 from redisbeater import InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
-from redisbeater.management.listing import EVERY
+from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import row_of, rows
 from redisbeater.store import schedule as store_schedule
 

@@ -21,7 +21,9 @@ from servers import Server, programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
-from redisbeater.management.migration.comparison import compared
+from redisbeater.context import Context
+from redisbeater.management.migration.candidate import Candidate
+from redisbeater.management.migration.comparison import Comparisons, compared
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import
 from redisbeater.management.migration.redbeat_source import RedBeatSource
@@ -93,6 +95,44 @@ def reasons(work: Import) -> dict[str, list[str]]:
     }
     assert not [name for name, each in found.items() if each.problem], found
     return {name: [str(each) for each in found[name].differences] for name in found if found[name].differences}
+
+
+# Comparing
+
+
+def test_entries_of_one_schedule_are_compared_once(app: Celery) -> None:
+    looks: list[str] = []
+
+    def candidate(name: str, when: Any, key: str = "same", **fields: Any) -> Candidate:
+        entry = RedisScheduleEntry(name, "proj.job", when, app=app, **fields)
+
+        def engine(after: datetime) -> Iterator[datetime]:
+            looks.append(name)
+            return iter(entry.definition().timetable(NEW_YORK).between(after, after + timedelta(days=2000)))
+
+        return Candidate(
+            name=name, definition=entry.definition(), meta=entry.initial_meta(), engine=engine, engine_key=key
+        )
+
+    ran_at = AUTUMN - timedelta(seconds=90)
+    candidates = [
+        *(candidate(f"nine {each}", crontab(0, 9), args=[each]) for each in range(5)),
+        *(candidate(f"tick {each}", 60, last_run_at=ran_at - timedelta(hours=each)) for each in range(3)),
+        candidate("other phase", 60, last_run_at=ran_at - timedelta(seconds=7)),
+        candidate("vienna", crontab(0, 9), timezone="Europe/Vienna"),
+        candidate("three", crontab(0, 9), max_runs=3),
+        candidate("ends", crontab(0, 9), end_at=AUTUMN + timedelta(days=9)),
+        candidate("old rule", crontab(0, 9), key="other"),
+        *(candidate(f"unknown {each}", crontab(0, 9), key="") for each in range(2)),
+    ]
+    compare = Comparisons(AUTUMN, NEW_YORK, Context.of(app).codec, limit=20)
+
+    found = {each.name: compare(each) for each in candidates}
+
+    looked = ["nine 0", "tick 0", "other phase", "vienna", "three", "ends", "old rule", "unknown 0", "unknown 1"]
+    assert looks == looked
+    assert found == {each.name: compared(each, AUTUMN, NEW_YORK, 20) for each in candidates}
+    assert found["nine 4"].compared == 20
 
 
 # Moving over

@@ -19,7 +19,8 @@ from outbox import run_due
 
 from redisbeater import EntryPage, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
-from redisbeater.management.listing import MOST_ENTRIES, MOST_READ, PIECE
+from redisbeater.management.listing import MOST_ENTRIES, MOST_READ
+from redisbeater.management.search import PIECE
 
 
 @pytest.fixture

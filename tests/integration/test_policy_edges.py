@@ -20,7 +20,7 @@ from test_executed import tagged
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.context import Context
-from redisbeater.management.listing import EVERY
+from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import rows
 
 MakeApp = Callable[..., Celery]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
@@ -20,9 +22,10 @@ from click.testing import CliRunner, Result
 from servers import programs
 from waiting import wait_until
 
-from redisbeater import InvalidEntry, RedisScheduler, ScheduleStore
+from redisbeater import AsyncScheduleStore, InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
+from redisbeater.signals import entry_changed
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -96,6 +99,87 @@ def test_entries_are_sorted(store: ScheduleStore, names: Callable[..., list[str]
     assert names("--sort", "late", "--limit", "1") == ["c"]
 
 
+def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
+    store: ScheduleStore, client: redis.Redis, prefix: str, names: Callable[..., list[str]]
+) -> None:
+    now = datetime.now(timezone.utc)
+    store.create("b", "proj.work", 7200, last_run_at=now - timedelta(minutes=1))
+    store.create("c", "proj.work", 3600, last_run_at=now - timedelta(minutes=100))
+    store.create("off", "proj.work", 60, enabled=False)
+    store.create("over", "proj.work", 60, max_runs=1, total_run_count=1, last_run_at=now)
+    client.hset(f"{prefix}odd", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 1})
+    everything = ["next", "name", "last", "late"]
+
+    def listed(**arguments: Any) -> list[str]:
+        page = store.list(**arguments)
+        return [*(entry.name for entry in page), *page.broken]
+
+    for sort in everything:
+        shown = names("--sort", sort)
+        assert [name for name in shown if name != "odd"] == [entry.name for entry in store.list(sort=sort)]
+        assert [row.name for row in store.rows(sort=sort).rows] == shown
+        walked, cursor = listed(sort=sort, limit=2), store.list(sort=sort, limit=2).cursor
+        while cursor is not None:
+            walked += listed(sort=sort, limit=2, cursor=cursor)
+            cursor = store.list(sort=sort, limit=2, cursor=cursor).cursor
+        assert sorted(walked) == ["b", "c", "odd", "off", "over"]
+    for state, expected in (
+        ("enabled", ["b", "c"]), ("disabled", ["off"]), ("finished", ["over"]), ("broken", ["odd"]),
+        ("late", ["c"]), ("failing", []), (["finished", "late"], ["c", "over"]),
+    ):  # fmt: skip
+        assert listed(state=state) == expected
+        chosen = state if isinstance(state, str) else ",".join(state)
+        assert names("--state", chosen, "--sort", "name") == expected
+    asked = AsyncScheduleStore(store._app)
+    assert [entry.name for entry in asyncio.run(asked.list(state="late", sort="next"))] == ["c"]
+    for arguments, problem in (
+        ({"state": "brokn"}, "state: expected .*, got 'brokn'; did you mean 'broken'"),
+        ({"state": [5]}, "state: expected .*, got 5"),
+        ({"sort": "lates"}, "sort: expected .*, got 'lates'; did you mean 'late'"),
+        ({"sort": "next", "cursor": "b"}, "cursor: expected the cursor of a page in the order 'next', got 'b'"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            store.list(**arguments)
+    with pytest.raises(ValueError, match="did you mean 'name'"):
+        store.rows(sort="naem")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--state", "late"], ["owing", "due"]),
+        (["--state", "failing"], ["owing"]),
+        (["--sort", "late", "--limit", "1"], ["owing"]),
+        (["--state", "finished", "--sort", "name"], ["over"]),
+        (["--prefix", "000", "--limit", "2"], ["000000", "000001"]),
+    ],
+    ids=" ".join,
+)
+def test_states_are_found_without_reading_the_others(
+    client: redis.Redis,
+    prefix: str,
+    names: Callable[..., list[str]],
+    store: ScheduleStore,
+    arguments: list[str],
+    expected: list[str],
+) -> None:
+    write_many(client, prefix, 2000, defined=2000)
+    store.create("over", "proj.work", 60, max_runs=1, total_run_count=1, last_run_at=datetime.now(timezone.utc))
+    store.create("due", "proj.work", 3600).reschedule(datetime.now(timezone.utc) - timedelta(hours=2))
+    owed, again = time.time() - 7200, time.time() + 20
+    failing = {"definition": DEFINITION, "fire_time": owed, "look_at": again, "last_error": "x", "tries": 1}
+    client.hset(f"{prefix}owing", mapping=failing)
+    client.zadd(f"{prefix}:schedule", {f"{prefix}owing": again})
+    client.zadd(f"{prefix}:failing", {f"{prefix}owing": owed})
+    before = client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
+
+    found = names(*arguments)
+
+    assert found == expected
+    assert client.info("commandstats")["cmdstat_hmget"]["calls"] - before <= 3
+
+
 @pytest.mark.parametrize("sort", ["next", "name"])
 def test_a_limit_of_20_reads_20_of_100_000(
     client: redis.Redis, prefix: str, names: Callable[..., list[str]], sort: str
@@ -151,6 +235,46 @@ def test_one_that_cannot_be_changed_does_not_hold_up_the_others(
     assert [name for name, error in deleted.items() if error is None] == ["000000"]
     assert [outcome.error for outcome in store.enable_many(["000002"], note="again")] == [None]
     assert store.get("000002").enabled
+
+
+def test_ctrl_c_ends_after_a_page_and_says_what_was_done(
+    client: redis.Redis, prefix: str, run: Callable[..., Result], store: ScheduleStore
+) -> None:
+    write_many(client, prefix, 1200, defined=1200)
+    disabled: list[str] = []
+
+    def interrupt(name: str, **_: object) -> None:
+        disabled.append(name)
+        if len(disabled) == 300:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    entry_changed.connect(interrupt)
+    try:
+        result = run("disable", "--all", "--yes")
+    finally:
+        entry_changed.disconnect(interrupt)
+
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted: 500 of 1,200 entries disabled; the others are as they were\n"
+    assert len(store.list(enabled=False, limit=2000).entries) == len(disabled) == 500
+
+
+def test_entries_disabled_until_a_time_are_enabled_at_once(
+    store: ScheduleStore, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    for name in ("a", "b"):
+        store.create(name, "proj.work", 60, labels={"team": "x"}, kwargs={"pages": [1, {"deep": 2.50}]})
+    client.hset(f"{prefix}b", "definition", client.hget(f"{prefix}b", "definition")[:-1] + ',"theirs":7}')
+    before = {name: client.hget(f"{prefix}{name}", "definition") for name in "ab"}
+    run("disable", "a", "b", "--until", "2h")
+
+    result = run("enable", "a", "b", "--note", "back")
+
+    assert [line[:20] for line in result.stdout.splitlines()] == ["a: enabled, next run", "b: enabled, next run"]
+    assert {name: client.hget(f"{prefix}{name}", "definition") for name in "ab"} == before
+    assert store.get("a").state == "enabled"
+    assert [line.what for line in store.log("a")][:2] == ["enabled", "disabled"]
+    assert store.log("a")[0].details["note"] == "back"
 
 
 # Broken entries

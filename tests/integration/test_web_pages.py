@@ -18,7 +18,7 @@ from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.drawing import quote_name
 from redisbeater.management.redaction import BLANK
-from redisbeater.management.rows import SORTS, STATES
+from redisbeater.management.search import SORTS, STATES
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 

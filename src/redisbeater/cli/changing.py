@@ -13,7 +13,7 @@ from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.cli.completion import NAME, NAMES
-from redisbeater.cli.group import BadInput, command, error_text, redisbeater, view_of
+from redisbeater.cli.group import INTERRUPTED, BadInput, command, error_text, redisbeater, view_of
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import with_progress
@@ -23,10 +23,10 @@ from redisbeater.editing.author import Author
 from redisbeater.editing.deletion import COMES_BACK
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
-from redisbeater.management.listing import Filter
+from redisbeater.management.entry_filter import Filter
 from redisbeater.management.many import Outcome
-from redisbeater.management.rows import rows
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.search import selected_names
 from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.time_words import clock_words, read_time, relative_words
@@ -64,11 +64,7 @@ def selection(function: Callable[..., None]) -> Callable[..., None]:
             raise BadInput("expected names, or one of --prefix, --task, --queue, --label and --all")
         if has_filter:
             wanted = Filter(prefix=prefix, task=task or None, queue=queue or None, labels=labels)
-            names = [
-                row.name
-                for row in rows(Context.of(app), wanted, progress=with_progress)
-                if row.fields or row.definition
-            ]
+            names = selected_names(Context.of(app), wanted, with_progress)
             confirm(function.__name__, names, yes)
         function(app, names, **options)
 
@@ -130,20 +126,26 @@ def _print_outcomes(
 ) -> None:
     """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
 
+    Ctrl-C ends it after the page that is being written, and says how many were changed until then.
+
     Raises:
         StoreError: Redis failed; the entries of the pages after that were not changed.
     """
     is_brief, changed, failed = number > MOST_LINES, 0, 0
-    for outcome in with_progress(outcomes, done, number) if is_brief else outcomes:
-        if isinstance(outcome.error, StoreError):
-            raise outcome.error
-        if outcome.error is not None:
-            failed += 1
-            click.echo(f"Error: {error_text(app, outcome.error)}", err=True)
-            continue
-        changed += 1
-        if not is_brief:
-            click.echo(f"{shown(outcome.name)}: {describe(outcome)}")
+    try:
+        for outcome in with_progress(outcomes, done, number) if is_brief else outcomes:
+            if isinstance(outcome.error, StoreError):
+                raise outcome.error
+            if outcome.error is not None:
+                failed += 1
+                click.echo(f"Error: {error_text(app, outcome.error)}", err=True)
+                continue
+            changed += 1
+            if not is_brief:
+                click.echo(f"{shown(outcome.name)}: {describe(outcome)}")
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {changed:,} of {number:,} entries {done}; the others are as they were", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
     if is_brief:
         click.echo(f"{changed:,} entries {done}{f', {failed:,} failed' if failed else ''}")
     if failed:

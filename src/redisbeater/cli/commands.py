@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import click
 from celery import Celery
@@ -14,11 +14,12 @@ from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import STATE, View, aligned, head, table
 from redisbeater.cli.terminal import WATCH, coloured, watched, with_progress
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, printable_json, quoted, shown
-from redisbeater.management.listing import Filter
-from redisbeater.management.rows import SORTS, STATES, Row, row_of, rows
+from redisbeater.display import printable_json, shown
+from redisbeater.management.entry_filter import Filter
+from redisbeater.management.rows import Row, row_of, rows
 from redisbeater.management.runs.record import read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.search import SORTS, STATES, checked_states
 from redisbeater.time_words import age_words, relative_words
 
 __all__ = ("broken", "list_", "show")
@@ -86,11 +87,11 @@ def list_(
     watched(watch, draw)
 
 
-def _states(text: str) -> set[str]:
-    states = {state.strip() for state in text.split(",")} - {""}
-    for state in sorted(states.difference(STATES)):
-        raise BadInput(f"--state: expected {', '.join(STATES)}, got {quoted(state)}{did_you_mean(state, STATES)}")
-    return states
+def _states(text: str) -> Collection[str]:
+    try:
+        return checked_states([state for part in text.split(",") if (state := part.strip())])
+    except ValueError as exc:
+        raise BadInput(f"--{exc}") from exc
 
 
 def _deleted_lines(

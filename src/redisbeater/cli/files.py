@@ -10,7 +10,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.plan_lines import changes_as_dict, forecast_line, plan_lines
 from redisbeater.cli.progress import Progress
 from redisbeater.context import Context
@@ -158,7 +158,7 @@ def _apply(store: ScheduleStore, plans: Sequence[Changes], context: Context, is_
                 store.apply(changes, done, progress)
     except KeyboardInterrupt:
         click.echo(f"interrupted after: {_summary(done)}; apply again does the rest", err=True)
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except RedisBeaterError:
         click.echo(f"ended after: {_summary(done)}; apply again does the rest", err=True)
         raise

@@ -20,7 +20,20 @@ from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.time_words import read_time
 
-__all__ = ("BadInput", "as_json", "command", "error_text", "print_lines", "redisbeater", "times", "view_of")
+__all__ = (
+    "INTERRUPTED",
+    "BadInput",
+    "as_json",
+    "command",
+    "error_text",
+    "print_lines",
+    "redisbeater",
+    "times",
+    "view_of",
+)
+
+#: The exit code after Ctrl-C.
+INTERRUPTED = 130
 
 #: Characters of an error: one about a setting may list them all.
 MOST_ERROR = 2000
@@ -53,7 +66,7 @@ def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Pass the app to a command, and print its errors in one line.
 
-    Exit code 2: bad input; 1: Redis failed, or a run is active.
+    Exit code 2: bad input; 1: Redis failed, or a run is active; 130: interrupted.
     """
 
     @click.pass_context
@@ -64,6 +77,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except RedisBeaterError as exc:
             kind = click.ClickException if isinstance(exc, (StoreError, RunActive)) else BadInput
             raise kind(error_text(ctx.obj.app, exc)) from exc
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
     return no_color(run)
 

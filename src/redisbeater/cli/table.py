@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from redisbeater.display import shown
-from redisbeater.management.rows import LATE, Row
+from redisbeater.management.rows import Row
+from redisbeater.management.search import LATE
 from redisbeater.schedules.words import zone_text
 from redisbeater.time_words import age_words, clock_words, date_words, duration_words
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -38,6 +39,8 @@ class Edit:
     skipped: str = ""
     #: How many fire times were left out, and are not any more because the edit moves the fire times.
     dropped_skips: int = 0
+    #: The changed fields, where the change knows them; None: the texts are compared.
+    known_changes: Sequence[str] | None = None
 
     @property
     def changes_nothing(self) -> bool:
@@ -70,6 +73,8 @@ class Edit:
     @cached_property
     def changed_fields(self) -> list[str]:
         """The fields of the definition that differ from what was stored; none of a new entry."""
+        if self.known_changes is not None:
+            return list(self.known_changes)
         before = self.snapshot.definition
         return changed_fields(before, self.text) if before and before != self.text else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 
 from redisbeater.editing.edit import Edit
@@ -13,16 +14,17 @@ __all__ = ("log_edit",)
 logger = get_logger(__name__)
 
 
-def log_edit(edit: Edit, due_at: datetime | None) -> None:
+def log_edit(edit: Edit, due_at: Callable[[], datetime | None]) -> None:
     """Log an edit that was written: what it created, enabled, disabled or changed; nothing if that is nothing.
 
     Arguments:
         edit: the edit.
-        due_at: when the entry is next due; None: it is not.
+        due_at: returns when the entry is next due; None: it is not.
     """
     if not logger.isEnabledFor(logging.INFO):
         return
-    name, following = edit.snapshot.name, due_at.isoformat() if due_at else "none"
+    name, due = edit.snapshot.name, due_at()
+    following = due.isoformat() if due else "none"
     by = edit.author.by if edit.author else ""
     extra = event("entry_changed", name=name, change=edit.kind, fields=edit.changed_fields, by=by, renamed_from="")
     if not edit.snapshot.exists:

@@ -35,11 +35,11 @@ def score_after_edit(
     score, now = snapshot.score, snapshot.now
     if score is None or not snapshot.definition:
         return score_of_new(after, meta, now, defaults)
-    policy = ResolvedPolicy.of(after, defaults)
     if before is None or not (after is before or after.has_same_fire_times_as(before, codec)):
-        return _planned(after, policy.timetable.restarted(meta.last_run_at, now), now, defaults)
+        return _planned(after, after.timetable(defaults.zone).restarted(meta.last_run_at, now), now, defaults)
     if not after.enabled:
         return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
+    policy = ResolvedPolicy.of(after, defaults)
     if score.is_finished and before.enabled and not _has_new_end(before, after):
         return None
     if score.dormant or not before.enabled:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from redisbeater.context import task_options
 from redisbeater.editing.author import Author
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.management.entry_filter import Filter
 from redisbeater.management.files.apply import apply_changes
 from redisbeater.management.files.changes import Applied, Changes
 from redisbeater.management.files.collect import collect
@@ -16,7 +17,6 @@ from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Terms, plan_changes
 from redisbeater.management.forecast import simulate_schedule
 from redisbeater.management.lint import Findings, Linter
-from redisbeater.management.listing import Filter
 from redisbeater.management.simulation import Simulation
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along

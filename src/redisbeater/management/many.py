@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.deferred_signals import deferred_signals
 from redisbeater.editing.author import Author
-from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.deletion import delete_entries
 from redisbeater.editing.edit_log import log_edit
+from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.editing.switching import Switch
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
@@ -26,15 +29,20 @@ class Outcome:
     """What became of one entry.
 
     Attributes:
-        entry: the entry after the change; None if it was deleted, or could not be changed.
         is_static: whether it was deleted and comes back, because code declares it.
         error: why it could not be changed; None if it was.
     """
 
     name: str
-    entry: RedisScheduleEntry | None = None
     is_static: bool = False
     error: Exception | None = None
+    _app: Celery | None = field(default=None, repr=False)
+    _stored: StoredEntry | None = field(default=None, repr=False)
+
+    @cached_property
+    def entry(self) -> RedisScheduleEntry | None:
+        """The entry after the change; None if it was deleted, or could not be changed."""
+        return None if self._stored is None else RedisScheduleEntry.of(self._stored, self._app)
 
 
 def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
@@ -42,16 +50,15 @@ def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: 
 
     def change(page: Sequence[str]) -> Iterator[Outcome]:
         context = Context.of(app)
-        fields = {"enabled": is_enabled, "disabled_until": None}
-        result = write_page(context, [FieldChange(name=name, fields=fields, author=author) for name in page])
+        result = write_page(context, [Switch(name=name, is_enabled=is_enabled, author=author) for name in page])
         for name in page:
             edit = result.written.get(name)
             if edit is None:
                 yield Outcome(name=name, error=result.failures[name])
             else:
                 stored = edit.to_stored_entry()
-                log_edit(edit, stored.due_at(context.in_zone(stored.zone).defaults))
-                yield Outcome(name=name, entry=RedisScheduleEntry.of(stored, app))
+                log_edit(edit, partial(stored.due_at, context.in_zone(stored.zone).defaults))
+                yield Outcome(name=name, _app=app, _stored=stored)
 
     return _by_page(names, change, check_name)
 
@@ -78,7 +85,13 @@ def _by_page(
     """Change the entries of each page, in the order of the names; a name that none can have is an outcome as well."""
     for page in pages(list(dict.fromkeys(names)), SAVE_PAGE):
         refused = {name: error for name in page if (error := _refusal(name, check))}
-        changed = {outcome.name: outcome for outcome in change([name for name in page if name not in refused])}
+        changed: dict[str, Outcome] = {}
+        try:
+            with deferred_signals():
+                changed.update({each.name: each for each in change([name for name in page if name not in refused])})
+        except KeyboardInterrupt:  # what was written is reported first
+            yield from changed.values()
+            raise
         for name in page:
             yield changed.get(name) or Outcome(name=name, error=refused[name])
 

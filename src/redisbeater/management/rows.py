@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
-from itertools import chain, islice
 from typing import Any
 
 from celery.schedules import crontab
@@ -15,10 +14,10 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
-from redisbeater.instant import FAR_FUTURE
+from redisbeater.management.entry_filter import EVERY, Filter
 from redisbeater.management.field_defaults import FieldDefault, field_defaults
-from redisbeater.management.listing import EVERY, PIECE, Filter
 from redisbeater.management.redaction import redacted, redacted_text
+from redisbeater.management.search import FoundEntry, Progress, Reader, search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
@@ -31,10 +30,7 @@ from redisbeater.schedules.crontab.field import cron_text
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.store import Snapshot
 
-__all__ = ("LATE", "SORTS", "STATES", "Row", "RowPage", "page_of_rows", "row_of", "rows")
-
-#: Shows the progress of a walk over that many items on a terminal.
-Progress = Callable[[Iterable[str], str, int], Iterable[str]]
+__all__ = ("Row", "RowPage", "page_of_rows", "row_of", "rows")
 
 #: What JSON has of each entry in a listing, and what it has of one entry besides.
 LISTED = (
@@ -42,10 +38,6 @@ LISTED = (
     "last_error", "tries", "failing_since", "retry_at", "late",
 )  # fmt: skip
 DETAILS = ("version", "labels", "disabled_until", "skip", "skipped", "description", "origin", "declaration")
-
-
-#: An entry that is due for less than this is not late: beat is about to send it.
-LATE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,29 +131,12 @@ def rows(
     text: str = "",
     progress: Progress | None = None,
 ) -> list[Row]:
-    """Return a row for each wanted entry.
-
-    Arguments:
-        context: the app whose schedule it is.
-        wanted: selects entries.
-        limit: number of rows, the first ones of the order. Only what they take is read, except in the order of the last
-            runs.
-        states: only entries in one of these; ``late`` is one. Empty: all.
-        sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
-            first; the latest first.
-        text: only entries with this text in their name, task or description, in any case.
-        progress: wraps the names, if all are read.
-    """
-    reader = _Reader(context, wanted, states, text)
-    found: list[Row] = []
-    number = 0
-    for row in reader.read(_names(context, sort, limit, progress), limit):
-        found.append(row)
-        number += sort == "name" or row.next is not None
-        if number == limit and sort != "last":
-            break
-    found += reader.unstored()
-    return sorted(found, key=_KEYS[sort])[:limit]
+    """Return a row for each wanted entry; the arguments are those of :func:`search`."""
+    found = search(context, wanted, limit, states=states, sort=sort, text=text, progress=progress)
+    make = _RowMaker(context)
+    names = (entry.name for entry in found)
+    shown = names if progress is None else progress(names, "describing entries", len(found))
+    return [make(entry) for entry, _ in zip(found, shown)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,31 +178,6 @@ def page_of_rows(
     return RowPage(rows=found[(number - 1) * size : number * size], total=total, number=number, pages=pages)
 
 
-def _names(context: Context, sort: str, limit: int | None, progress: Progress | None) -> Iterable[str]:
-    """Return names so that the first rows of an order are read first."""
-    contents = context.redis.contents
-    names = sorted(contents.names()) if sort == "name" else chain.from_iterable(contents.names_by_score())
-    return names if limit is not None or progress is None else progress(names, "reading entries", contents.count())
-
-
-def _by_next(row: Row) -> Any:
-    return row.next or FAR_FUTURE, row.next is None, row.name
-
-
-_KEYS: Mapping[str, Callable[[Row], Any]] = {
-    "next": _by_next,
-    "name": lambda row: row.name,
-    "last": lambda row: (row.last_run_at is None, FAR_FUTURE - (row.last_run_at or FAR_FUTURE), row.name),
-    "late": lambda row: (-row.late, *_by_next(row)),
-}
-
-#: The orders of a listing.
-SORTS = tuple(_KEYS)
-
-#: The states that a listing can be limited to.
-STATES = ("enabled", "disabled", "finished", "broken", "failing", "late")
-
-
 def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
     """Return the row of one entry, or of a declaration that could not be stored.
 
@@ -239,14 +189,15 @@ def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
     Raises:
         EntryNotFound: there is none of that name.
     """
-    reader = _Reader(context, EVERY)
-    (row,) = reader.read([name], 1)
-    if row.state != "missing":
+    reader, make = Reader(context, EVERY), _RowMaker(context)
+    (found,) = reader.read([name], 1)
+    if found.state != "missing":
+        row = make(found)
         row = replace(row, changed=_last_change(context, name), defaults=_defaults_of(context, row))
         return row if has_secrets else _without_secrets(row, context.config.redact)
     for unstored in reader.unstored(seen=()):
         if unstored.name == name:
-            return unstored
+            return make(unstored)
     raise EntryNotFound(name)
 
 
@@ -272,49 +223,35 @@ def _without_secrets(row: Row, patterns: Sequence[str]) -> Row:
     return replace(row, definition=text, fields=row.fields._replace(**blanked))
 
 
-class _Reader:
-    """Reads entries as rows, a page at a time."""
+class _RowMaker:
+    """Makes the rows of entries that were found."""
 
-    def __init__(self, context: Context, wanted: Filter, states: Collection[str] = (), text: str = "") -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._text = text.casefold()
-        self._wanted = wanted
-        self._states = states
-        self._seen: set[str] = set()
 
-    def read(self, names: Iterable[str], limit: int | None) -> Iterator[Row]:
-        """Yield a row for each wanted entry, once, in the order of the names; ``limit`` is how many will be asked for.
+    def __call__(self, found: FoundEntry) -> Row:
+        """Return the row of an entry, or of a declaration that could not be stored."""
+        if found.snapshot is None:
+            return replace(self._unread(found, found.error), origin=f"static, {found.application}")
+        if found.state == "missing":
+            return Row(name=found.name, state="missing")
+        if found.stored is None:
+            return self._unread(found, found.error)
+        try:
+            return self._row(found, found.snapshot, found.stored)
+        except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
+            return self._unread(found, str(exc))
 
-        Where all of the first entries are wanted, no more than those are read.
-        """
-        new = filter(self._is_new, names)
-        size = PIECE if limit is None else min(limit, PIECE)
-        while piece := list(islice(new, size)):
-            found = filter(None, map(self._row, self._context.redis.load_many(piece)))
-            yield from filter(self._has_wanted_state, found)
-            size = min(2 * size, PIECE)
-
-    def _is_new(self, name: str) -> bool:
-        if name in self._seen or not self._wanted.lets_name_through(name):
-            return False
-        self._seen.add(name)
-        return True
-
-    def _has_wanted_state(self, row: Row) -> bool:
-        is_late = row.late >= LATE
-        return not self._states or row.state in self._states or (is_late and "late" in self._states)
-
-    def unstored(self, seen: Iterable[str] | None = None) -> Iterator[Row]:
-        """Yield a row for each declaration that could not be stored, unless an entry of that name was read."""
-        known = self._seen if seen is None else set(seen)
-        for name, report in self._declarations.items() if self._wanted.is_by_name else ():
-            if name not in known and self._wanted.lets_name_through(name) and self._has_text(name):
-                origin = f"static, {report.get('application', '')}"
-                row = Row(
-                    name=name, state="broken", origin=origin, last_error=report["reason"], zone=self._context.zone
-                )
-                if self._has_wanted_state(row):
-                    yield row
+    def _unread(self, found: FoundEntry, error: str) -> Row:
+        snapshot = found.snapshot
+        return Row(
+            name=found.name,
+            state="broken",
+            last_error=error,
+            definition=snapshot.definition if snapshot else "",
+            origin=_origin(snapshot) if snapshot else "",
+            zone=self._context.zone,
+        )
 
     @cached_property
     def _reports(self) -> Mapping[str, Mapping[str, str]]:
@@ -326,40 +263,15 @@ class _Reader:
         """The reports on declarations that could not be stored."""
         return self._context.redis.broken.declarations()
 
-    def _row(self, snapshot: Snapshot) -> Row | None:
-        if not snapshot.exists:
-            return Row(name=snapshot.name, state="missing") if self._wanted.is_by_name else None
-        try:
-            stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
-            return self._row_of(snapshot, stored) if self._is_wanted(snapshot.name, stored) else None
-        except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
-            unread = Row(
-                name=snapshot.name,
-                state="broken",
-                last_error=str(exc),
-                definition=snapshot.definition,
-                origin=_origin(snapshot),
-                zone=self._context.zone,
-            )
-            return unread if self._wanted.is_by_name and self._has_text(unread.name) else None
-
-    def _is_wanted(self, name: str, stored: StoredEntry) -> bool:
-        definition = stored.definition
-        return self._wanted.lets_through(stored) and self._has_text(name, definition.task, definition.description)
-
-    def _has_text(self, *texts: str) -> bool:
-        return not self._text or any(self._text in text.casefold() for text in texts)
-
-    def _row_of(self, snapshot: Snapshot, stored: StoredEntry) -> Row:
+    def _row(self, found: FoundEntry, snapshot: Snapshot, stored: StoredEntry) -> Row:
         context = self._context.in_zone(stored.zone)
-        definition, planned = stored.definition, stored.due_at(context.defaults)
-        policy = ResolvedPolicy.of(definition, context.defaults)
+        definition, policy = stored.definition, ResolvedPolicy.of(stored.definition, context.defaults)
         report, failing = self._reports.get(snapshot.name, {}) if snapshot.is_broken else {}, stored.failing
         zone = definition.zone(context.zone)
         return Row(
             name=snapshot.name,
-            state="broken" if snapshot.is_broken else stored.state,
-            next=planned,
+            state=found.state,
+            next=found.next,
             last_run_at=stored.meta.last_run_at,
             runs=stored.meta.total_run_count,
             skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
@@ -372,7 +284,7 @@ class _Reader:
             tries=failing.tries if failing else 0,
             failing_since=failing.since if failing else None,
             retry_at=failing.retry_at if failing else None,
-            late=stored.late(context.defaults),
+            late=found.late,
             declaration=self._declarations.get(snapshot.name, {}).get("reason", ""),
             version=stored.version,
             labels=definition.labels,

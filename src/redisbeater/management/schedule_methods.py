@@ -16,12 +16,14 @@ from redisbeater.entry_name import check_name
 from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
 from redisbeater.management.clock_changes import next_clock_change
+from redisbeater.management.entry_filter import Filter
 from redisbeater.management.health import Health, check_health, longest_pass
 from redisbeater.management.health import Terms as HealthTerms
-from redisbeater.management.listing import EntryPage, Filter, Listing
+from redisbeater.management.listing import EntryPage, Listing
 from redisbeater.management.pausing import Resumption
 from redisbeater.management.registered import is_registered, task_names
 from redisbeater.management.rows import Row, RowPage, page_of_rows, row_of
+from redisbeater.management.search import check_sort, checked_states
 from redisbeater.management.status import Status, read_status
 from redisbeater.management.watching import Watcher
 from redisbeater.management.why.answer import Answer
@@ -163,12 +165,16 @@ class ScheduleMethods(AppStore):
         cursor: str | None = None,
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
+        *,
+        state: str | Collection[str] | None = None,
+        sort: str = "name",
     ) -> EntryPage:
-        """Return a page of the entries, in the order of their names.
+        """Return a page of the entries, in the order of their names or another one.
 
-        Over all pages of a walk, each entry that exists from its first page to its last comes exactly once, whatever
-        runs or changes. One that is created during the walk may come or not; one that is deleted does not come any
-        more. Each entry is as it was when its page was read.
+        Over all pages of a walk by name, each entry that exists from its first page to its last comes exactly once,
+        whatever runs or changes. One that is created during the walk may come or not; one that is deleted does not come
+        any more. Each entry is as it was when its page was read. In another order an entry that moves in the meantime
+        may come twice or not at all, and a page reads again what the pages before it have read.
 
         Arguments:
             prefix: only names that begin with this text.
@@ -177,7 +183,10 @@ class ScheduleMethods(AppStore):
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
             limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
-            cursor: the one of the page before, None for the first; the filters must be the same.
+            cursor: the one of the page before, None for the first; the filters and the order must be the same.
+            state: only entries in this state, or in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``,
+                ``failing``, ``late``. Broken ones that cannot be read are in ``broken`` of the page.
+            sort: ``name``; ``next``, by next run; ``last``, the newest last run first; ``late``, the latest first.
 
         Raises:
             ValueError: an argument is not valid.
@@ -192,7 +201,8 @@ class ScheduleMethods(AppStore):
         if self._listing is None or self._listing.app is not app:
             self._listing = Listing(app)
         wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
-        return self._listing.page(wanted, limit=limit, cursor=cursor)
+        check_sort(sort)
+        return self._listing.page(wanted, limit=limit, cursor=cursor, states=checked_states(state), sort=sort)
 
     def rows(
         self,
@@ -203,7 +213,7 @@ class ScheduleMethods(AppStore):
         task: str | None = None,
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
-        states: Collection[str] = (),
+        states: str | Collection[str] = (),
         sort: str = "next",
     ) -> RowPage:
         """Return a page of the entries as people list them, broken ones too: state, next and last run, words.
@@ -218,9 +228,13 @@ class ScheduleMethods(AppStore):
             states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
                 ``late``; empty: all.
             sort: ``next``, ``name``, ``last`` or ``late``.
+
+        Raises:
+            ValueError: an argument is not valid.
         """
-        wanted = Filter(task=task, queue=queue, labels=labels)
-        return page_of_rows(self._context, wanted, number, size, states=states, sort=sort, text=text)
+        wanted, chosen = Filter(task=task, queue=queue, labels=labels), checked_states(states)
+        check_sort(sort)
+        return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
 
     def row(self, name: str, *, has_secrets: bool = False) -> Row:
         """Return one entry as :meth:`rows` has it, with its last change; a broken one, too.

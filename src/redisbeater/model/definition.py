@@ -284,7 +284,7 @@ class Definition(NamedTuple):
         return (
             self.timezone == other.timezone
             and _comparable(self.start_at) == _comparable(other.start_at)
-            and codec.encode(self.schedule) == codec.encode(other.schedule)
+            and (self.schedule is other.schedule or codec.encode(self.schedule) == codec.encode(other.schedule))
         )
 
 

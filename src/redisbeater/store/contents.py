@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from redisbeater.entry_name import is_unreserved
-from redisbeater.instant import from_unix
+from redisbeater.instant import from_unix, to_unix
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 
@@ -41,8 +42,23 @@ class Contents:
 
     def names(self) -> list[str]:
         """Return the names of all entries, in no order."""
-        members = self._connection.call(lambda client: list(client.zscan_iter(self._keys.schedule, count=PAGE)))
-        return self._names(member for member, _ in members)
+        return list(dict.fromkeys(name for page in self.scored_names() for name, _ in page))
+
+    def scored_names(self, prefix: str = "") -> Iterator[list[tuple[str, float]]]:
+        """Yield the names of all entries with their scores in pages, in no order, and some of them twice.
+
+        With a prefix a page has only the names that begin with it; there are as many pages.
+        """
+        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else None
+        cursor: int | None = None
+        while cursor != 0:
+            cursor, members = self._connection.call(partial(self._scan_page, cursor or 0, pattern))
+            named = ((self._keys.name(member), score) for member, score in members)
+            yield [(name, score) for name, score in named if is_unreserved(name)]
+
+    def _scan_page(self, cursor: int, pattern: str | None, client: Any) -> tuple[int, Sequence[tuple[str, float]]]:
+        after, members = client.zscan(self._keys.schedule, cursor, match=pattern, count=PAGE)
+        return int(after), members
 
     def names_from(self, prefix: str, most: int) -> list[str]:
         """Return names that begin with a text, in no order; no more than ``most``, and not all if there are more."""
@@ -67,11 +83,22 @@ class Contents:
 
         An entry that beat moves in the meantime may come twice, or not at all.
         """
-        for lowest, highest in (("0", "+inf"), ("-inf", "(0")):
-            start = 0
-            while members := self._members(lowest, highest, start):
-                yield self._names(members)
-                start += len(members)
+        yield from self._names_between("0", "+inf")
+        yield from self.dormant_names()
+
+    def names_until(self, moment: datetime) -> Iterator[list[str]]:
+        """Yield, as :meth:`names_by_score` does, the names of the entries that beat looks at until then."""
+        yield from self._names_between("0", to_unix(moment))
+
+    def dormant_names(self) -> Iterator[list[str]]:
+        """Yield, as :meth:`names_by_score` does, the names of the entries that beat does not look at."""
+        yield from self._names_between("-inf", "(0")
+
+    def _names_between(self, lowest: str, highest: str) -> Iterator[list[str]]:
+        start = 0
+        while members := self._members(lowest, highest, start):
+            yield self._names(members)
+            start += len(members)
 
     def _members(self, lowest: str, highest: str, start: int) -> list[str]:
         return self._connection.call(

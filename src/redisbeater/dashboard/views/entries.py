@@ -9,7 +9,8 @@ from typing import Any
 from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.views.query import EntryQuery
 from redisbeater.exceptions import EntryNotFound
-from redisbeater.management.rows import STATES, Row, RowPage
+from redisbeater.management.rows import Row, RowPage
+from redisbeater.management.search import STATES
 
 __all__ = ("ACTIONS",)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from redisbeater.management.rows import SORTS, STATES
+from redisbeater.management.search import SORTS, STATES
 
 __all__ = ("FILTERS", "EntryQuery", "whole")
 

@@ -7,11 +7,14 @@ from typing import Any
 
 from celery import Celery
 from celery.beat import ScheduleEntry
+from celery.schedules import crontab, schedule
 
+from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.management.migration.candidate import Candidate, OldEngine
 from redisbeater.management.migration.old_engine import engine_app, engine_of
+from redisbeater.model import json_text
 
 __all__ = ("BeatScheduleSource",)
 
@@ -50,7 +53,11 @@ class BeatScheduleSource:
             definition, meta = entry.definition(), entry.initial_meta()
         except (InvalidEntry, TypeError) as exc:
             return Candidate(name=name, refused=str(exc).replace("RedisScheduleEntry.__init__()", "$:"))
-        return Candidate(name=name, definition=definition, meta=meta, engine=self._engine(name, fields))
+        engine, key = self._engine(name, fields), ""
+        if engine is not None and type(entry.schedule) in (schedule, crontab):  # its engine goes by nothing else
+            stored = Context.of(self._app).codec.encode(entry.schedule)
+            key = json_text.canonical([stored, bool(fields.get("relative"))])
+        return Candidate(name=name, definition=definition, meta=meta, engine=engine, engine_key=key)
 
     def _entry(self, name: str, fields: Mapping[str, Any]) -> RedisScheduleEntry:
         return RedisScheduleEntry(name, app=self._app, **fields)

@@ -25,6 +25,7 @@ class Candidate:
         definition: what would be stored; None where that cannot be.
         meta: its last run and its run count.
         engine: runs its schedule as the other scheduler does; None where that cannot be done.
+        engine_key: all that the engine goes by; where it is the same, so are its fire times. Empty: that is not known.
         refused: why it cannot be imported; the field first.
         left_out: why it need not be imported.
     """
@@ -33,6 +34,7 @@ class Candidate:
     definition: Definition | None = None
     meta: Meta = NEW
     engine: OldEngine | None = field(default=None, compare=False, repr=False)
+    engine_key: str = ""
     refused: str = ""
     left_out: str = ""
 

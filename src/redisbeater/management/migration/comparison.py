@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from celery.schedules import BaseSchedule
+from celery.schedules import BaseSchedule, crontab, schedule, solar
 
 from redisbeater.display import shown
 from redisbeater.management.migration.candidate import Candidate
 from redisbeater.management.migration.differences import Difference, explained
+from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.schedules import Timetable
+from redisbeater.schedules import ScheduleCodec, Timetable, clocked
 from redisbeater.schedules.interval import counts_from_last, latest
 from redisbeater.schedules.rrule.rrule import rrule
 
-__all__ = ("MOST_FIRE_TIMES", "Comparison", "compared")
+__all__ = ("MOST_FIRE_TIMES", "Comparison", "Comparisons", "compared")
+
+#: The schedules whose fire times do not depend on the name of their entry.
+_NAMELESS = (schedule, crontab, rrule, solar, clocked)
 
 #: How many fire times of an entry are compared, unless five years end before.
 MOST_FIRE_TIMES = 1000
@@ -47,6 +51,40 @@ class Comparison:
     until: datetime | None = None
     differences: tuple[Difference, ...] = ()
     problem: str = ""
+
+
+class Comparisons:
+    """Compares entries as :func:`compared` does; those with the same schedule and the same anchor once.
+
+    Arguments:
+        codec: tells schedules apart.
+    """
+
+    def __init__(self, now: datetime, zone: tzinfo, codec: ScheduleCodec, limit: int = MOST_FIRE_TIMES) -> None:
+        self._now = now
+        self._zone = zone
+        self._codec = codec
+        self._limit = limit
+        self._known: dict[object, Comparison] = {}
+
+    def __call__(self, candidate: Candidate) -> Comparison:
+        """Return the comparison of an entry."""
+        key = self._key(candidate)
+        if key is None:
+            return compared(candidate, self._now, self._zone, self._limit)
+        if key not in self._known:
+            self._known[key] = compared(candidate, self._now, self._zone, self._limit)
+        return self._known[key]
+
+    def _key(self, candidate: Candidate) -> object:
+        """Return all that a comparison depends on; None: that is not known."""
+        definition = candidate.definition
+        if definition is None or not candidate.engine_key or type(definition.schedule) not in _NAMELESS:
+            return None
+        ours = json_text.canonical(self._codec.encode(definition.schedule))
+        bounds = definition.timezone, repr(definition.start_at), repr(definition.end_at)
+        since = _anchor(definition.timetable(self._zone), candidate.meta.last_run_at, self._now)
+        return candidate.engine_key, ours, bounds, since, _most(definition, candidate, self._limit)
 
 
 def compared(candidate: Candidate, now: datetime, zone: tzinfo, limit: int = MOST_FIRE_TIMES) -> Comparison:
@@ -109,6 +147,6 @@ def _taken(moments: Iterable[datetime], until: datetime, limit: int) -> _Taken:
     return _Taken(found, until)
 
 
-def _rules(schedule: BaseSchedule) -> str:
+def _rules(rules: BaseSchedule) -> str:
     """Return the name of the rules by which a schedule fires."""
-    return "dateutil's rule" if isinstance(schedule, rrule) else f"Celery's {type(schedule).__name__}"
+    return "dateutil's rule" if isinstance(rules, rrule) else f"Celery's {type(rules).__name__}"

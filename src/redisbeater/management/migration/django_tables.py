@@ -77,7 +77,9 @@ def _candidate(app: Celery, engines: Celery, row: Any) -> Candidate:
         definition, meta = entry.definition(), entry.initial_meta()
     except InvalidEntry as exc:
         return Candidate(name=row.name, refused=str(exc))
-    return Candidate(name=row.name, definition=definition, meta=meta, engine=_engine(engines, row))
+    return Candidate(
+        name=row.name, definition=definition, meta=meta, engine=_engine(engines, row), engine_key=_engine_key(row)
+    )
 
 
 def _left_out(app: Celery, row: Any) -> str:
@@ -182,6 +184,18 @@ def _engine(app: Celery, row: Any) -> OldEngine:
         return fire_times(_SimulatedEntry(model, app, clock), clock)
 
     return run
+
+
+def _engine_key(row: Any) -> str:
+    """Return all that the engine looks at: the columns of the schedule, and those of the task that bound its runs."""
+    whens = [when for kind in _KINDS if (when := getattr(row, kind))]
+    columns = [
+        (type(when).__name__, column.attname, str(getattr(when, column.attname)))
+        for when in whens
+        for column in when._meta.fields
+        if not column.primary_key
+    ]
+    return repr((columns, row.start_time, row.expires, row.one_off, row.total_run_count if row.one_off else 0))
 
 
 class _SimulatedEntry(ModelEntry):

@@ -14,7 +14,7 @@ from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.management.migration.candidate import Candidate, Source
-from redisbeater.management.migration.comparison import MOST_FIRE_TIMES, Comparison, compared
+from redisbeater.management.migration.comparison import MOST_FIRE_TIMES, Comparison, Comparisons
 from redisbeater.store import SAVE_PAGE, Snapshot, pages
 
 __all__ = ("Import", "ImportedEntry")
@@ -83,9 +83,9 @@ class Import:
     def compare(self, limit: int = MOST_FIRE_TIMES) -> Iterator[ImportedEntry]:
         """Compare the fire times of each entry that is to be imported; yield each once that is done."""
         now, stored_zone = self._context.redis.clock()
-        zone = self._context.in_zone(stored_zone).zone
+        compared = Comparisons(now, self._context.in_zone(stored_zone).zone, self._context.codec, limit)
         for entry in self.of_state("new"):
-            entry.comparison = compared(entry.candidate, now, zone, limit)
+            entry.comparison = compared(entry.candidate)
             yield entry
 
     def write(self, progress: Callable[[int], object] = lambda count: None) -> None:

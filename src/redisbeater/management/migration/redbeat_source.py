@@ -16,6 +16,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.management.migration.candidate import Candidate, OldEngine
 from redisbeater.management.migration.old_engine import engine_app, engine_of
+from redisbeater.model import json_text
 from redisbeater.store import SAVE_PAGE, Snapshot, pages
 
 __all__ = ("RedBeatSource",)
@@ -99,7 +100,11 @@ class RedBeatSource:
         except InvalidEntry as exc:
             return Candidate(name=snapshot.name, refused=str(exc))
         return Candidate(
-            name=snapshot.name, definition=stored.definition, meta=stored.meta, engine=self._engine(snapshot.definition)
+            name=snapshot.name,
+            definition=stored.definition,
+            meta=stored.meta,
+            engine=self._engine(snapshot.definition),
+            engine_key=json_text.canonical(json_text.from_text(snapshot.definition, "$")["schedule"]),
         )
 
     def _engine(self, text: str) -> OldEngine:
