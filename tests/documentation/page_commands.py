@@ -148,7 +148,7 @@ def _check_python(words: list[str]) -> None:
         if words[2] in ("venv", "pip", "pytest"):
             return
     else:
-        where = ROOT / words[1]
+        where = Path(words[1]).resolve() if Path(words[1]).exists() else ROOT / words[1]
     assert where.exists(), where
     sources = [where] if where.is_file() else sorted(where.glob("*.py"))
     text = "".join(source.read_text(encoding="utf-8") for source in sources)
