@@ -2,7 +2,7 @@
 
     celery -A proj beat -S redisbeater &
     celery -A proj worker &
-    fastapi dev api.py
+    uvicorn api:api
 
     curl -X POST   'localhost:8000/reminders/tea?text=tea&seconds=1'
     curl -X PATCH  'localhost:8000/reminders/tea?text=coffee'

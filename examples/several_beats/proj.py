@@ -17,6 +17,7 @@ redis_url = os.environ.get("REDIS_URL", "redis://localhost:6379")
 
 app = Celery("proj", broker=f"{redis_url}/0")
 app.conf.redisbeater_redis_url = f"{redis_url}/1"
+app.conf.redisbeater_http = os.environ.get("REDISBEATER_HTTP")  # where beat serves /live and /metrics; None: nowhere
 app.conf.beat_scheduler = "redisbeater.RedisScheduler"
 app.conf.beat_schedule = {
     "heartbeat": {"task": "proj.say", "schedule": 1.0, "args": ["still here"]},

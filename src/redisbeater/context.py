@@ -1,9 +1,13 @@
-"""``Context``: the settings of an app, the defaults of its entries, its codec, and its schedule in Redis."""
+"""``Context``: the settings of an app, the defaults of its entries, its codec, and its schedule in Redis.
+
+One app may have several schedules, each with a prefix of its own: :func:`with_prefix`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from typing import Any
 
 from celery import Celery
 from celery.app import app_or_default
@@ -19,11 +23,48 @@ from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zone import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 
-__all__ = ("Context", "task_options")
+__all__ = ("Context", "task_options", "with_prefix")
 
 #: The attribute of an app that has its context: one, and so one connection pool, for each app of the process. A table
 #: of ours would keep the app for ever, because schedules that the context remembers refer to it.
 _ATTRIBUTE = "_redisbeater_context"
+
+#: The attribute with the same app over other schedules, by their prefixes.
+_OTHERS = "_redisbeater_other_schedules"
+
+
+def with_prefix(app: Celery, prefix: str | None) -> Celery:
+    """Return an app that is the given one in all but its schedule, whose keys begin with ``prefix``.
+
+    The same object each time, and so one connection pool for each schedule. The app itself if it is its own prefix, or
+    None.
+
+    Raises:
+        ImproperlyConfigured: the schedule cannot have that prefix.
+    """
+    if prefix is None:
+        return app
+    app = app._get_current_object() if isinstance(app, Proxy) else app
+    config = Context.of(app).config
+    if prefix == config.key_prefix:
+        return app
+    others: dict[str, Celery] = vars(app).setdefault(_OTHERS, {})
+    if prefix not in others:  # setdefault: one of several threads wins
+        others.setdefault(prefix, _OtherSchedule(app, Context._of(app, config.with_prefix(prefix))))
+    return others[prefix]
+
+
+class _OtherSchedule(Proxy):
+    """An app that forwards all to another one, but has a context of its own."""
+
+    __slots__ = ("own_context",)
+
+    def __init__(self, app: Celery, context: Context) -> None:
+        super().__init__(lambda: app)
+        object.__setattr__(self, "own_context", context)
+
+    def __reduce__(self) -> Any:
+        return with_prefix, (self._get_current_object(), self.own_context.config.key_prefix)
 
 
 def task_options(app: Celery) -> TaskOptions:
@@ -76,6 +117,8 @@ class Context:
             ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used.
         """
         app = app_or_default(app)
+        if type(app) is _OtherSchedule:
+            return app.own_context
         if isinstance(app, Proxy):  # ``celery.current_app``
             app = app._get_current_object()
         context: Context | None = vars(app).get(_ATTRIBUTE)
@@ -87,6 +130,7 @@ class Context:
     def forget(cls, app: Celery) -> None:
         """Forget the context of an app, so that settings that are changed now have an effect. For tests."""
         vars(app).pop(_ATTRIBUTE, None)
+        vars(app).pop(_OTHERS, None)
 
     @classmethod
     def _of(cls, app: Celery, config: Config) -> Context:

@@ -28,6 +28,17 @@ for request in sys.argv[1:]:
     print(client.request(*request.split()).status_code)
 """
 
+#: The same for the Flask example.
+TO_FLASK = """
+import sys
+from site_factory import create_app
+
+client = create_app().test_client()
+for request in sys.argv[1:]:
+    method, path = request.split()
+    print(client.open(path, method=method).status_code)
+"""
+
 
 class Example:
     """A copy of one example, and the processes that run in it."""
@@ -145,6 +156,17 @@ def test_fastapi_creates_updates_and_deletes_an_entry(example: Callable[[str], E
     worker.says("remember coffee")
     assert answers("DELETE /reminders/tea", "DELETE /reminders/tea") == ["204", "404"]
     assert answers("PATCH /reminders/tea?text=milk", "POST /reminders/tea?text=tea&seconds=-1") == ["404", "422"]
+
+
+def test_flask_with_a_factory_creates_and_deletes_an_entry(example: Callable[[str], Example]) -> None:
+    flask = example("flask")
+    worker, beat = flask.worker(), flask.beat("-S", "redisbeater")
+    beat.says("leading as")
+
+    assert flask.run(sys.executable, "-c", TO_FLASK, "POST /reminders/tea").split() == ["201"]
+    worker.says("remember tea, says site_factory")
+    twice = ["DELETE /reminders/tea"] * 2
+    assert flask.run(sys.executable, "-c", TO_FLASK, *twice).split() == ["204", "404"]
 
 
 def test_of_two_beats_one_stands_by_and_leads_when_the_other_ends(example: Callable[[str], Example]) -> None:

@@ -12,7 +12,7 @@ import click
 from celery import Celery
 from celery.app.utils import find_app
 
-from redisbeater.context import Context
+from redisbeater.context import Context, with_prefix
 
 __all__ = ("NAME", "NAMES", "OPTIONAL_NAME", "RUN", "RUNS")
 
@@ -57,7 +57,8 @@ def _quietly(work: Callable[[], None]) -> None:
 def _app(ctx: click.Context) -> Celery:
     """Return the app of the command line; while a shell completes, it is the text of ``-A`` still."""
     given: Any = ctx.find_root().params.get("app")
-    return find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
+    app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
+    return with_prefix(app, ctx.parent.params.get("key_prefix") if ctx.parent else None)
 
 
 def _names(app: Celery, prefix: str) -> list[str]:

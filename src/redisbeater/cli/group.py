@@ -15,9 +15,9 @@ from celery.bin.base import handle_preload_options
 
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import no_color
-from redisbeater.context import Context
+from redisbeater.context import Context, with_prefix
 from redisbeater.display import shown
-from redisbeater.exceptions import EntryNotFound, RedisBeaterError, RunActive, StoreError
+from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.time_words import read_time
 
 __all__ = ("BadInput", "as_json", "command", "error_text", "print_lines", "redisbeater", "times", "view_of")
@@ -38,10 +38,16 @@ class BadInput(click.ClickException):
 
 
 @click.group()
+@click.option("--key-prefix", help="The schedule with this key prefix; default: redisbeater_key_prefix.")
 @click.pass_context
 @handle_preload_options
-def redisbeater(ctx: click.Context, **_: Any) -> None:
+def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
     """Show the schedule in Redis, and change it while beat runs."""
+    if key_prefix is not None:
+        try:
+            ctx.obj.app = with_prefix(ctx.obj.app, key_prefix)
+        except ImproperlyConfigured as exc:
+            raise BadInput(shown(exc)) from exc
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -83,7 +83,8 @@ class Config:
         values.read_text,
         "a text that is not empty",
         "The text that every key begins with. ``redbeat:`` takes over a RedBeat schedule. A cluster needs a hash tag "
-        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``.",
+        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. :ref:`several-schedules` is about "
+        "several of them.",
     )
     lock_key: str | None = _setting(
         ":lock",
@@ -329,6 +330,17 @@ class Config:
         config.url.check_prefix(config.key_prefix)
         config._check_overlap()
         return config._with_publish_timeout(is_given="publish_timeout" in given)
+
+    def with_prefix(self, prefix: str) -> Config:
+        """Return these settings for another schedule on the same Redis, with a key prefix of its own.
+
+        Raises:
+            ImproperlyConfigured: no schedule can have that prefix, or it needs a hash tag.
+        """
+        [setting] = [each for each in fields(self) if each.name == "key_prefix"]
+        config = replace(self, key_prefix=read_setting(setting, prefix))
+        config.url.check_prefix(prefix)
+        return config
 
     def _check_overlap(self) -> None:
         if self.overlap is not Overlap.ALLOW and not self.track_runs:

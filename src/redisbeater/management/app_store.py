@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import Celery
 from celery.app import app_or_default
 
-from redisbeater.context import Context
+from redisbeater.context import Context, with_prefix
 
 __all__ = ("AppStore",)
 
@@ -13,12 +13,12 @@ __all__ = ("AppStore",)
 class AppStore:
     """The schedule of an app, which may be the current app at each call."""
 
-    def __init__(self, app: Celery | None = None) -> None:
-        self._given_app = app
+    def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
+        self._given_app, self._prefix = app, prefix
 
     @property
     def _app(self) -> Celery:
-        return app_or_default(self._given_app)
+        return with_prefix(app_or_default(self._given_app), self._prefix)
 
     @property
     def _context(self) -> Context:

@@ -80,6 +80,7 @@ class AsyncScheduleStore:
 
     Arguments:
         app: default: the current app at each call.
+        prefix: as for :class:`ScheduleStore`.
 
     Example::
 
@@ -89,8 +90,8 @@ class AsyncScheduleStore:
             await bulk.delete("old report")
     """
 
-    def __init__(self, app: Celery | None = None) -> None:
-        self._given_app = app
+    def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
+        self._given_app, self._prefix = app, prefix
         self._store: ScheduleStore | None = None
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="redisbeater-store")
 
@@ -177,7 +178,7 @@ class AsyncScheduleStore:
         """The store that does the work, of the app that is current."""
         app = app_or_default(self._given_app)
         if self._store is None or self._store._given_app is not app:
-            self._store = ScheduleStore(app)
+            self._store = ScheduleStore(app, prefix=self._prefix)
         return self._store
 
     async def _run(self, call: Callable[[], R]) -> R:

@@ -176,7 +176,12 @@ class EntryMethods(RunMethods):
         return read_definition(self._app, text, name)
 
     def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
-        """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`."""
+        """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`.
+
+        With a store that has a ``prefix``, the entry belongs to its schedule from then on.
+        """
+        if self._prefix is not None:
+            entry.app = self._app
         return entry.save()
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:

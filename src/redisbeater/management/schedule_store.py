@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from celery.app import app_or_default
+
 from redisbeater.config.broker_url import app_text
 from redisbeater.management.entry_methods import EntryMethods
 from redisbeater.management.file_methods import FileMethods
@@ -15,6 +17,7 @@ class ScheduleStore(EntryMethods, ScheduleMethods, FileMethods):
 
     Arguments:
         app: default: the current app at each call, so that a store may be made before the app is.
+        prefix: of one application's several schedules the one with this key prefix. Default: the setting.
 
     Every method raises :exc:`~redisbeater.InvalidEntry` for a field that cannot be stored, before anything is written,
     and :exc:`~redisbeater.StoreUnavailable` when Redis cannot be reached.
@@ -27,4 +30,5 @@ class ScheduleStore(EntryMethods, ScheduleMethods, FileMethods):
     """
 
     def __repr__(self) -> str:
-        return f"<ScheduleStore of {app_text(self._app)}>"
+        below = "" if self._prefix is None else f" below {self._prefix!r}"
+        return f"<ScheduleStore of {app_text(app_or_default(self._given_app))}{below}>"

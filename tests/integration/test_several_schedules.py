@@ -1,0 +1,139 @@
+"""One application over several schedules, each with a key prefix of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import redis
+from celery import Celery
+from click.testing import Result
+from servers import programs
+from topologies import Cluster, app_with
+
+from redisbeater import AsyncScheduleStore, EntryNotFound, ImproperlyConfigured, RedisScheduleEntry, ScheduleStore
+from redisbeater.context import with_prefix
+
+#: Which program serves makes no difference here.
+one_server = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+
+@pytest.fixture
+def other(prefix: str, client: redis.Redis) -> Iterator[str]:
+    """The prefix of a second schedule on the test's server."""
+    yield f"other-{prefix}"
+    for key in client.scan_iter(f"other-{prefix}*"):
+        client.delete(key)
+
+
+@pytest.fixture
+def there(app: Celery, other: str) -> ScheduleStore:
+    return ScheduleStore(app, prefix=other)
+
+
+@one_server
+def test_each_store_has_the_entries_of_its_own_prefix(
+    app: Celery, there: ScheduleStore, client: redis.Redis, prefix: str, other: str
+) -> None:
+    here = ScheduleStore(app)
+    here.create("report", "proj.work", 60)
+    there.create("report", "proj.work", 3600)
+    there.create("only there", "proj.work", 60)
+
+    assert (sorted(here.names()), sorted(there.names())) == (["report"], ["only there", "report"])
+    assert (here.get("report").schedule.seconds, there.get("report").schedule.seconds) == (60, 3600)
+    assert client.zcard(f"{other}:schedule") == 2
+    here.delete("report")
+    assert there.get("report").enable().key == f"{other}report"
+    with pytest.raises(EntryNotFound):
+        here.get("report")
+
+
+@one_server
+def test_what_a_store_returns_stays_in_its_schedule(app: Celery, there: ScheduleStore) -> None:
+    made = there.upsert(RedisScheduleEntry("report", "proj.work", 60, app=app))
+    made.labels = {"team": "billing"}
+    made.save()
+    with there.bulk() as bulk:
+        bulk.upsert(RedisScheduleEntry("bulk", "proj.work", 60, app=app))
+
+    assert there.get("report").labels == {"team": "billing"}
+    assert sorted(there.names()) == ["bulk", "report"]
+    assert list(ScheduleStore(app).names()) == []
+
+
+@one_server
+def test_it_is_the_same_app_in_all_else(app: Celery, there: ScheduleStore, other: str) -> None:
+    there.create("report", "proj.work", 60)
+
+    assert there.trigger("report")
+    assert there.get("report").app == app
+    assert with_prefix(app, other) is with_prefix(app, other)
+    assert with_prefix(with_prefix(app, other), ScheduleStore(app).status().prefix) is app
+    assert repr(there) == f"<ScheduleStore of the app 'proj' below {other!r}>"
+
+
+@one_server
+def test_an_awaitable_store_takes_a_prefix_too(app: Celery, there: ScheduleStore, other: str) -> None:
+    async def create() -> None:
+        store = AsyncScheduleStore(app, prefix=other)
+        await store.create("report", "proj.work", 60)
+        await store.close()
+
+    asyncio.run(create())
+
+    assert list(there.names()) == ["report"]
+
+
+@one_server
+def test_a_beat_whose_setting_is_that_prefix_sends_its_entries_alone(
+    app: Celery,
+    there: ScheduleStore,
+    other: str,
+    make_app: Callable[..., Celery],
+    make_scheduler: Callable[..., object],
+) -> None:
+    ScheduleStore(app).create("here", "proj.work", 60)
+    there.create("there", "proj.work", 60)
+    for store in (ScheduleStore(app), there):
+        store.get(next(store.names())).reschedule(store.clock() - timedelta(days=1))
+    beat = make_scheduler(make_app(redisbeater_key_prefix=other))
+
+    beat.tick()  # type: ignore[attr-defined]
+
+    assert there.get("there").total_run_count == 1
+    assert ScheduleStore(app).get("here").total_run_count == 0
+    assert (there.status().is_led, ScheduleStore(app).status().is_led) == (True, False)
+
+
+@one_server
+def test_the_command_line_chooses_by_an_option(run: Callable[..., Result], there: ScheduleStore, other: str) -> None:
+    made = run("--key-prefix", other, "create", "report", "proj.work", "--every", "60s")
+
+    assert made.exit_code == 0, made.output
+    assert list(there.names()) == ["report"]
+    assert json.loads(run("--key-prefix", other, "status", "--json").stdout)["prefix"] == other
+    assert run("show", "report").exit_code == 2
+    empty = run("--key-prefix", "", "list")
+    assert (empty.exit_code, empty.output) == (
+        2,
+        "Error: redisbeater_key_prefix = '': expected a text that is not empty\n",
+    )
+
+
+def test_a_cluster_has_each_schedule_on_the_master_of_its_hash_tag(cluster: Cluster) -> None:
+    app = app_with(redisbeater_redis_url=cluster.url())
+    prefixes = [
+        next(f"{{{n}}}:" for n in range(100) if cluster.owner(f"{{{n}}}:") is master) for master in cluster.masters
+    ]
+    for prefix in prefixes:
+        ScheduleStore(app, prefix=prefix).create("report", "proj.work", 60)
+
+    for prefix, master in zip(prefixes, cluster.masters):
+        assert master.client.zcard(f"{prefix}:schedule") == 1
+        assert [f"{prefix}report" in each.client.keys("*report") for each in cluster.masters].count(True) == 1
+    with pytest.raises(ImproperlyConfigured, match="a cluster needs a hash tag in it"):
+        ScheduleStore(app, prefix="eu:").names()

@@ -1,0 +1,107 @@
+"""The supported versions, which stand in the documentation, the metadata, tox and CI."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+import redisbeater
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # pytest brings it along there
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PAGE = (ROOT / "docs" / "versions.rst").read_text()
+
+
+def row(name: str) -> str:
+    """The second column of a row of the table."""
+    found = re.search(rf"   \* - {re.escape(name)}\n     - (.*)\n", PAGE)
+    assert found, name
+    return found[1]
+
+
+def requirement(name: str) -> SpecifierSet:
+    [found] = [each for each in map(Requirement, PROJECT["dependencies"]) if each.name == name]
+    return found.specifier
+
+
+def tox() -> configparser.ConfigParser:
+    read = configparser.ConfigParser()
+    read.read(ROOT / "tox.ini")
+    return read
+
+
+PYTHONS = row("Python").split(", ")
+CELERIES = row("Celery").split(", ")
+
+
+def test_pythons_are_those_of_the_metadata_of_tox_and_of_ci() -> None:
+    of_metadata = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if ":: 3." in each]
+    factors = re.search(r"py3\{([\d,]+)\}-celery\{([\d,]+)\}", tox()["tox"]["env_list"])
+    assert factors
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+
+    assert of_metadata == PYTHONS
+    assert [f"3.{minor}" for minor in factors[1].split(",")] == PYTHONS
+    assert jobs["run"]["strategy"]["matrix"]["python"] == PYTHONS
+    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
+    assert [f"{each[0]}.{each[1:]}" for each in factors[2].split(",")] == CELERIES
+
+
+def test_lowest_has_the_oldest_of_each_dependency() -> None:
+    pins = dict(re.findall(r"^lowest: (\S+)==(\S+)$", tox()["testenv"]["deps"], flags=re.MULTILINE))
+
+    for name, version in pins.items():
+        [least] = [each.version for each in requirement(name) if each.operator == ">="]
+        assert version.startswith(least)
+    unmarked = {each.name for each in map(Requirement, PROJECT["dependencies"]) if not each.marker}
+    assert set(pins) == unmarked
+
+
+@pytest.mark.parametrize("version", [*CELERIES, "5.4.9", "6.0"])
+def test_celery_is_allowed_as_the_table_says(version: str) -> None:
+    assert requirement("celery").contains(version) is (version in CELERIES)
+
+
+def test_redis_py_is_allowed_as_the_table_says() -> None:
+    least, most = row("redis-py").split(" to ")
+
+    allowed = requirement("redis")
+    assert allowed.contains(least)
+    assert allowed.contains(f"{most}.99")
+    assert not allowed.contains("5.1.9")
+    assert not allowed.contains(f"{int(most) + 1}.0")
+
+
+def test_the_readme_says_the_same() -> None:
+    readme = " ".join((ROOT / "README.rst").read_text().split())
+
+    assert f"Python {PYTHONS[0]} to {PYTHONS[-1]}, Celery {CELERIES[0]} to {CELERIES[-1]}" in readme
+    assert f"redis-py {row('redis-py')}, Redis {row('Redis')}" in readme
+
+
+def test_the_newest_section_of_the_changelog_is_of_this_version() -> None:
+    headings = re.findall(r"^(\d+\.\d+\.\d+) \((.+)\)\n-+$", (ROOT / "CHANGELOG.rst").read_text(), flags=re.MULTILINE)
+
+    assert headings[0][0] == redisbeater.__version__
+    assert all(re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", when) for _, when in headings)
+    assert [when for _, when in headings[1:] if when == "unreleased"] == []
+
+
+def test_what_is_stable_is_called_so() -> None:
+    stable = "Development Status :: 5 - Production/Stable" in PROJECT["classifiers"]
+
+    assert stable is (int(redisbeater.__version__.partition(".")[0]) >= 1)
+    assert stable is ("Before 1.0" not in PAGE)
