@@ -23,34 +23,8 @@ from servers import Server, programs
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 ROOT = DOCS.parent
-#: Pages whose blocks are not run yet.
-NOT_YET = set(
-    [
-        "README",
-        "checking",
-        "connecting",
-        "custom-schedules",
-        "dashboard",
-        "editing",
-        "files",
-        "fire-times",
-        "http-api",
-        "instruments",
-        "looking",
-        "managing-runs",
-        "managing",
-        "monitoring",
-        "moving-from-django-celery-beat",
-        "pausing",
-        "quickstart",
-        "redbeat",
-        "static-entries",
-        "testing",
-        "why",
-    ]
-)
 PAGES = sorted([*DOCS.rglob("*.rst"), ROOT / "README.rst"])
-PAGES = [page for page in PAGES if "_generated" not in page.parts and blocks(page) and page.stem not in NOT_YET]
+PAGES = [page for page in PAGES if "_generated" not in page.parts and blocks(page)]
 
 #: Marks that the pages need: what nothing can run here, and what prints something else each time. It may only shrink.
 MOST_MARKED = {"not run": 40, "output differs": 20}

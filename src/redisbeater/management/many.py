@@ -42,9 +42,8 @@ def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: 
 
     def change(page: Sequence[str]) -> Iterator[Outcome]:
         context = Context.of(app)
-        result = write_page(
-            context, [FieldChange(name=name, fields={"enabled": is_enabled}, author=author) for name in page]
-        )
+        fields = {"enabled": is_enabled, "disabled_until": None}
+        result = write_page(context, [FieldChange(name=name, fields=fields, author=author) for name in page])
         for name in page:
             edit = result.written.get(name)
             if edit is None:
