@@ -32,6 +32,8 @@ ROOT = Path(__file__).parents[2]
 
 #: What the options of a command of Celery may stand for here: nothing but their names and values is read.
 _OF_CELERY = re.compile(r"celery (?:-A \w+ )?(\w[\w-]*)(.*)", re.DOTALL)
+#: What ends with Ctrl-C only.
+_ENDLESS = re.compile(r"celery -A \w+ redisbeater (dashboard|.* --(watch|follow)\b)")
 _ON_THE_SCHEDULE = re.compile(r"celery -A \w+ redisbeater ")
 
 
@@ -44,9 +46,13 @@ class Shown:
 
 
 def shown(text: str) -> list[Shown]:
-    """Return the commands of a console block; a backslash at the end of a line continues it."""
+    """Return the commands of a console block; a backslash at the end of a line continues it.
+
+    Without a ``$`` each line is a command, to be copied as it stands.
+    """
+    if not text.startswith("$ "):
+        return [Shown(line, "") for line in text.splitlines() if line]
     parts = re.split(r"^\$ ", text.replace("\\\n", " "), flags=re.MULTILINE)
-    assert not parts[0].strip(), f"starts with an output: {parts[0]}"
     return [
         Shown(_without_comment(command), output) for command, _, output in (part.partition("\n") for part in parts[1:])
     ]
@@ -54,6 +60,8 @@ def shown(text: str) -> list[Shown]:
 
 def is_run(command: str) -> bool:
     """Return whether a command is run, not only checked."""
+    if _ENDLESS.search(command):
+        return False
     return bool(_ON_THE_SCHEDULE.match(command)) or command.startswith("redis-cli -u redis://localhost")
 
 
@@ -63,6 +71,7 @@ def run(site: Site, step: Shown, *, compare: bool) -> None:
         code, printed = _with_redis_cli(site, step.command)
     else:
         code, printed = _with_pipe(site, step.command)
+    printed = site.public(printed)
     if compare and step.output.strip():
         assert fits(step.output, printed), f"$ {step.command}\n{printed}\nbut the page shows\n{step.output}"
     elif not step.output.strip():
@@ -104,6 +113,10 @@ def _with_redis_cli(site: Site, command: str) -> tuple[int, str]:
 
 def check(command: str) -> None:
     """Check a command that is not run: its program is known, and takes its options."""
+    if " && " in command:
+        for part in command.split(" && "):
+            check(part)
+        return
     words = shlex.split(command.rstrip(" &"))
     while "=" in words[0]:
         words = words[1:]
@@ -116,7 +129,10 @@ def _check_celery(words: list[str]) -> None:
     found = _OF_CELERY.match(shlex.join(["celery", *words[1:]]))
     assert found, words
     command: click.Command = celery.commands[found[1]]
-    command.make_parser(click.Context(command)).parse_args(shlex.split(found[2]))
+    arguments = shlex.split(found[2])
+    if isinstance(command, click.Group):
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    command.make_parser(click.Context(command)).parse_args(arguments)
 
 
 def _check_pip(words: list[str]) -> None:

@@ -25,6 +25,7 @@ CHANGING = (
 
 def fits(shown: str, printed: str) -> bool:
     """Return whether a page shows what was printed; ``...`` on the page stands for any text, blanks for any blanks."""
+    shown = re.sub(r"\b[0-9a-f]{4}\.\.\.(?! )", "ID", re.sub(r"\b[0-9a-f]{4}\.\.\. ", "ID ", shown))
     parts = [re.escape(_comparable(part)).replace(r"\ ", " ") for part in shown.split("...")]
     pattern = r" ?.*? ?".join(parts)
     return re.fullmatch(pattern, _comparable(printed)) is not None
@@ -32,5 +33,5 @@ def fits(shown: str, printed: str) -> bool:
 
 def _comparable(output: str) -> str:
     for word, pattern in CHANGING:
-        output = re.sub(rf"(?<![\w:.]){pattern}(?![\w:])", word, output)
+        output = re.sub(rf"(?<![\w:.]){pattern}(?!\w|:\d)", word, output)
     return " ".join(output.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import json
 import re
 import sys
 import types
@@ -13,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
+from recorded import record, vienna
 from servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
+from redisbeater.instant import to_unix
+from redisbeater.schedules.datetime_codec import encode_datetime
 
 __all__ = ("NOW", "Site")
 
@@ -33,10 +37,11 @@ class Site:
     def __init__(self, server: Server, folder: Path) -> None:
         self.server = server
         self.folder = folder
+        self.client = server.client(0)
         self.now = NOW
         self.app = self._default_app()
         self._settings: dict[str, Any] = {}
-        self.names: dict[str, Any] = {"__name__": "page", "site": self}
+        self.names: dict[str, Any] = {"__name__": "proj", "site": self}
         self._module(self.app)
 
     def run(self, source: str, place: str) -> str:
@@ -60,11 +65,18 @@ class Site:
             text = text.replace(theirs, self.server.url(ours))
         return text
 
+    def public(self, text: str) -> str:
+        """Return an output with the databases of the page."""
+        for theirs, ours in _DATABASES.items():
+            text = text.replace(self.server.url(ours), theirs)
+        return text
+
     def refresh(self) -> None:
         """Let the app have its settings and the time as they are now."""
         settings = {key: self.app.conf[key] for key in list(self.app.conf) if re.match("redisbeater_|timezone", key)}
         if settings != self._settings:
             Context.forget(self.app)
+            self.app.__dict__.pop("timezone", None)  # Celery computes it once
             self._settings = settings
         if settings.get("redisbeater_redis_url", "").startswith(self.server.url(0)):
             Context.of(self.app).redis.contents.fix_clock(self.now)
@@ -73,6 +85,39 @@ class Site:
         """Move the clock forward, for the statements that follow."""
         self.now += timedelta(**units)
         self.refresh()
+
+    def at(self, local: str) -> None:
+        """Set the clock to a local time of Vienna in winter."""
+        self.now = vienna(local)
+        self.refresh()
+
+    def ran(self, name: str, times: int, last: str) -> None:
+        """Record that an entry has run so often, the last time at that time of Vienna."""
+        meta = {"last_run_at": encode_datetime(vienna(last)), "total_run_count": times}
+        recorded = {"meta": json.dumps(meta), "recorded_run": to_unix(vienna(last))}
+        self.client.hset(f"redisbeater:{name}", mapping=recorded)
+
+    def due(self, name: str, local: str) -> None:
+        """Plan an entry for a time of Vienna."""
+        self.client.zadd("redisbeater::schedule", {f"redisbeater:{name}": vienna(local).timestamp()})
+
+    def record(self, name: str, run_id: str, state: str, **fields: Any) -> str:
+        """Record a run; its times are those of Vienna."""
+        return record(self.client, "redisbeater:", name, run_id, state, **fields)
+
+    def beat(self, token: str, role: str = "leader", **facts: Any) -> None:
+        """Let a beat lead, or stand by, as its line in Redis says."""
+        now = self.now.timestamp()
+        line = {
+            "last_pass": now - 0.4, "since": now - 273_600, "role": role, "host": token.partition(":")[0], "pid": 4121,
+            "version": "1.0", "celery": "5.7.0", "python": "3.13.1", "redis": "redis://10.0.0.5:6379/1",
+            "embedded": False, "sent": 1212, "refused": 34, "skipped": 3, "skipped_by": {"overlap": 3}, "late_ms": 4,
+            "late_p50_ms": 4.0, "late_p99_ms": 31.0, "server": "valkey 9.1.0", "clock_offset_ms": 0.8,
+            "broker": "redis", "broker_away": 0.0,
+        }  # fmt: skip
+        self.client.hset("redisbeater::beats", token, json.dumps({**line, **facts}))
+        if role == "leader":
+            self.client.set("redisbeater::lock", token, px=15_000)
 
     def _default_app(self) -> Celery:
         app = Celery("proj", broker=self.server.url(1), set_as_current=False)

@@ -78,16 +78,6 @@ def test_an_entry_is_disabled_until_a_time_and_comes_back_in_its_phase(store: Sc
     assert disabled.details["until"] == paused.disabled_until.isoformat()
 
 
-@pytest.mark.parametrize("command", ["enable", "disable"])
-def test_the_commands_lift_disabled_until(store: ScheduleStore, run: Callable[..., Result], command: str) -> None:
-    first = store.create("report", "proj.work", crontab(minute=0)).due_at
-    store.disable("report", until=timedelta(hours=5))
-
-    assert run(command, "report").exit_code == 0
-    assert store.get("report").disabled_until is None
-    assert store.enable("report").due_at == first
-
-
 def test_what_is_disabled_until_a_time_is_listed_as_such(store: ScheduleStore, run: Callable[..., Result]) -> None:
     store.create("report", "proj.work", crontab(minute=0))
     done = run("disable", "report", "--until", "2h", "--note", "no paper")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,6 +51,22 @@ def output(app: Celery, *arguments: str) -> str:
 )
 def test_no_command_shows_a_secret(store: ScheduleStore, app: Celery, arguments: tuple[str, ...]) -> None:
     assert "s3cret" not in output(app, *arguments)
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["lines", "json"])
+def test_the_plan_of_a_file_shows_no_secret(
+    store: ScheduleStore, app: Celery, tmp_path: Path, form: tuple[str, ...]
+) -> None:
+    path = tmp_path / "schedule.json"
+    entry = {"task": "proj.report", "every": 60, "kwargs": {"db_password": "s3cret", "pages": 3}}
+    path.write_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"new": entry}}))
+    created = output(app, "apply", str(path), *form)
+    entry["kwargs"] = {"db_password": "s3cret, too", "pages": 4}
+    path.write_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"new": entry}}))
+    changed = output(app, "apply", str(path), *form)
+
+    assert "db_password" in changed
+    assert "s3cret" not in created + changed
 
 
 def test_what_is_no_secret_is_shown(store: ScheduleStore, app: Celery) -> None:

@@ -14,6 +14,7 @@ from redisbeater.management.files.changes import Changes, FieldDifference, Overr
 from redisbeater.management.files.moments import moment_text
 from redisbeater.management.files.schedule_words import words_of
 from redisbeater.management.forecast import Forecast
+from redisbeater.management.redaction import redacted, redacted_field
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.time_words import clock_words, date_words
 
@@ -55,7 +56,7 @@ def changes_as_dict(changes: Changes, context: Context) -> dict[str, Any]:
         {
             "name": each.name,
             "change": each.kind,
-            "fields": [{"field": path, "before": old, "after": new} for path, old, new in each.fields],
+            "fields": [_as_dict(difference, context) for difference in each.fields],
             "next_before": _iso(_due_at(each.before, context)),
             "next_after": _iso(_due_at(each.after, context)),
             "overrides": [{"field": o.field, "what": o.what, "by": o.by, "at": _iso(o.at)} for o in each.overrides],
@@ -63,6 +64,16 @@ def changes_as_dict(changes: Changes, context: Context) -> dict[str, Any]:
         for each in changes.entries
     ]
     return {"owner": changes.owner, "entries": entries}
+
+
+def _as_dict(difference: FieldDifference, context: Context) -> dict[str, Any]:
+    path, before, after = difference
+    patterns = context.config.redact
+    return {
+        "field": path,
+        "before": redacted_field(path, before, patterns),
+        "after": redacted_field(path, after, patterns),
+    }
 
 
 def _lines(each: PlannedChange, width: int, view: View, context: Context) -> Iterator[str]:
@@ -80,7 +91,8 @@ def _lines(each: PlannedChange, width: int, view: View, context: Context) -> Ite
 def _created(after: StoredEntry, view: View, context: Context) -> list[str]:
     definition = after.definition
     due_at = _due_at(after, context)
-    arguments = [*map(repr, definition.args), *(f"{name}={value!r}" for name, value in definition.kwargs.items())]
+    args, kwargs = (redacted(each, context.config.redact) for each in (definition.args, definition.kwargs))
+    arguments = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
     call = shown(f"{definition.task}({', '.join(arguments)})", MOST_VALUE)
     zone = definition.zone(context.zone)
     schedule = describe_in_brief(definition.schedule, None if zone == context.zone else zone)
@@ -121,6 +133,7 @@ def _difference(difference: FieldDifference, context: Context) -> str:
 
 
 def _value(path: str, value: Any, context: Context) -> str:
+    value = redacted_field(path, value, context.config.redact)
     if value is None:
         return "none"
     if path == "schedule" and isinstance(value, Mapping):

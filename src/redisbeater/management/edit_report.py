@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +18,7 @@ from redisbeater.editing.edit import Edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError
-from redisbeater.management.redaction import BLANK, names_secret, redacted
+from redisbeater.management.redaction import redacted_field
 from redisbeater.model import json_text
 from redisbeater.schedules.description.describe import describe_in_brief
 
@@ -58,7 +58,7 @@ class EditReport:
         return cls(
             entry=RedisScheduleEntry.of(after, app),
             changed={
-                field: (_shown(field, was, patterns), _shown(field, is_, patterns))
+                field: (redacted_field(field, was, patterns), redacted_field(field, is_, patterns))
                 for field, (was, is_) in _changes(edit, before, after)
             },
             next_before=None if before is None else before.due_at(context.defaults),
@@ -94,12 +94,6 @@ def draft(entry: RedisScheduleEntry) -> RedisScheduleEntry:
     text = definition.to_text(context.codec)
     change = Upsert(definition=definition, text=text, initial_meta=entry.initial_meta(), only_new=True)
     return RedisScheduleEntry.of(preview(context, change), entry.app)
-
-
-def _shown(field: str, value: Any, patterns: Sequence[str]) -> Any:
-    """Return a value without the secrets in it."""
-    is_secret = "." in field and value is not None and names_secret(field.partition(".")[2], tuple(patterns))
-    return BLANK if is_secret else redacted(value, patterns)
 
 
 def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iterator[tuple[str, tuple[Any, Any]]]:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-__all__ = ("BLANK", "redacted", "redacted_text")
+__all__ = ("BLANK", "names_secret", "redacted", "redacted_field", "redacted_text")
 
 #: What is shown instead of a secret.
 BLANK = "***"
@@ -31,6 +31,12 @@ def redacted(value: Any, patterns: Sequence[str]) -> Any:
             for key, item in value.items()
         }
     return [redacted(item, patterns) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def redacted_field(field: str, value: Any, patterns: Sequence[str]) -> Any:
+    """Return the value of a field, or of a part of one such as ``kwargs.password``, without the secrets in it."""
+    is_secret = "." in field and value is not None and names_secret(field.partition(".")[2], tuple(patterns))
+    return BLANK if is_secret else redacted(value, patterns)
 
 
 def redacted_text(text: str, patterns: Sequence[str]) -> str:

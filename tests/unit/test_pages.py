@@ -1,0 +1,140 @@
+"""The pages of the documentation: their length, the sentence for each, and that what they name exists."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from click import Command, Context, Option
+from pages import DOCS
+
+from redisbeater.cli import redisbeater
+from redisbeater.config.given import PREFIX
+from redisbeater.config.settings import Config
+from redisbeater.observe.metrics import CATALOGUE, Kind
+
+ROOT = DOCS.parent
+PAGES = sorted(DOCS.glob("*.rst"))
+INDEX = (DOCS / "index.rst").read_text(encoding="utf-8")
+
+#: Lines of a page; what is longer is two pages.
+MOST_LINES = 250
+MOST_LINES_OF_README = 150
+
+#: What people type into the search, and the page that they are to find.
+SOUGHT = {
+    "pause": "pausing",
+    "trigger": "managing-runs",
+    "missed": "not-run",
+    "stuck": "not-run",
+    "daylight saving": "daylight-saving",
+    "overlap": "overlap",
+    "backfill": "managing-runs",
+    "once": "howto-when",
+    "first monday": "howto-when",
+    "flask": "flask",
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_short_and_has_one_sentence_on_the_index(page: Path) -> None:
+    assert page.read_text(encoding="utf-8").count("\n") <= MOST_LINES
+    if page.stem != "index":
+        [sentence] = re.findall(rf"(?m)^- :doc:`{page.stem}`: (.+)$", INDEX)
+        assert re.fullmatch(r"[A-Z:`].*\.", sentence)
+
+
+def test_the_index_has_its_sections() -> None:
+    assert re.findall(r"(?m)^([A-Z][a-z ]+)\n-+$", INDEX) == [
+        "Start", "How to", "Operate", "Understand", "Reference", "Compare",
+    ]  # fmt: skip
+
+
+def test_the_readme_is_short_and_its_links_lead_to_files() -> None:
+    readme = (ROOT / "README.rst").read_text(encoding="utf-8")
+    linked = re.findall(r"``((?:docs|examples)/[\w./-]+)``|`\w+ <(\w+)>`_", readme)
+
+    assert readme.count("\n") <= MOST_LINES_OF_README
+    assert len(linked) > 5
+    assert [path for pair in linked for path in pair if path and not (ROOT / path).exists()] == []
+
+
+def command_reference() -> ModuleType:
+    """Import the module of the documentation."""
+    spec = importlib.util.spec_from_file_location("command_reference", DOCS / "command_reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_has_every_command_with_its_options() -> None:
+    reference = command_reference()
+    sections = re.split(r"(?m)^\.\. _command-", reference.page())[1:]
+
+    assert len(sections) == len(list(reference.commands())) > len(redisbeater.commands)
+    for section, (name, command) in zip(sections, reference.commands(), strict=True):
+        assert f"\n{name}\n---" in section
+        shown = [each for each in command.params if isinstance(each, Option) and not each.hidden]
+        assert [each.name for each in shown if each.opts[0] not in section] == []
+
+
+def test_the_examples_of_every_help_can_be_read() -> None:
+    for name, command in command_reference().commands():
+        examples = re.findall(rf"celery -A \w+ redisbeater {name}\b([^\n|>]*)", command.help or "")
+        assert examples, f"{name} has no example"
+        for example in examples:
+            _, left, _ = command.make_parser(Context(command)).parse_args(shlex.split(example.rstrip(".")))
+            assert left == [], example
+
+
+def text_of_all() -> dict[str, str]:
+    pages = [*PAGES, ROOT / "README.rst"]
+    return {page.stem: page.read_text(encoding="utf-8") for page in pages if page.stem != "changelog"}
+
+
+def test_every_setting_and_metric_that_a_page_names_exists() -> None:
+    known = {f"{PREFIX}{setting.name}" for setting in fields(Config)}
+    for name, metric in CATALOGUE.items():
+        known |= {f"redisbeater_{name}", f"redisbeater_{name}{'_total' if metric.kind is Kind.COUNTER else ''}"}
+    known |= {f"redisbeater_{name}_{part}" for name in CATALOGUE for part in ("bucket", "sum", "count")}
+    known |= {f"redisbeater_{name}" for name in ("app", "celery", "redis_url", "attempt", "lease")}  # fixtures, headers
+    unknown = {
+        (page, word)
+        for page, text in text_of_all().items()
+        for word in re.findall(r"(?<![\w./])redisbeater_[a-z_]+[a-z](?!\w|\*)", text)
+        if word not in known
+    }
+
+    assert unknown == set()
+
+
+def options(command: Command) -> set[str]:
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)} | {
+        "--help"
+    }
+
+
+def test_every_command_and_option_that_a_sentence_names_exists() -> None:
+    """In the text; those of blocks are run."""
+    wrong = []
+    for page, text in text_of_all().items():
+        for words in re.findall(r"``celery (?:-A \w+ )?redisbeater ([a-z][^`]*)``", text):
+            name = words.split()[0]
+            command = redisbeater.commands.get(name)
+            named = set(re.findall(r"(?<!\w)--[a-z-]+", words))
+            if command is None or not named <= options(command):
+                wrong.append((page, words))
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(("words", "page"), SOUGHT.items())
+def test_what_people_search_for_is_on_the_page_about_it(words: str, page: str) -> None:
+    assert words in (DOCS / f"{page}.rst").read_text(encoding="utf-8").lower()
