@@ -22,7 +22,7 @@ from redisbeater.dashboard.access import endpoint, log_in, log_out, show_login
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
-from redisbeater.dashboard.defences import Defences
+from redisbeater.dashboard.defences import PROTECTION, Defences
 from redisbeater.dashboard.drawing import environment
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
@@ -39,7 +39,10 @@ from redisbeater.exceptions import (
     RedisBeaterError,
     RunActive,
     RunNotFound,
+    SchedulePaused,
+    SendFailed,
     StoreError,
+    ZoneChanging,
 )
 from redisbeater.management.async_store import AsyncScheduleStore
 from redisbeater.management.schedule_store import ScheduleStore
@@ -52,7 +55,11 @@ STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
     (EditConflict, 409),
     (EntryExists, 409),
     (RunActive, 409),
+    (SchedulePaused, 409),
+    (ZoneChanging, 409),
     (RunNotFound, 404),
+    (ImproperlyConfigured, 404),  # runs are not recorded: there is none
+    (SendFailed, 502),
     (InvalidEntry, 422),
     (StoreError, 503),
 )
@@ -123,7 +130,7 @@ def create_app(
     return Starlette(
         routes=[*_own_routes(site), *_page_routes(site), *(_metrics_routes(celery_app) if metrics else ())],
         middleware=[Middleware(Defences, allowed_hosts=hosts), Middleware(GZipMiddleware, minimum_size=1_000)],
-        exception_handlers={HTTPException: partial(_show_error, site), RedisBeaterError: partial(_show_error, site)},
+        exception_handlers={kind: partial(_show_error, site) for kind in (HTTPException, RedisBeaterError, Exception)},
         lifespan=_closing(site),
     )
 
@@ -182,9 +189,11 @@ async def _show_error(site: Site, request: Request, error: Exception) -> Respons
     """Return the page of an error, with its reason and a way on; JSON and texts for programs."""
     if isinstance(error, HTTPException):
         status, reason, headers = error.status_code, str(error.detail), dict(error.headers or {})
-    else:
+    elif isinstance(error, RedisBeaterError):
         status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
         reason, headers = str(error), {}
+    else:  # it comes past the defences, and is logged by the server
+        status, reason, headers = 500, "an unexpected error; the log of this process has it", PROTECTION
     if request.url.path.endswith(".json") or "application/json" in request.headers.get("Accept", ""):
         path = {"field": error.path} if isinstance(error, InvalidEntry) else {}
         return JSONAnswer({"error": reason, "status": status, **path}, status, headers)
