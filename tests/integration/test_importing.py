@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import periodic_tasks
+import django_project
 import pytest
 import redis
 from celery import Celery
@@ -68,7 +68,7 @@ def save(app: Celery, name: str, when: Any, **fields: Any) -> RedBeatSchedulerEn
 @pytest.fixture
 def tasks() -> Any:
     """The table of periodic tasks, empty."""
-    periodic_tasks.set_up()
+    django_project.set_up()
     from django_celery_beat import models
 
     for model in (models.PeriodicTask, models.SolarSchedule):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import redis
 import uvicorn
 from celery import Celery
 from click.testing import Result
@@ -18,10 +21,11 @@ from fastapi import FastAPI
 from servers import programs
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from web_site import BEARER, HOST, SECRET, TestClient, app_with_tasks
+from waiting import wait_until
+from web_site import BEARER, HOST, SECRET, TestClient, app_with_tasks, browse, run_block
 
 from redisbeater import ScheduleStore
-from redisbeater.dashboard import create_app, token
+from redisbeater.dashboard import OPERATE, User, basic, create_app, hash_password, header, token
 from redisbeater.dashboard.serving import Serving
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -29,9 +33,13 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 
 @pytest.fixture
 def app(make_app: Callable[..., Celery]) -> Celery:
-    app = app_with_tasks(make_app())
+    app = app_with_tasks(make_app(redisbeater_track_runs=True))
     ScheduleStore(app).create("report", "shop.report", 60.0)
     return app
+
+
+def _basic(name: str, password: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(f'{name}:{password}'.encode()).decode()}"}
 
 
 def _fastapi(page: Starlette, path: str) -> object:
@@ -62,6 +70,75 @@ def test_all_links_stay_below_the_path_of_the_mount(
     assert not ScheduleStore(app).get("report").enabled
 
 
+def test_the_page_in_fastapi_and_in_starlette_is_as_documented(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    fastapi = TestClient(run_block("from fastapi", app, monkeypatch)["app"], base_url=f"http://{HOST}")
+    bearer = {"Authorization": "Bearer a secret of 32 characters or more"}
+    assert fastapi.get("/schedule/index.json", headers=bearer).json()["total"] == 1
+    assert fastapi.get("/schedule/index.json", headers=BEARER).status_code == 401
+    assert fastapi.get("/docs").status_code == 200
+    starlette = TestClient(run_block('"X-Staff"', app, monkeypatch)["app"], base_url=f"http://{HOST}")
+    answers = {}
+    for name in ("anna", "bob", ""):
+        headers = {"X-Redisbeater": "1", **({"X-Staff": name} if name else {})}
+        answers[name] = starlette.post("/schedule/pause", headers=headers, follow_redirects=False).status_code
+    assert answers == {"anna": 303, "bob": 403, "": 401}
+    assert (pause := ScheduleStore(app).is_paused)
+    assert pause.by == "anna"
+
+
+async def _own(request: Any) -> User | None:
+    return User("dave", OPERATE) if request.headers.get("X-Key") == "k" else None
+
+
+_PROXY = {"trusted": ["192.0.2.0/24"], "rights": OPERATE}
+
+
+@pytest.mark.parametrize(
+    ("auth", "good", "bad", "name"),
+    [
+        (token(SECRET, OPERATE), BEARER, {"Authorization": "Bearer 0"}, "token"),
+        (basic({"anna": hash_password("pw")}, OPERATE), _basic("anna", "pw"), _basic("anna", "pw2"), "anna"),
+        (header("X-User", **_PROXY), {"X-User": "carl"}, {"X-User": ""}, "carl"),
+        (_own, {"X-Key": "k"}, {"X-Key": "j"}, "dave"),
+    ],
+    ids=["token", "basic", "header", "own"],
+)
+def test_each_way_to_be_recognized_works_below_a_mount(
+    app: Celery, auth: Any, good: dict[str, str], bad: dict[str, str], name: str
+) -> None:
+    whole = _fastapi(create_app(app, auth=auth, allowed_hosts=[HOST]), "/internal/schedule")
+    web = TestClient(whole, base_url=f"http://{HOST}", client=("192.0.2.7", 4000), headers={"X-Redisbeater": "1"})
+    paths = ("/entries/skip-next", "/entries/delete")
+    statuses = {
+        path: [
+            web.post(f"/internal/schedule{path}?name=report", headers=headers, follow_redirects=False).status_code
+            for headers in (good, bad)
+        ]
+        for path in paths
+    }
+    assert statuses == {paths[0]: [303, 401], paths[1]: [403, 401]}
+    assert ScheduleStore(app).log("report")[0].details["by"] == name
+
+
+def test_behind_a_proxy_that_cuts_the_path_off_links_have_it(app: Celery) -> None:
+    web = browse(app, root="/schedule")
+    page = web.get("/history?n=5")
+    assert 'name="next" value="/schedule/history?n=5"' in page.text
+    assert '<a href="/schedule/history" data-key="h" aria-current="page">' in page.text
+    web.headers.pop("Authorization")
+    asked = web.get("/history?n=5", follow_redirects=False)
+    assert asked.headers["Location"] == "/schedule/login?next=%2Fschedule%2Fhistory%3Fn%3D5"
+
+
+def test_cookies_are_for_https_where_the_browser_uses_it(app: Celery) -> None:
+    web = browse(app, headers={})
+    cookies = [
+        web.post("/login", data={"secret": SECRET}, headers={"Origin": origin}, follow_redirects=False).headers
+        for origin in (f"http://{HOST}", f"https://{HOST}")
+    ]
+    assert ["Secure" in headers["Set-Cookie"] for headers in cookies] == [False, True]
+
+
 @contextmanager
 def _served(page: Starlette) -> Iterator[str]:
     """Serve a page on a free port, in a thread."""
@@ -77,19 +154,24 @@ def _served(page: Starlette) -> Iterator[str]:
         thread.join(10)
 
 
-def test_an_open_page_hears_of_changes(app: Celery) -> None:
+def test_open_pages_hear_of_changes_by_one_subscription(app: Celery, client: redis.Redis) -> None:
     store = ScheduleStore(app)
     with (
         _served(create_app(app, auth=token(SECRET), allowed_hosts=[HOST])) as address,
         urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as stream,
+        urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as other,
     ):
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         assert stream.readline() == b"retry: 3000\n"
+        wait_until(lambda: any(int(each["sub"]) for each in client.client_list()), "a subscription")
+        assert [each["sub"] for each in client.client_list() if each["sub"] != "0"] == ["2"]
         store.update("report", max_runs=3)
         lines = _until(stream, b"event: entries\n")
         assert stream.readline() == b'data: {"names": ["report"]}\n', lines
+        store.trigger("report")
+        assert _until(stream, b"event: runs\n")[-1] == b"event: runs\n"
         store.pause("deploy")
-        assert _until(stream, b"event: status\n")[-1] == b"event: status\n"
+        assert _until(other, b"event: status\n")[-1] == b"event: status\n"
 
 
 def _until(stream: Iterator[bytes], wanted: bytes) -> list[bytes]:
@@ -109,6 +191,7 @@ def _until(stream: Iterator[bytes], wanted: bytes) -> list[bytes]:
         (["--bind", "0.0.0.0", "--no-auth"], "others reach it"),
         (["--bind", "example.com"], "others reach it"),
         (["--auth-header", "X-User"], "--trusted"),
+        (["--path", "schedule"], "such as /schedule"),
         (["--trusted", "10.0.0.0/8", "--no-auth"], "--auth-header"),
         (["--no-auth", "--token-file", "x"], "only one of"),
         (["--token-file", "/nothing/there"], "No such file"),
@@ -128,3 +211,11 @@ def test_a_token_of_a_file_lets_in_who_sends_it(app: Celery, tmp_path: Path) -> 
     assert web.get("/status", headers=BEARER).status_code == 200
     assert web.get("/status", headers={"Authorization": "Bearer other"}).status_code == 401
     assert Serving().link.startswith("http://127.0.0.1:5577/login#")
+
+
+def test_the_command_serves_below_a_path(app: Celery) -> None:
+    serving = Serving(path="/ops/schedule", no_auth=True)
+    web = TestClient(serving.app(app), base_url="http://127.0.0.1:5577")
+    assert serving.link == "http://127.0.0.1:5577/ops/schedule/"
+    assert 'href="/ops/schedule/upcoming"' in web.get("/ops/schedule/").text
+    assert web.get("/").status_code == 404

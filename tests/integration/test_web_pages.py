@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from servers import programs
-from web_site import TestClient, app_with_tasks, browse
+from web_site import BEARER, TestClient, app_with_tasks, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
@@ -289,6 +289,17 @@ def test_a_page_that_is_live_asks_for_rows_by_name(app: Celery, store: ScheduleS
     assert text.lstrip().startswith("<tr")
     assert text.count("<tr") == 1
     assert "other" not in text
+
+
+def test_htmx_gets_the_part_of_a_page_that_changes(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60.0)
+    run_id = store.trigger("report")
+    web = browse(app, headers={**BEARER, "HX-Request": "true"})
+    for action in ACTIONS:
+        if action.method == "GET" and action.has_json:
+            answer = web.get(f"{action.path}?id={run_id}" if action.path == "/run" else f"{action.path}?name=report")
+            assert answer.status_code == 200, action.path
+            assert "<html" not in answer.text, action.path
 
 
 def test_redis_away_is_a_page_with_the_reason(make_app: Callable[..., Celery]) -> None:

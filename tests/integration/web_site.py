@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from types import ModuleType
 from typing import Any
 
+import pytest
 from celery import Celery
+from pages import block_with
 
 from redisbeater.dashboard import create_app, token
 
@@ -36,3 +40,13 @@ def app_with_tasks(app: Celery) -> Celery:
     for name in ("shop.report", "shop.sync"):
         app.task(name=name)(work)
     return app
+
+
+def run_block(text: str, app: Celery, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run the block of the page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
+    project = ModuleType("proj")
+    project.celery_app = app  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "proj", project)
+    names: dict[str, Any] = {}
+    exec(block_with("dashboard.rst", text), names)
+    return names

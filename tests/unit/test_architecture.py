@@ -54,7 +54,7 @@ NARROW_ROOMS = {
     "model": GROUND | {"schedules"},
     "config": GROUND | {"model.policies"},
     "runs": GROUND | {"config", "model", "store", "context"},
-    "store": GROUND | {"config", "model.score", "model.log_line", "model.run"},
+    "store": GROUND | {"config", "model.score", "model.log_line", "model.run", "model.run_brief"},
 }
 
 #: The rooms that may import a library. A library that is missing here may be imported nowhere.

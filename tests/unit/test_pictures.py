@@ -1,7 +1,6 @@
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-from redisbeater import Run
 from redisbeater.dashboard.pictures import (
     HIGHEST,
     LOWEST,
@@ -13,6 +12,7 @@ from redisbeater.dashboard.pictures import (
 )
 from redisbeater.management.simulation import Band, Simulation
 from redisbeater.model.run import State
+from redisbeater.model.run_brief import RunBrief
 
 UTC, VIENNA = timezone.utc, ZoneInfo("Europe/Vienna")
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -20,15 +20,7 @@ NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 def run(minutes, state=State.SUCCESS, took=1.0):
     sent = NOON - timedelta(minutes=minutes)
-    return Run(
-        id=f"run-{minutes}",
-        name="report",
-        state=state,
-        fire_time=sent,
-        sent_at=sent,
-        started_at=None if took is None else sent,
-        finished_at=None if took is None else sent + timedelta(seconds=took),
-    )
+    return RunBrief(f"run-{minutes}", state, sent, took)
 
 
 def simulation(start, per_moment, **more):

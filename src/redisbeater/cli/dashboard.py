@@ -27,6 +27,9 @@ INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]
 @click.option("--read-only", is_flag=True, help="Nobody changes anything.")
 @click.option("--allow-any-task", is_flag=True, help="Let forms take tasks that this app does not know.")
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="HOST", help="Host name it is served under.")
+@click.option(
+    "--path", default="", metavar="PATH", help="Serve it below this path, for a proxy that passes it on whole."
+)
 @click.option("--title", default="", help="Title of the page; default: the name of the app.")
 @click.option("--hash-password", default="", metavar="NAME", help="Print a line for --basic-file, and end.")
 @command
@@ -39,6 +42,7 @@ def dashboard(app: Celery, hash_password: str, **options: Any) -> None:
       celery -A proj redisbeater dashboard --hash-password anna >> users
       celery -A proj redisbeater dashboard --bind 0.0.0.0 --basic-file users --allowed-host jobs.example.com
       celery -A proj redisbeater dashboard --auth-header X-Forwarded-User --trusted 10.0.0.0/8 --bind 10.0.0.5
+      celery -A proj redisbeater dashboard --path /schedule --allowed-host jobs.example.com
     """
     try:
         from redisbeater.dashboard.serving import Serving, serve

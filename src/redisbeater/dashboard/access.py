@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from redisbeater.dashboard.address import here, root_of
 from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.head import read_head
@@ -47,40 +48,45 @@ async def _user_within_attempts(site: Site, request: Request) -> User | None:
     """Return who sent a request; credentials in a header count as an attempt to log in."""
     if "Authorization" not in request.headers:
         return await site.user(request)
-    _refuse_too_many(site, request)
-    user = await site.user(request)
-    if user is None:
-        site.attempts.failed(_address(request))
+    async with site.attempts.one_by_one:
+        _refuse_too_many(site, request)
+        user = await site.user(request)
+        if user is None:
+            site.attempts.failed(_address(request))
     return user
 
 
 def _ask_to_log_in(site: Site, request: Request, *, as_json: bool) -> Response:
-    wants_page = request.method == "GET" and not as_json and request.headers.get("HX-Request") != "true"
-    if not isinstance(site.auth, Login):
-        raise HTTPException(401, "nobody is logged in; log in where this page is embedded")
-    if wants_page and "Authorization" not in request.headers:
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        root = request.scope.get("root_path", "").rstrip("/")
-        return RedirectResponse(f"{root}/login?{urlencode({'next': target})}", 303)
-    raise HTTPException(401, "log in, or send Authorization: Bearer with the token")
+    is_ours = isinstance(site.auth, Login)
+    login = f"{root_of(request)}/login" if is_ours else getattr(site.auth, "login_url", "")
+    wants_page = request.method in ("GET", "HEAD") and not as_json and request.headers.get("HX-Request") != "true"
+    if login and wants_page and "Authorization" not in request.headers:
+        return RedirectResponse(f"{login}{'&' if '?' in login else '?'}{urlencode({'next': here(request)})}", 303)
+    if is_ours:
+        raise HTTPException(401, "log in, or send Authorization: Bearer with the token")
+    raise HTTPException(401, "nobody is logged in; log in where this page is embedded")
 
 
-async def show_login(site: Site, request: Request, *, failed: bool = False, status: int = 200) -> Response:
-    """Return the page that asks for a token, or for name and password."""
+async def show_login(
+    site: Site, request: Request, *, failed: bool = False, status: int = 200, target: str = ""
+) -> Response:
+    """Return the page that asks for a token, or for name and password; ``target`` is where the person wants to go."""
     assert isinstance(site.auth, Login), "the route exists only with one"
-    values = {"asks_name": site.auth.asks_name, "failed": failed, "next": request.query_params.get("next", "")}
+    target = target or request.query_params.get("next", "")
+    values = {"asks_name": site.auth.asks_name, "failed": failed, "next": target}
     return site.render(request, "login.html", values, status=status)
 
 
 async def log_in(site: Site, request: Request) -> Response:
     """Check what was entered; begin a session and go on where the person wanted to go, or ask again."""
     assert isinstance(site.auth, Login), "the route exists only with one"
-    _refuse_too_many(site, request)
     form = await read_form(request)
-    user = await site.auth.check(form["name"], form["secret"])
-    if user is None:
-        site.attempts.failed(_address(request))
-        return await show_login(site, request, failed=True, status=403)
+    async with site.attempts.one_by_one:
+        _refuse_too_many(site, request)
+        user = await site.auth.check(form["name"], form["secret"])
+        if user is None:
+            site.attempts.failed(_address(request))
+            return await show_login(site, request, failed=True, status=403, target=form["next"])
     site.attempts.succeeded(_address(request))
     answer = RedirectResponse(local_path(request, form["next"]), 303)
     site.auth.sessions.begin(request, answer, form["name"] or user.name)
@@ -98,7 +104,7 @@ async def log_out(site: Site, request: Request) -> Response:
 def local_path(request: Request, target: str) -> str:
     """Return a target of a redirect: a path of this site, or its first page for anything else."""
     is_ours = target.startswith("/") and not target.startswith(("//", "/\\")) and target.isprintable()
-    return target if is_ours else request.scope.get("root_path", "").rstrip("/") + "/"
+    return target if is_ours else f"{root_of(request)}/"
 
 
 def _refuse_too_many(site: Site, request: Request) -> None:

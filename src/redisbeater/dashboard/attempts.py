@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 
@@ -18,6 +19,9 @@ class Attempts:
     """The failed logins of the last minute, in this process."""
 
     def __init__(self) -> None:
+        #: Held while credentials are checked: of many tries at the same time each sees the failures before it, and the
+        #: memory that checking a password takes is taken once.
+        self.one_by_one = asyncio.Lock()
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
     def failed(self, address: str) -> None:

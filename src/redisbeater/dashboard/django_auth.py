@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -18,16 +18,19 @@ __all__ = ("Django", "django")
 _DEBUG_HOSTS = (".localhost", "localhost")
 
 
+#: The rights of a user of Django, by permissions, groups or whatever the project has.
+RightsOf = Callable[[Any], frozenset[Right]]
+
+
 class Django:
     """An ``auth`` of ``create_app``: who has logged in to the Django project may use the page.
 
     Arguments:
-        staff: the rights of staff and superusers.
-        others: the rights of all other active users; an empty set: none of them gets in.
+        rights: returns the rights of a user.
     """
 
-    def __init__(self, staff: frozenset[Right], others: frozenset[Right]) -> None:
-        self._staff, self._others = staff, others
+    def __init__(self, rights: RightsOf) -> None:
+        self._rights = rights
 
     @property
     def allowed_hosts(self) -> Sequence[str]:
@@ -36,37 +39,58 @@ class Django:
 
         return tuple(settings.ALLOWED_HOSTS) or (_DEBUG_HOSTS if settings.DEBUG else ())
 
+    @property
+    def login_url(self) -> str:
+        """Where people log in: the setting LOGIN_URL; empty: it names no path of the project."""
+        from django.conf import settings
+        from django.shortcuts import resolve_url
+        from django.urls import NoReverseMatch
+
+        try:
+            return str(resolve_url(settings.LOGIN_URL))
+        except NoReverseMatch:
+            return ""
+
     async def __call__(self, request: Request) -> User | None:
         """Return who sent a request; None: nobody who has logged in."""
-        user: Any = request.scope.get("user")
-        if user is None:
-            user = await run_in_threadpool(_user_of_session, request.cookies)
-        if not (user.is_authenticated and user.is_active):
-            return None
-        rights = self._staff if user.is_staff or user.is_superuser else self._others
-        return User(user.get_username(), rights) if rights else None
+        return await run_in_threadpool(self._user, request)
+
+    def _user(self, request: Request) -> User | None:
+        from django.db import close_old_connections
+
+        close_old_connections()
+        try:
+            user: Any = request.scope.get("user")
+            if not hasattr(user, "get_username"):  # another middleware's idea of a user
+                user = _user_of_session(request.cookies)
+            known = user.is_authenticated and user.is_active
+            return User(user.get_username(), self._rights(user)) if known else None
+        finally:
+            close_old_connections()
 
 
-def django(staff: frozenset[Right] = ALL, others: frozenset[Right] = VIEW) -> Auth:
+def django(staff: frozenset[Right] = ALL, others: frozenset[Right] = VIEW, *, rights: RightsOf | None = None) -> Auth:
     """Recognize people by their session of the Django project that the page is mounted in.
+
+    Who has not logged in is sent to the project's LOGIN_URL; who has, without the right to view, gets 403.
 
     Arguments:
         staff: the rights of staff and superusers.
-        others: the rights of all other active users.
+        others: the rights of all other active users; an empty set: none of them gets in.
+        rights: instead of both: a function of Django's user. It may read the database, as ``user.has_perm`` does.
     """
-    return Django(staff, others)
+
+    def by_staff(user: Any) -> frozenset[Right]:
+        return staff if user.is_staff or user.is_superuser else others
+
+    return Django(rights or by_staff)
 
 
 def _user_of_session(cookies: dict[str, str]) -> Any:
     """Return the user of a session, as Django's own middlewares find it."""
     from django.conf import settings
     from django.contrib.auth import get_user
-    from django.db import close_old_connections
 
-    close_old_connections()
-    try:
-        session = import_module(settings.SESSION_ENGINE).SessionStore(cookies.get(settings.SESSION_COOKIE_NAME))
-        found: Any = SimpleNamespace(session=session)
-        return get_user(found)
-    finally:
-        close_old_connections()
+    session = import_module(settings.SESSION_ENGINE).SessionStore(cookies.get(settings.SESSION_COOKIE_NAME))
+    found: Any = SimpleNamespace(session=session)
+    return get_user(found)

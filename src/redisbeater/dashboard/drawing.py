@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from redisbeater.dashboard import words
-from redisbeater.dashboard.pictures import forecast_strip, history_bars, two_weeks
+from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, history_bars, two_weeks
 from redisbeater.display import printable_json, shown
 
 __all__ = ("MOST_CHARACTERS", "environment")
@@ -29,7 +29,7 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_cut,
     )
-    drawn.filters.update(text=_text, whole=_whole, name=quote_name, json=_json)
+    drawn.filters.update(text=_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
     drawn.globals.update(words=words, forecast_strip=forecast_strip, history_bars=history_bars, two_weeks=two_weeks)
     return drawn
 
@@ -59,3 +59,15 @@ def quote_name(name: str) -> str:
 def _json(value: Any) -> Markup:
     lines = (shown(line, None) for line in printable_json(value, indent=2).splitlines())
     return escape(_cut("\n".join(lines)))
+
+
+def _shapes(drawn: Bars) -> Markup:
+    """Return bars as shapes of SVG; a template takes four times as long for the 1,500 of a page."""
+    foot = HIGHEST + 2
+    return Markup(
+        "".join(
+            f'<rect class="{bar.kind}" x="{bar.x}" y="{foot - bar.height}" width="3" height="{bar.height}">'
+            f"<title>{escape(bar.title)}</title></rect>"
+            for bar in drawn.bars
+        )
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from redisbeater.dashboard.address import root_of
 from redisbeater.dashboard.clock import Clock
 from redisbeater.dashboard.users import Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -55,7 +56,7 @@ class Visit:
     @property
     def root(self) -> str:
         """The path that the page is mounted under, without the slash at its end."""
-        return str(self.request.scope.get("root_path", "")).rstrip("/")
+        return root_of(self.request)
 
     @property
     def wants_json(self) -> bool:

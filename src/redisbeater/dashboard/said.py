@@ -12,6 +12,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from redisbeater.dashboard.address import is_secure, root_of
+
 __all__ = ("Said", "forget", "heard", "say")
 
 COOKIE, SECONDS = "redisbeater_said", 30
@@ -71,4 +73,4 @@ def _pairs(fields: Any) -> Iterable[Any]:
 
 
 def _attributes(request: Request) -> dict[str, Any]:
-    return {"path": request.scope.get("root_path", "") or "/", "secure": request.url.scheme == "https"}
+    return {"path": root_of(request) or "/", "secure": is_secure(request)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import uvicorn
 from celery import Celery
 from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.routing import Mount
 
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import basic, header, token
@@ -22,6 +24,9 @@ __all__ = ("Serving", "hash_password", "serve")
 
 #: Seconds that open pages may take when the process ends: their streams end never by themselves.
 SHUTDOWN_SECONDS = 2
+
+#: Paths to serve the page below.
+PATH = re.compile(r"(/[\w.~-]+)+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +41,7 @@ class Serving:
         no_auth: nobody logs in; on loopback only.
         read_only: nobody changes anything.
         allowed_hosts: host names besides the address that it is bound to.
+        path: what its addresses begin with, as ``/schedule``; empty: nothing.
     """
 
     bind: str = "127.0.0.1"
@@ -49,6 +55,7 @@ class Serving:
     allow_any_task: bool = False
     title: str = ""
     allowed_hosts: Sequence[str] = ()
+    path: str = ""
     #: The token that is made where no other way to log in is chosen.
     made_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
@@ -81,6 +88,8 @@ class Serving:
             )
         if bool(self.auth_header) != bool(self.trusted):
             raise ValueError("--auth-header and --trusted: pass both, the header and the network of the proxy")
+        if self.path and not PATH.fullmatch(self.path):
+            raise ValueError(f"--path {self.path}: expected a path such as /schedule")
 
     def auth(self) -> Auth:
         """Return what recognizes people.
@@ -102,7 +111,7 @@ class Serving:
     def link(self) -> str:
         """The address to open; with the token behind ``#``, which no server writes into a log."""
         host = f"[{self.bind}]" if ":" in self.bind else self.bind
-        address = f"http://{host}:{self.port}/"
+        address = f"http://{host}:{self.port}{self.path}/"
         return address if self.has_auth or self.no_auth else f"{address}login#{self.made_token}"
 
     def app(self, celery_app: Celery) -> Starlette:
@@ -112,7 +121,7 @@ class Serving:
             OSError, ValueError: as for :meth:`auth`.
         """
         self.check()
-        return create_app(
+        page = create_app(
             celery_app,
             auth=self.auth(),
             read_only=self.read_only,
@@ -120,6 +129,7 @@ class Serving:
             title=self.title,
             allowed_hosts=[self.bind, *self.allowed_hosts],
         )
+        return Starlette(routes=[Mount(self.path, page)]) if self.path else page
 
 
 def serve(celery_app: Celery, serving: Serving) -> None:

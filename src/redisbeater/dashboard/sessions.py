@@ -12,6 +12,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from redisbeater.dashboard.address import is_secure, root_of
+
 __all__ = ("Sessions",)
 
 #: The name of the cookie, and how long a login lasts.
@@ -52,8 +54,8 @@ class Sessions:
 def _attributes(request: Request) -> dict[str, Any]:
     """Return the cookie's attributes: for this mount only, no script reads it, and no other site's form sends it."""
     return {
-        "path": request.scope.get("root_path", "") or "/",
-        "secure": request.url.scheme == "https",
+        "path": root_of(request) or "/",
+        "secure": is_secure(request),
         "httponly": True,
         "samesite": "lax",
     }

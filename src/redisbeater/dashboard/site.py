@@ -13,6 +13,7 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from redisbeater.dashboard.address import here, root_of
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
@@ -83,22 +84,20 @@ class Site:
         self, request: Request, template: str, values: Mapping[str, Any], *, status: int = 200, fragment: str = ""
     ) -> Response:
         """Draw a template; the fragment of it that htmx asked for, where it did."""
-        root = request.scope.get("root_path", "").rstrip("/")
+        root = root_of(request)
         said = heard(request)
         common = {
             "site": self,
             "root": root,
             "static": f"{root}/static/{self.assets.version}",
             "request": request,
+            "here": here(request),
             "said": said,
         }
         theme = request.cookies.get(THEME_COOKIE, "")
         common["theme"] = theme if theme in ("light", "dark") else ""
-        drawn = self.templates.get_template(template)
-        if fragment and request.headers.get("HX-Request") == "true":
-            text = "".join(drawn.blocks[fragment](drawn.new_context({**common, **values})))
-        else:
-            text = drawn.render({**common, **values})
+        common["fragment"] = fragment if request.headers.get("HX-Request") == "true" else ""
+        text = self.templates.get_template(template).render({**common, **values})
         content = text.encode("utf-8", "backslashreplace")  # names may hold bytes that are no unicode
         answer = HTMLResponse(content, status, headers={"Vary": "HX-Request"})
         if said is not None:

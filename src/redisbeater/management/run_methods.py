@@ -17,6 +17,7 @@ from redisbeater.management.runs.stop import Stopped, stop_run
 from redisbeater.management.runs.waiting import wait_for_end
 from redisbeater.management.trigger import read_overlap
 from redisbeater.model.run import Run, RunCounts
+from redisbeater.model.run_brief import RunBrief
 
 __all__ = ("RunMethods",)
 
@@ -56,8 +57,8 @@ class RunMethods(AppStore):
         entry = None if name is None else check_name(name)
         return read_history(self._context, entry, limit=limit, before=before, since=since, states=states)
 
-    def newest_runs(self, names: Sequence[str], limit: int = 30) -> dict[str, list[Run]]:
-        """Return the newest runs of each of several entries, the newest first; empty if runs are not recorded."""
+    def newest_runs(self, names: Sequence[str], limit: int = 30) -> dict[str, list[RunBrief]]:
+        """Return the newest runs of several entries in brief, each's newest first; empty if runs are not recorded."""
         return newest_runs(self._context, names, limit)
 
     def active_runs(self, limit: int = 200) -> list[Run]:

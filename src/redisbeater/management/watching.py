@@ -39,11 +39,11 @@ class Changes:
 
 
 class Watcher:
-    """Listens to the changes of a schedule and of its runs, on one connection each; one thread waits."""
+    """Listens to the changes of a schedule and of its runs, on one connection; one thread waits."""
 
     def __init__(self, context: Context) -> None:
-        self._changes = context.redis.notifier()
-        self._events = context.redis.runs.events()
+        self._listener = context.redis.watcher()
+        self._of_runs = context.redis.keys.events
 
     def wait(self, seconds: float) -> Changes:
         """Wait for a change, that many seconds at most, and return what changed.
@@ -51,14 +51,13 @@ class Watcher:
         Raises:
             StoreError: Redis cannot be reached; what changed meanwhile is not known.
         """
-        self._events.listen()
-        found = _of_entries(self._changes.wait(seconds))
-        return found | _of_runs(self._events.wait(0.001))
+        messages = self._listener.wait_on_each(seconds)
+        of_runs = (text for channel, text in messages if channel == self._of_runs)
+        return _of_entries(text for channel, text in messages if channel != self._of_runs) | _of_runs(of_runs)
 
     def close(self) -> None:
         """Stop listening; never raises."""
-        self._changes.close()
-        self._events.close()
+        self._listener.close()
 
 
 def _of_entries(messages: Iterable[str]) -> Changes:

@@ -1,4 +1,4 @@
-"""The changes channel, which wakes a waiting beat."""
+"""Listening on channels: that of changes, which wakes a waiting beat, and that of runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DRAIN_SECONDS = 0.005
 
 
 class Notifier:
-    """Listens on the changes channel, on a separate connection.
+    """Listens on one channel, or several, on one separate connection.
 
     No message is needed: a change whose message is lost while the connection is down is found by the next poll.
     """
 
-    def __init__(self, connection: Connection, channel: str) -> None:
+    def __init__(self, connection: Connection, *channels: str) -> None:
         self._connection = connection
-        self._channel = channel
+        self._channels = channels
         self._subscription: Any = None
 
     def listen(self) -> None:
@@ -35,7 +35,7 @@ class Notifier:
             StoreUnavailable, StoreError: the subscription failed.
         """
         if self._subscription is None:
-            self._subscription = self._connection.subscribe(self._channel)
+            self._subscription = self._connection.subscribe(*self._channels)
 
     def wait(self, timeout: float) -> set[str]:
         """Wait for changes and return their messages, without a delay if there are some already.
@@ -48,6 +48,14 @@ class Notifier:
 
         Raises:
             StoreUnavailable, StoreError: the connection was lost; the next :meth:`listen` opens a new one.
+        """
+        return {message for _, message in self.wait_on_each(timeout)}
+
+    def wait_on_each(self, timeout: float) -> set[tuple[str, str]]:
+        """Wait as :meth:`wait` does, and return channel and text of each message.
+
+        Raises:
+            StoreUnavailable, StoreError: as for :meth:`wait`.
         """
         self.listen()
         try:
@@ -67,19 +75,19 @@ class Notifier:
             if LOCK_RELEASED in self.wait(remaining):
                 return
 
-    def _messages(self, timeout: float) -> Iterator[str]:
+    def _messages(self, timeout: float) -> Iterator[tuple[str, str]]:
         deadline = time.monotonic() + timeout
         while (remaining := deadline - time.monotonic()) > 0:
             message = self._subscription.get_message(timeout=remaining)
             if message is not None:
-                yield message["data"]
+                yield message["channel"], message["data"]
                 break
         else:
             return
         # Collect the rest of a burst, but not for longer: changes may never stop.
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
-            yield message["data"]
+            yield message["channel"], message["data"]
 
     def close(self) -> None:
         """Stop listening; never raises."""

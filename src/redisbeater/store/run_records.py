@@ -10,6 +10,7 @@ from typing import Any
 from redisbeater.config.settings import Config
 from redisbeater.instant import to_unix
 from redisbeater.model.run import Run, RunCounts, State
+from redisbeater.model.run_brief import RunBrief
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
@@ -21,6 +22,9 @@ ENOUGH_BYTES = 4_000_000
 
 #: How many runs one script reads.
 PAGE = 250
+
+#: How many runs one script reads in brief: a page of 50 entries, with 30 runs each.
+MOST_BRIEFS = 1_500
 
 #: The fields of an entry that count its runs.
 COUNTED = ("sent", "success", "failure", "lost", "revoked", "expired", "skipped")
@@ -75,6 +79,19 @@ class RunRecords:
     def newest_of_each(self, names: Sequence[str], limit: int) -> Iterator[Run]:
         """Yield the newest runs of each of several entries, at most ``limit`` of each, without their payloads."""
         return self._load([key for key, _ in self._scored(names, limit, None)])
+
+    def briefs(self, names: Sequence[str], limit: int) -> dict[str, list[RunBrief]]:
+        """Return the newest runs of each of several entries in brief, the newest first, at most ``limit`` of each."""
+        found: dict[str, list[RunBrief]] = {}
+        step = max(MOST_BRIEFS // limit, 1)
+        for start in range(0, len(names), step):
+            page = names[start : start + step]
+            keys = [self._keys.runs_of(name) for name in page]
+            reply = json.loads(self._connection.run("runs/briefs", keys, [str(limit)]))
+            for name, rows in zip(page, reply):
+                runs = (RunBrief.from_row(self._keys.run_id(key), row) for key, *row in rows)
+                found[name] = [run for run in runs if run is not None]
+        return found
 
     def _scored(self, names: Sequence[str], limit: int, before: datetime | None) -> list[tuple[str, float]]:
         """Return the newest members of the histories of several entries, and when they were sent, in one round trip."""

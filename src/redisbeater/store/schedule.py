@@ -390,6 +390,10 @@ class RedisSchedule(OwnKeys):
         """Return a listener for changes, for one beat."""
         return Notifier(self._connection, self.keys.changes)
 
+    def watcher(self) -> Notifier:
+        """Return a listener for changes of entries and of runs, on one connection, for whoever watches both."""
+        return Notifier(self._connection, self.keys.changes, self.keys.events)
+
 
 def _message(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else SEVERAL

@@ -7,6 +7,7 @@ from datetime import datetime
 from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import local_path
+from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.clock import CHOICES
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.pages import Action, Page, Visit
@@ -75,10 +76,8 @@ async def prefer(visit: Visit) -> Response:
         (THEME_COOKIE, form["theme"], ("light", "dark", "auto")),
     ):
         if value in known:
-            secure = visit.request.url.scheme == "https"
-            answer.set_cookie(
-                cookie, value, max_age=YEAR_SECONDS, path=visit.root or "/", samesite="lax", secure=secure
-            )
+            path, secure = visit.root or "/", is_secure(visit.request)
+            answer.set_cookie(cookie, value, max_age=YEAR_SECONDS, path=path, samesite="lax", secure=secure)
     return answer
 
 

@@ -14,6 +14,7 @@ from redisbeater.management.redaction import redacted_text
 from redisbeater.management.why.facts import redacted_line
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
+from redisbeater.model.run_brief import RunBrief
 from redisbeater.store import pages
 
 __all__ = (
@@ -80,13 +81,10 @@ def read_history(
     return HistoryPage(items=page, before=moment_of(page[-1]) if len(found) > limit else None)
 
 
-def newest_runs(context: Context, names: Sequence[str], limit: int) -> dict[str, list[Run]]:
-    """Return the newest runs of each entry, the newest first; nothing where runs are not recorded."""
-    found: dict[str, list[Run]] = {name: [] for name in names}
-    if context.config.track_runs:
-        for run in context.redis.runs.newest_of_each(names, limit):
-            found.setdefault(run.name, []).append(shown_run(context, run))
-    return found
+def newest_runs(context: Context, names: Sequence[str], limit: int) -> dict[str, list[RunBrief]]:
+    """Return the newest runs of each entry in brief, the newest first; nothing where runs are not recorded."""
+    found = context.redis.runs.briefs(names, limit) if context.config.track_runs else {}
+    return {name: found.get(name, []) for name in names}
 
 
 def check_states(states: Collection[str]) -> frozenset[str]:

@@ -101,14 +101,14 @@ class Connection:
         except CLIENT_ERRORS as exc:
             raise wrapped(exc) from exc
 
-    def subscribe(self, channel: str) -> Any:
-        """Subscribe to a channel on a separate connection and return redis-py's subscription; do not retry.
+    def subscribe(self, *channels: str) -> Any:
+        """Subscribe to channels on one separate connection and return redis-py's subscription; do not retry.
 
         Raises:
             StoreUnavailable, StoreError: as for :meth:`run`.
         """
         try:
-            return self._once(partial(_subscribed, channel=channel))
+            return self._once(partial(_subscribed, channels=channels))
         except CLIENT_ERRORS as exc:
             raise wrapped(exc) from exc
 
@@ -134,12 +134,13 @@ def unless_wrong_type(connection: Connection, operation: Callable[[Any], Any]) -
         raise
 
 
-def _subscribed(client: Any, channel: str) -> Any:
+def _subscribed(client: Any, channels: Sequence[str]) -> Any:
     subscription = client.pubsub(ignore_subscribe_messages=True)
     try:
-        subscription.subscribe(channel)
-        # Wait for the confirmation: a change that is published before it is not received.
-        subscription.get_message(timeout=1.0)
+        subscription.subscribe(*channels)
+        # Wait for the confirmations: a change that is published before them is not received.
+        for _ in channels:
+            subscription.get_message(timeout=1.0)
     except CLIENT_ERRORS:
         subscription.close()
         raise
