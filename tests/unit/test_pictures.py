@@ -1,8 +1,16 @@
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
-from redisbeater.dashboard.pictures import HIGHEST, LOWEST, forecast_strip, history_bars, quarters_of, two_weeks
-from redisbeater.management.simulation import Simulation
+from redisbeater.dashboard.pictures import (
+    HIGHEST,
+    LOWEST,
+    band_strip,
+    forecast_strip,
+    history_bars,
+    quarters_of,
+    two_weeks,
+)
+from redisbeater.management.simulation import Band, Simulation
 from redisbeater.model.run import State
 from redisbeater.model.run_brief import RunBrief
 
@@ -56,7 +64,7 @@ def test_a_cell_of_the_forecast_is_a_quarter_of_an_hour():
     strip = forecast_strip(simulation(NOON + timedelta(minutes=7), {NOON + timedelta(minutes=29): 3}), VIENNA)
     (cell,) = strip.cells
     assert (cell.place, cell.title) == (1, "Fri 13:15 to 13:30: 3 runs")
-    assert (strip.size, strip.labels[:2]) == (96, ["13:00", "16:00"])
+    assert (strip.size, strip.labels[:2]) == (96, [(0.0, "13:00"), (12.5, "16:00")])
 
 
 def test_the_busiest_cell_is_the_darkest_and_a_single_run_is_still_seen():
@@ -65,6 +73,16 @@ def test_the_busiest_cell_is_the_darkest_and_a_single_run_is_still_seen():
     assert shades[0] == 5
     assert 1 < shades[1] < 5
     assert shades[2] == 1
+
+
+def test_hours_are_named_where_they_begin():
+    strip = forecast_strip(simulation(NOON + timedelta(minutes=20), {}), UTC)
+    assert strip.labels[:2] == [(3.12, "13:00"), (15.62, "16:00")]
+
+
+def test_a_day_that_is_the_same_all_along_is_of_one_calm_shade():
+    runs = {NOON + number * timedelta(minutes=15): 100 + number % 3 for number in range(96)}
+    assert {cell.shade for cell in forecast_strip(simulation(NOON, runs), UTC).cells} == {3}
 
 
 def test_the_forecast_names_its_busiest_minute_and_whose_runs_it_has():
@@ -82,15 +100,37 @@ def test_a_change_of_the_clocks_is_a_mark_between_two_cells():
     before = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)
     strip = forecast_strip(simulation(before, {before + timedelta(hours=3): 1}), VIENNA)
     assert strip.marks == [12], "at 01:00 UTC the clocks go back, three hours later"
-    assert strip.labels == ["00:00", "02:00", "05:00", "08:00", "11:00", "14:00", "17:00", "20:00"]
+    assert [text for _, text in strip.labels] == [
+        "00:00",
+        "02:00",
+        "05:00",
+        "08:00",
+        "11:00",
+        "14:00",
+        "17:00",
+        "20:00",
+    ]
     assert [cell.title for cell in strip.cells] == ["Sun 02:00 to 02:15: 1 run"]
+
+
+def test_the_band_of_an_entry_has_hours_in_a_week_and_shows_the_days_of_rest():
+    quarters = {int((NOON + timedelta(minutes=30 + number)).timestamp()): 2 for number in (0, 15, 24 * 60)}
+    band = Band("report", 6, quarters)
+    strip = band_strip(band, NOON + timedelta(minutes=20), 7, UTC)
+    assert [(cell.place, cell.title) for cell in strip.cells] == [
+        (0, "Fri 12:00 to 13:00: 4 runs"),
+        (24, "Sat 12:00 to 13:00: 2 runs"),
+    ]
+    assert (strip.size, strip.rests, strip.words) == (168, [(12, 24), (36, 24)], "report: 6 runs")
+    assert [cell.place for cell in band_strip(band, NOON, 1, UTC).cells] == [2, 3]
 
 
 def test_the_two_weeks_begin_at_the_midnight_of_the_zone():
     fire_time = datetime(2026, 11, 20, 23, 30, tzinfo=UTC)
     strip = two_weeks([fire_time, fire_time + timedelta(days=1)], NOON, VIENNA)
     assert [cell.place for cell in strip.cells] == [24, 48]
-    assert strip.labels[:2] == ["Fri 20", "Sat 21"]
+    assert strip.labels[:2] == [(0.0, "Fri 20"), (7.14, "Sat 21")]
+    assert strip.now == 13.0
     assert strip.rests == [(24, 24), (48, 24), (192, 24), (216, 24)]
     assert strip.words == "Fires on 2 of the next 14 days."
 

@@ -12,7 +12,7 @@ import pytest
 import redis
 import uvicorn
 from celery import Celery
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from starlette.requests import Request
 from waiting import wait_until
 
@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 CHROMIUM = "no chromium: apt-get install chromium"
 
 #: Milliseconds that an element may take to appear on a busy machine.
-APPEAR_TIMEOUT_MS = 15_000
+APPEAR_TIMEOUT_MS = 45_000
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +34,7 @@ def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
     if program is None:
         pytest.fail(CHROMIUM)
+    expect.set_options(timeout=APPEAR_TIMEOUT_MS)
     with sync_playwright() as playwright:
         yield playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -23,13 +22,18 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 SECRET = "a-token-that-nobody-guesses"
 
 
-@pytest.fixture(autouse=True)
-def slow_machine() -> None:
-    expect.set_options(timeout=15_000)
-
-
 def row(page: Page, name: str):
     return page.locator(f'tr[data-entry="{name}"]')
+
+
+#: Whether the page hears of changes: through its stream, or, where that does not come, by asking every 10 s.
+IS_LIVE = """document.body._htmx?.sse?.status === 200
+|| document.querySelector("#live-state").textContent.includes("asks every")"""
+
+
+def wait_until_live(page: Page) -> None:
+    """Wait until the page hears of changes. Playwright's ``wait_for_function`` uses eval, which our policy forbids."""
+    wait_until(lambda: page.evaluate(IS_LIVE), "the page to hear of changes")
 
 
 def create(site, *names: str, **fields) -> None:
@@ -112,47 +116,46 @@ def test_of_two_tabs_that_edit_an_entry_the_second_sees_what_the_first_has_chang
     make_page.errors.clear()  # the browser logs the status 409 of the conflict, which is meant
 
 
-def test_a_change_from_the_command_line_is_on_the_screen_within_a_second(site, page):
+def test_a_change_from_the_command_line_comes_to_the_screen_by_itself(site, page):
     create(site, "report", "other")
-    with page.expect_response("**/events"):
-        page.goto(site.url)
-    page.wait_for_function("document.body._htmx?.sse?.status === 200")
+    page.goto(site.url)
+    wait_until_live(page)
     row(page, "other").locator("input[type=checkbox]").check()
     row(page, "report").locator("summary").click()
-    started = time.monotonic()
     done = CliRunner().invoke(redisbeater, ["disable", "report"], obj=SimpleNamespace(app=site.app))
     assert done.exit_code == 0, done.output
-    expect(row(page, "report").locator(".state")).to_have_text("disabled", timeout=5_000)
-    took = time.monotonic() - started
-    assert took < 3, f"{took:.2f} s; the bar of 1 s is measured by benchmarks/dashboard.py, on a quiet machine"
+    expect(row(page, "report").locator(".state")).to_have_text("disabled")
     assert row(page, "other").locator("input[type=checkbox]").is_checked(), "chosen boxes survive"
     assert row(page, "report").locator("details.menu").get_attribute("open") is not None, "open menus survive"
 
 
-def test_nothing_moves_while_live_is_switched_off(site, page):
+def test_nothing_moves_while_live_is_switched_off(site, make_page):
     create(site, "report")
-    page.goto(site.url)
-    page.click("#live")
-    expect(page.locator("#live")).to_have_attribute("aria-pressed", "false")
-    page.reload()
-    expect(page.locator("#live")).to_have_attribute("aria-pressed", "false")
+    still, moving = make_page(), make_page()
+    still.goto(site.url)
+    still.click("#live")
+    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
+    still.reload()
+    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
+    expect(still.locator("#forecast figure")).to_be_visible()
+    moving.goto(site.url)
+    wait_until_live(moving)
     asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    still.on("request", lambda request: asked.append(request.url))
     site.store.disable("report")
-    page.wait_for_timeout(1_500)
+    expect(row(moving, "report").locator(".state")).to_have_text("disabled")
     assert asked == []
-    assert row(page, "report").locator(".state").inner_text() == "enabled"
+    assert row(still, "report").locator(".state").inner_text() == "enabled"
 
 
 def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page):
     create(site, "report")
-    page.goto(site.url)
-    page.wait_for_function("document.body._htmx?.sse?.status === 200")
-    page.wait_for_load_state("load")
+    page.goto(site.url, wait_until="load")
+    wait_until_live(page)
     expect(page.locator("#forecast figure")).to_be_visible()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(2_000)
+    page.wait_for_timeout(1_000)
     assert asked == []
 
 
@@ -239,7 +242,7 @@ def test_a_hostile_name_is_text_in_the_browser(site, page):
     expect(page.locator("tr[data-entry] .entry")).to_contain_text("<img src=x")
     page.locator("tr[data-entry] .entry").click()
     expect(page.locator("h1")).to_contain_text("<img src=x")
-    page.wait_for_function("document.body._htmx?.sse?.status === 200")
+    wait_until_live(page)
     site.store.disable(name)
     wait_until(lambda: page.locator(".title .state").inner_text() == "disabled", "the page to hear of it")
     assert page.locator("img").count() == 0

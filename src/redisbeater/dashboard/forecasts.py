@@ -1,9 +1,10 @@
-"""Forecasts of the next 24 hours, simulated in a thread and kept for a minute: they take long in a large schedule."""
+"""Forecasts of the next day or days, simulated in a thread and kept for a minute: large schedules take long."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -35,25 +36,27 @@ class Forecasts:
     def __init__(self, store: AsyncScheduleStore) -> None:
         self._store = store
         self._lock = asyncio.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[tuple[str, int], _Kept] = {}
         self._making: set[asyncio.Task[None]] = set()
 
-    async def get(self, task: str) -> Quarters:
+    async def get(self, task: str, days: int = 1) -> Quarters:
         """Return the forecast of a task's entries, of all for an empty text; make it unless there is a fresh one."""
+        key = (task, days)
         async with self._lock:
-            kept = self._kept.get(task)
+            kept = self._kept.get(key)
             if kept is None or time.monotonic() - kept.at > FRESH_SECONDS:
-                simulated = await self._store.simulate(task=task or None)
+                start = await self._store.clock()
+                simulated = await self._store.simulate(start, start + timedelta(days=days), task=task or None)
                 kept = _Kept(await run_in_threadpool(quarters_of, simulated), time.monotonic())
-                self._kept.pop(task, None)
-                self._kept[task] = kept
+                self._kept.pop(key, None)
+                self._kept[key] = kept
                 while len(self._kept) > MOST_KEPT:
                     del self._kept[next(iter(self._kept))]
             return kept.found
 
     def known(self, task: str) -> Quarters | None:
         """Return the forecast that was made last, at once, and have an old one replaced; None: there is none."""
-        kept = self._kept.get(task)
+        kept = self._kept.get((task, 1))
         if kept is None or time.monotonic() - kept.at > STALE_SECONDS:
             return None
         if time.monotonic() - kept.at > FRESH_SECONDS and not self._making:

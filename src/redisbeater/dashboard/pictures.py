@@ -9,12 +9,23 @@ from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from redisbeater.instant import EPOCH
-from redisbeater.management.simulation import Peak, Simulation
+from redisbeater.management.simulation import Band, Peak, Simulation
 from redisbeater.model.run import State
 from redisbeater.model.run_brief import RunBrief
 from redisbeater.time_words import date_words, span_words
 
-__all__ = ("Bar", "Bars", "Cell", "Quarters", "Strip", "forecast_strip", "history_bars", "quarters_of", "two_weeks")
+__all__ = (
+    "Bar",
+    "Bars",
+    "Cell",
+    "Quarters",
+    "Strip",
+    "band_strip",
+    "forecast_strip",
+    "history_bars",
+    "quarters_of",
+    "two_weeks",
+)
 
 #: The forecast has a cell for each quarter of an hour of a day; the two weeks of an entry have one for each hour.
 QUARTER, QUARTERS = timedelta(minutes=15), 96
@@ -25,6 +36,12 @@ FORECAST_LABEL, WEEKS_LABEL = 12, 24
 
 #: The darkest of the shades of a cell.
 MOST_SHADES = 5
+
+#: A strip whose emptiest cell has this share of the fullest shows no difference, but one shade in the middle.
+EVEN, EVEN_SHADE = 0.9, 3
+
+#: Where in a strip the last label may begin, so that it fits.
+LAST_LABEL = 0.95
 
 #: The pixels of a bar with the gap behind it, and those of the highest and the lowest bar.
 BAR_WIDTH, HIGHEST, LOWEST = 4, 22, 3
@@ -61,18 +78,20 @@ class Strip(NamedTuple):
     Attributes:
         cells: those that hold runs.
         size: how many cells wide it is.
-        labels: texts of the same width below it.
+        labels: the texts below it, each with its place in percent.
         marks: places of clock changes.
         rests: places where days of the weekend begin, and how many cells those are wide.
         words: the same as a sentence.
+        now: the place of the present; None: the strip begins with it.
     """
 
     cells: Sequence[Cell]
     size: int
-    labels: Sequence[str]
+    labels: Sequence[tuple[float, str]]
     marks: Sequence[int]
     rests: Sequence[tuple[int, int]]
     words: str
+    now: float | None = None
 
 
 class Quarters(NamedTuple):
@@ -84,6 +103,7 @@ class Quarters(NamedTuple):
         runs: how many there are in all; there are more where ``is_at_least``.
         peak: the busiest minute; None: there is no run.
         whose: the entry, or the family of entries, that has most runs in it, and how many.
+        bands: the entries with the most runs.
     """
 
     start: datetime
@@ -92,6 +112,7 @@ class Quarters(NamedTuple):
     is_at_least: bool
     peak: Peak | None
     whose: tuple[str, int]
+    bands: Sequence[Band] = ()
 
 
 class Bar(NamedTuple):
@@ -141,6 +162,7 @@ def quarters_of(found: Simulation) -> Quarters:
         is_at_least=found.is_at_least,
         peak=found.busiest_minute,
         whose=next(iter(found.peak.items()), ("", 0)),
+        bands=found.bands,
     )
 
 
@@ -150,31 +172,56 @@ def forecast_strip(found: Quarters, zone: tzinfo) -> Strip:
     return strip._replace(words=_forecast_words(found, zone))
 
 
+def band_strip(band: Band, start: datetime, days: int, zone: tzinfo) -> Strip:
+    """Return the runs of one entry in a day, in quarters of an hour, or in several, in hours."""
+    step, size, label = (QUARTER, QUARTERS, FORECAST_LABEL) if days == 1 else (HOUR, 24 * days, WEEKS_LABEL)
+    begin = EPOCH + (start - EPOCH) // step * step
+    first, length = int(begin.timestamp()), int(step.total_seconds())
+    counts: Counter[int] = Counter()
+    for second, runs in band.quarters.items():
+        counts[(second - first) // length] += runs
+    return _strip(counts, begin, step, size, zone, label)._replace(words=f"{band.name}: {_runs(band.runs)}")
+
+
 def two_weeks(fire_times: Iterable[datetime], start: datetime, zone: tzinfo) -> Strip:
     """Return 14 days in hours, from the midnight before ``start`` in the zone."""
     midnight = start.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     counts = Counter((moment - midnight) // HOUR for moment in fire_times)
     strip = _strip(counts, midnight, HOUR, HOURS, zone, WEEKS_LABEL)
     days = len({cell.start.date() for cell in strip.cells})
-    return strip._replace(
-        words=f"Fires on {days} of the next 14 days." if days else "Fires on none of the next 14 days."
-    )
+    words = f"Fires on {days or 'none'} of the next 14 days."
+    return strip._replace(words=words, now=round((start - midnight) / HOUR, 1))
 
 
 def _strip(counts: Mapping[int, int], start: datetime, step: timedelta, size: int, zone: tzinfo, label: int) -> Strip:
     # Steps of an aware time in a zone are those of its wall clock; a cell is a span of elapsed time.
     begins = [(start.astimezone(EPOCH.tzinfo) + place * step).astimezone(zone) for place in range(size)]
     most = max((counts.get(place, 0) for place in range(size)), default=0)
+    # The first cell has begun already.
+    is_even = most > 1 and min(counts.get(place, 0) for place in range(1, size)) >= EVEN * most
+    shades = {place: EVEN_SHADE if is_even else _shade(runs, most) for place, runs in counts.items()}
     cells = [
-        Cell(place, _shade(counts[place], most), begin, _cell_words(begin, begin + step, counts[place]))
+        Cell(place, shades[place], begin, _cell_words(begin, begin + step, counts[place]))
         for place, begin in enumerate(begins)
         if counts.get(place)
     ]
     is_days = label * step >= timedelta(days=1)
-    labels = [f"{begin:%a} {begin.day}" if is_days else f"{begin:%H:%M}" for begin in begins[::label]]
+    labels = [(round(100 * place / size, 2), text) for place, text in _labels(begins, label, is_days)]
     marks = [place for place in range(1, size) if begins[place].utcoffset() != begins[place - 1].utcoffset()]
-    rests = [(place, label) for place in range(0, size, label) if is_days and begins[place].weekday() > 4]
+    days = [place for place in range(size) if not place or begins[place].date() != begins[place - 1].date()]
+    ends = zip(days, [*days[1:], size], strict=True)
+    rests = [(place, end - place) for place, end in ends if is_days and begins[place].weekday() > 4]
     return Strip(cells, size, labels, marks, rests, "")
+
+
+def _labels(begins: Sequence[datetime], step: int, is_days: bool) -> list[tuple[int, str]]:
+    """Return the texts below a strip and their places: days at midnight, hours on the hour; none that is cut off."""
+    last = len(begins) * LAST_LABEL
+    if is_days:
+        places = [place for place in range(len(begins)) if begins[place].date() != (begins[place] - HOUR).date()]
+        return [(place, f"{begins[place]:%a} {begins[place].day}") for place in places if place < last]
+    first = next((place for place, begin in enumerate(begins) if not begin.minute), 0)
+    return [(place, f"{begins[place]:%H:%M}") for place in range(first, len(begins), step) if place < last]
 
 
 def _shade(runs: int, most: int) -> int:

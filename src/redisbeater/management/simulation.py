@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
@@ -20,13 +20,16 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec, interval
 
-__all__ = ("Course", "Peak", "Simulation", "course_of", "new_course", "number_of_runs", "simulate")
+__all__ = ("Band", "Course", "Peak", "Simulation", "course_of", "new_course", "number_of_runs", "simulate")
 
 #: Fire times that one simulation finds at most; entries of one schedule share theirs.
 MOST_FIRE_TIMES = 5_000_000
 
 #: Engine steps that the fire times of one entry may take.
 _STEPS = 20_000_000
+
+#: How many of the entries with the most runs a simulation keeps apart, and the steps in which it counts them.
+MOST_BANDS, BAND_SECONDS = 30, 900
 
 _MICROSECOND = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
@@ -52,6 +55,14 @@ class Peak(NamedTuple):
     runs: int
 
 
+class Band(NamedTuple):
+    """The runs of one entry: UNIX seconds at which a quarter of an hour begins -> runs in it."""
+
+    name: str
+    runs: int
+    quarters: Mapping[int, int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
     """The runs between two instants, ``end`` not included.
@@ -63,6 +74,7 @@ class Simulation:
         peak: the entries that run in the busiest minute: name -> runs. Those whose names differ only in a number at the
             end are one, ``report*``.
         is_at_least: whether there are more runs, which were not counted because that takes too long.
+        bands: the entries with the most runs, at most 30, those with the most first.
     """
 
     start: datetime
@@ -72,6 +84,7 @@ class Simulation:
     per_second: Mapping[int, int]
     peak: Mapping[str, int] = field(default_factory=dict)
     is_at_least: bool = False
+    bands: Sequence[Band] = ()
 
     @property
     def runs(self) -> int:
@@ -86,7 +99,7 @@ class Simulation:
     @property
     def busiest_minute(self) -> Peak | None:
         """The minute with the most runs, the first of several; None: there is no run."""
-        return _busiest(_by_minute(self.per_second))
+        return _busiest(_by(60, self.per_second))
 
     def counts(self, per: str) -> list[Peak]:
         """Return the runs of each minute, hour or day, in order, those without runs included.
@@ -133,16 +146,18 @@ def simulate(
     for course in courses:
         groups[_group(course)].append(course)
     per_second: Counter[int] = Counter()
+    bands: list[Band] = []
     found = entries = done = 0
     for members in groups.values():
         seconds = Counter(_seconds(members[0], start, end, MOST_FIRE_TIMES - found))
         for second, runs in seconds.items():
             per_second[second] += runs * len(members)
+        _keep_busiest(bands, members, seconds)
         found, done = found + sum(seconds.values()), done + len(members)
         entries += len(members) if seconds else 0
         if progress is not None:
             progress(done)
-    busiest = _busiest(_by_minute(per_second))
+    busiest = _busiest(_by(60, per_second))
     return Simulation(
         start=start,
         end=end,
@@ -151,6 +166,7 @@ def simulate(
         per_second=per_second,
         peak=_peak(groups.values(), busiest, start, end) if busiest else {},
         is_at_least=found >= MOST_FIRE_TIMES,
+        bands=bands,
     )
 
 
@@ -230,6 +246,16 @@ def _fire_times(course: Course, start: datetime, end: datetime) -> Iterator[date
         moment = timetable.next(moment)
 
 
+def _keep_busiest(bands: list[Band], members: Sequence[Course], seconds: Counter[int]) -> None:
+    """Add entries that run at the same seconds to those with the most runs, as far as they are among them."""
+    runs = sum(seconds.values())
+    if runs and (len(bands) < MOST_BANDS or runs > bands[-1].runs):
+        quarters = _by(BAND_SECONDS, seconds)
+        bands += [Band(member.name, runs, quarters) for member in members[:MOST_BANDS]]
+        bands.sort(key=lambda band: (-band.runs, band.name))
+        del bands[MOST_BANDS:]
+
+
 def _peak(groups: Iterable[list[Course]], busiest: Peak, start: datetime, end: datetime) -> dict[str, int]:
     """Return the entries that run in the busiest minute by families, those with the most runs first."""
     families: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -249,10 +275,10 @@ def _peak(groups: Iterable[list[Course]], busiest: Peak, start: datetime, end: d
     return dict(sorted(counted.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _by_minute(per_second: Mapping[int, int]) -> Counter[int]:
+def _by(seconds: int, per_second: Mapping[int, int]) -> Counter[int]:
     counted: Counter[int] = Counter()
     for second, runs in per_second.items():
-        counted[second - second % 60] += runs
+        counted[second - second % seconds] += runs
     return counted
 
 

@@ -22,6 +22,8 @@
     return seconds >= 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
   }
 
+  const utc = date => `${date.toISOString().slice(11, 19)} UTC`;
+
   function tick() {
     for (const time of all("time.relative")) {
       const words = distance(time.dateTime);
@@ -45,14 +47,34 @@
 
   async function fetched(address) {
     const answer = await fetch(address).catch(() => null);
-    if (!answer?.ok) return say("The page cannot be reached; what you see may be old.");
+    if (!answer?.ok) return age(answer ? `it cannot be read now (${answer.status})` : "it cannot be reached");
     const text = await answer.text();
+    fresh();
     return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
   }
 
-  async function swap(fresh, target) {
-    if (!fresh || !target || fresh.outerHTML === target.outerHTML) return;
-    await htmx.swap({ text: fresh.outerHTML, target, swap: "outerMorph", sourceElement: target });
+  // What is on screen is the last that was known: grey, with its time, and asked for again until it comes.
+  let shown = new Date(now()), retry = 0;
+
+  function fresh() {
+    shown = new Date(now());
+    clearInterval(retry);
+    retry = 0;
+    root.classList.remove("stale");
+    const banner = one("#stale");
+    if (banner) banner.hidden = true;
+  }
+
+  function age(why) {
+    root.classList.add("stale");
+    const banner = one("#stale");
+    if (banner) [banner.hidden, banner.textContent] = [false, `This is as of ${utc(shown)}: ${why}. Trying again every 5 s.`];
+    retry ||= setInterval(() => { isMany = true; refresh(); }, 5000);
+  }
+
+  async function swap(made, target) {
+    if (!made || !target || made.outerHTML === target.outerHTML) return;
+    await htmx.swap({ text: made.outerHTML, target, swap: "outerMorph", sourceElement: target });
   }
 
   // One request: the head comes with what has changed, which is the rows on screen or the whole page.
@@ -62,10 +84,10 @@
     const changed = names, rows = all("tr[data-entry]").map(row => row.dataset.entry), list = one("#rows");
     const isNew = [...changed].some(name => !rows.includes(name)) && list?.dataset.rows === "all";
     const isWhole = !list || isMany || isNew;
-    const shown = rows.filter(name => changed.has(name)).slice(0, 50);
+    const onScreen = rows.filter(name => changed.has(name)).slice(0, 50);
     [names, isMany] = [new Set(), false];
-    if (!isWhole && !shown.length) return;
-    const query = new URLSearchParams(shown.map(name => ["name", name]));
+    if (!isWhole && !onScreen.length) return;
+    const query = new URLSearchParams(onScreen.map(name => ["name", name]));
     const page = await fetched(isWhole ? location.href : `${location.pathname}?${query}`);
     if (!page) return;
     await swap(one("#head", page), one("#head"));
@@ -180,6 +202,7 @@
     if (answer?.ok && number === asked) htmx.swap({ text: await answer.text(), target: one("#preview"), swap: "innerMorph" });
   }
 
+  if (form && one("input[name='kind']:checked", form)) window.addEventListener("load", preview);
   form?.addEventListener("input", () => {
     clearTimeout(typed);
     typed = setTimeout(preview, 300);
