@@ -1,7 +1,11 @@
-"""Make the screenshots of ``docs/dashboard.rst`` from the demo: ``python docs/screenshots.py``."""
+"""Take the screenshots of ``docs/dashboard.rst`` from the demo: ``python docs/screenshots.py``.
+
+It takes Debian's chromium, and ``pip install ".[demo,dashboard]" playwright pillow``.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import re
 import shutil
@@ -12,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 FOLDER = Path(__file__).parent / "_static" / "dashboard"
@@ -19,17 +24,23 @@ FOLDER = Path(__file__).parent / "_static" / "dashboard"
 #: Name of the picture -> path of the page.
 PAGES = {
     "entries": "/",
-    "entry": "/entry?name=rates.fetch",
+    "entry": "/entry?name=backup.nightly",
     "form": "/entry/edit?name=report.daily",
-    "upcoming": "/upcoming",
+    "upcoming": "/upcoming?within=24h&n=10",
     "history": "/history",
     "findings": "/findings",
     "status": "/status",
 }
 
+#: What is drawn after the page has come, by the name of the picture.
+LATE = {"entries": "#forecast figure", "form": "#preview .words", "upcoming": "#bands figure"}
+
 SIZES = {"wide": (1280, 860), "phone": (390, 844)}
 
 PORT = 5588
+
+#: Colours of a picture: with these a page looks the same and takes half.
+COLOURS = 256
 
 #: Seconds until the demo has run enough to be looked at, and until its page is served.
 RUNNING_SECONDS, START_SECONDS = 75, 60
@@ -53,7 +64,13 @@ def main() -> None:
 
 def _link(demo: subprocess.Popen[str]) -> str:
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=lambda: [lines.put(line) for line in demo.stdout or ()], daemon=True).start()
+
+    def read() -> None:
+        with contextlib.suppress(ValueError):  # it is closed at the end
+            for line in demo.stdout or ():
+                lines.put(line)
+
+    threading.Thread(target=read, daemon=True).start()
     while True:
         line = lines.get(timeout=START_SECONDS)
         if found := re.search(r"http://\S+", line):
@@ -64,13 +81,20 @@ def _shoot(browser: Browser, link: str, theme: str, size: str, width: int, heigh
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
     page = context.new_page()
     page.goto(link)
-    page.wait_for_selector("h1")
-    page.wait_for_selector("#forecast figure")
+    page.wait_for_selector(LATE["entries"])
     for name, path in PAGES.items():
         page.goto(link.partition("/login")[0] + path)
-        page.wait_for_load_state()
-        page.screenshot(path=FOLDER / f"{name}-{theme}-{size}.png")
+        page.wait_for_selector(LATE.get(name, "h1"))
+        path = FOLDER / f"{name}-{theme}-{size}.png"
+        page.screenshot(path=path)
+        shrink(path)
     context.close()
+
+
+def shrink(path: Path) -> None:
+    """Reduce the colours of a picture, in place."""
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(COLOURS).save(path, optimize=True)
 
 
 if __name__ == "__main__":

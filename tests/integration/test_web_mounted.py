@@ -33,7 +33,7 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 
 @pytest.fixture
 def app(make_app: Callable[..., Celery]) -> Celery:
-    app = app_with_tasks(make_app())
+    app = app_with_tasks(make_app(redisbeater_track_runs=True))
     ScheduleStore(app).create("report", "shop.report", 60.0)
     return app
 
@@ -155,7 +155,6 @@ def _served(page: Starlette) -> Iterator[str]:
 
 
 def test_open_pages_hear_of_changes_by_one_subscription(app: Celery, client: redis.Redis) -> None:
-    app.conf.redisbeater_track_runs = True
     store = ScheduleStore(app)
     with (
         _served(create_app(app, auth=token(SECRET), allowed_hosts=[HOST])) as address,
@@ -164,7 +163,7 @@ def test_open_pages_hear_of_changes_by_one_subscription(app: Celery, client: red
     ):
         assert stream.headers["Content-Type"].startswith("text/event-stream")
         assert stream.readline() == b"retry: 3000\n"
-        wait_until(lambda: any(int(each["sub"]) for each in client.client_list()))
+        wait_until(lambda: any(int(each["sub"]) for each in client.client_list()), "a subscription")
         assert [each["sub"] for each in client.client_list() if each["sub"] != "0"] == ["2"]
         store.update("report", max_runs=3)
         lines = _until(stream, b"event: entries\n")

@@ -70,19 +70,21 @@ def test_the_twin_in_json_is_what_the_command_line_prints(app: Celery, store: Sc
     ]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_is_text_and_can_be_changed(app: Celery, store: ScheduleStore, name: str) -> None:
+def test_a_hostile_name_is_text_and_can_be_changed(app: Celery, store: ScheduleStore) -> None:
     web = browse(app)
-    store.create(name, "shop.report", 60.0, description=f"about {name}", args=[name])
-    for path in ("/", "/upcoming", f"/entry?name={quote_name(name)}", f"/entry/edit?name={quote_name(name)}"):
-        text = web.get(path).text
-        assert escape(name, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in text
-        assert "<script>alert" not in text
-        assert "<img" not in text
-        assert "49" not in re.findall(r"<bdi>(.*?)</bdi>", text)
-    answer = web.post(f"/entries/disable?name={quote_name(name)}", data={"note": name})
-    assert answer.status_code == 200
-    assert not store.get(name).enabled
+    for name in HOSTILE:
+        store.create(name, "shop.report", 60.0, description=f"about {name}", args=[name])
+    lists = web.get("/").text, web.get("/upcoming").text
+    for name in HOSTILE:
+        pages = [web.get(f"/{path}?name={quote_name(name)}").text for path in ("entry", "entry/edit")]
+        for text in (*lists, *pages):
+            assert escape(name, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in text
+            assert "<script>alert" not in text
+            assert "<img" not in text
+            assert "49" not in re.findall(r"<bdi>(.*?)</bdi>", text)
+        answer = web.post(f"/entries/disable?name={quote_name(name)}", data={"note": name})
+        assert answer.status_code == 200
+        assert not store.get(name).enabled
 
 
 def test_what_other_programs_stored_is_cut_and_escaped(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
@@ -116,7 +118,8 @@ def test_filters_orders_and_pages_stand_in_the_address(app: Celery, store: Sched
     assert [row["name"] for row in web.get("/index.json?q=E01&sort=name").json()["entries"]][:2] == ["e010", "e011"]
     assert 'href="/?sort=name&amp;page=2"' in web.get("/?sort=name").text
     assert "Clear the filters" in web.get("/?q=nothing").text
-    assert [web.get(f"/?state={state}&sort={sort}").status_code for state in STATES for sort in SORTS] == [200] * 24
+    queries = [*(f"state={state}" for state in STATES), *(f"sort={sort}" for sort in SORTS)]
+    assert [web.get(f"/?{query}").status_code for query in queries] == [200] * 10
 
 
 def test_a_form_creates_what_it_says(app: Celery, store: ScheduleStore) -> None:

@@ -124,8 +124,8 @@ class Leadership:
     def resign(self) -> None:
         """Release the lock if it can still be ours."""
         self._leads = False
-        if self._lock is not None and self._lock.is_trusted:
-            self._lock.release()
+        if self._lock is not None and self._lock.is_trusted and self._lock.release():
+            self._log.add("stopped_leading")
 
     def _report_holder(self, lock: Lock) -> None:
         """Log who leads. A lock of another type, or one that never ends, keeps every beat from leading."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import Celery
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -21,14 +22,14 @@ from redisbeater.dashboard.access import endpoint, log_in, log_out, show_login
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
-from redisbeater.dashboard.defences import Defences
+from redisbeater.dashboard.defences import PROTECTION, Defences
 from redisbeater.dashboard.drawing import environment
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import Auth
-from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, runs, schedule
+from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, run_actions, runs, schedule
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -38,7 +39,10 @@ from redisbeater.exceptions import (
     RedisBeaterError,
     RunActive,
     RunNotFound,
+    SchedulePaused,
+    SendFailed,
     StoreError,
+    ZoneChanging,
 )
 from redisbeater.management.async_store import AsyncScheduleStore
 from redisbeater.management.schedule_store import ScheduleStore
@@ -51,7 +55,11 @@ STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
     (EditConflict, 409),
     (EntryExists, 409),
     (RunActive, 409),
+    (SchedulePaused, 409),
+    (ZoneChanging, 409),
     (RunNotFound, 404),
+    (ImproperlyConfigured, 404),  # runs are not recorded: there is none
+    (SendFailed, 502),
     (InvalidEntry, 422),
     (StoreError, 503),
 )
@@ -63,6 +71,7 @@ ACTIONS: tuple[Action, ...] = (
     *editing.ACTIONS,
     *actions.ACTIONS,
     *runs.ACTIONS,
+    *run_actions.ACTIONS,
     *schedule.ACTIONS,
     *live.ACTIONS,
     *forecast.ACTIONS,
@@ -78,6 +87,7 @@ def create_app(
     title: str = "",
     time_zone: str = "entry",
     allow_any_task: bool = False,
+    metrics: bool = False,
 ) -> Starlette:
     """Return the web page of an app's schedule, to be served by itself or mounted under a path.
 
@@ -90,9 +100,11 @@ def create_app(
         title: shown in the head; default: the name of the app.
         time_zone: the zone of the times on the page: ``"entry"``, each entry's own, or an IANA name.
         allow_any_task: let forms take tasks that ``celery_app`` does not know.
+        metrics: serve ``/metrics`` for Prometheus, to which nobody logs in: the metrics of the schedule that a leading
+            beat has. Needs the extra ``metrics``.
 
     Raises:
-        ImproperlyConfigured: no host name is allowed.
+        ImproperlyConfigured: no host name is allowed, or ``metrics`` lacks its extra.
     """
     hosts = tuple(allowed_hosts) or tuple(getattr(auth, "allowed_hosts", ()))
     if not hosts:
@@ -116,9 +128,9 @@ def create_app(
         hub=Hub(lambda: ScheduleStore(celery_app)),
     )
     return Starlette(
-        routes=[*_own_routes(site), *_page_routes(site)],
+        routes=[*_own_routes(site), *_page_routes(site), *(_metrics_routes(celery_app) if metrics else ())],
         middleware=[Middleware(Defences, allowed_hosts=hosts), Middleware(GZipMiddleware, minimum_size=1_000)],
-        exception_handlers={HTTPException: partial(_show_error, site), RedisBeaterError: partial(_show_error, site)},
+        exception_handlers={kind: partial(_show_error, site) for kind in (HTTPException, RedisBeaterError, Exception)},
         lifespan=_closing(site),
     )
 
@@ -135,6 +147,22 @@ def _own_routes(site: Site) -> list[Route]:
             Route("/logout", partial(log_out, site), methods=["POST"]),
         ]
     return routes
+
+
+def _metrics_routes(celery_app: Celery) -> list[Route]:
+    try:
+        from redisbeater.observe.metrics import create_schedule_registry, exposition_of
+    except ImportError as exc:
+        raise ImproperlyConfigured(
+            f"metrics=True needs more packages: pip install 'redisbeater[metrics]' ({exc})"
+        ) from exc
+    registry = create_schedule_registry(Context.of(celery_app))
+
+    async def metrics(_: Request) -> Response:
+        answer = await run_in_threadpool(exposition_of, registry)
+        return Response(answer.body, answer.status, headers={"Content-Type": answer.content_type})
+
+    return [Route("/metrics", metrics)]
 
 
 def _page_routes(site: Site) -> list[Route]:
@@ -161,9 +189,11 @@ async def _show_error(site: Site, request: Request, error: Exception) -> Respons
     """Return the page of an error, with its reason and a way on; JSON and texts for programs."""
     if isinstance(error, HTTPException):
         status, reason, headers = error.status_code, str(error.detail), dict(error.headers or {})
-    else:
+    elif isinstance(error, RedisBeaterError):
         status = next((code for kind, code in STATUS if isinstance(error, kind)), 500)
         reason, headers = str(error), {}
+    else:  # it comes past the defences, and is logged by the server
+        status, reason, headers = 500, "an unexpected error; the log of this process has it", PROTECTION
     if request.url.path.endswith(".json") or "application/json" in request.headers.get("Accept", ""):
         path = {"field": error.path} if isinstance(error, InvalidEntry) else {}
         return JSONAnswer({"error": reason, "status": status, **path}, status, headers)

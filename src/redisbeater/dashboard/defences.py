@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ("Defences",)
+__all__ = ("PROTECTION", "Defences")
 
 #: No script, style or form but our own files. ``hx-*`` attributes pass this by: nothing of a user is put into them.
 POLICY = (
@@ -23,6 +23,9 @@ HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+
+#: What every response has, that of an unexpected error too.
+PROTECTION = {**HEADERS, "Cache-Control": "no-store"}
 
 _READING = frozenset({"GET", "HEAD"})
 

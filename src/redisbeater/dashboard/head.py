@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from redisbeater.dashboard.pages import Visit
 from redisbeater.management.status import Status
+from redisbeater.management.why.leadership import lead_ended
 
 __all__ = ("Head", "read_head")
 
 #: What is due for less than this is not late: beat is about to send it.
 LATE = timedelta(seconds=1)
+
+#: Lines of the schedule's log that may say since when nobody leads.
+LINES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +25,12 @@ class Head:
     Attributes:
         status: the status of the schedule.
         pass_age: seconds since the leader's last pass; None: nobody has written one.
+        lead_ended: since when nobody leads; None: somebody does, or the log does not say.
     """
 
     status: Status
     pass_age: float | None
+    lead_ended: datetime | None
 
     @property
     def late(self) -> int:
@@ -36,4 +42,5 @@ async def read_head(visit: Visit) -> Head:
     """Read what the head of a page says."""
     status = await visit.store.status()
     ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
-    return Head(status=status, pass_age=max(min(ages), 0.0) if ages else None)
+    ended = None if status.is_led else lead_ended(await visit.store.log(limit=LINES))
+    return Head(status=status, pass_age=max(min(ages), 0.0) if ages else None, lead_ended=ended)

@@ -144,10 +144,11 @@ class Lock:
         """Stop trusting the lock until Redis confirms again that it is ours."""
         self._asked_at = float("-inf")
 
-    def release(self) -> None:
-        """Release the lock if it is ours, and wake the standbys."""
+    def release(self) -> bool:
+        """Release the lock if it is ours, and wake the standbys. Return whether it was."""
         self.invalidate()
-        self._connection.run("unlock", [self._keys.lock], [self.token, self._keys.changes, LOCK_RELEASED])
+        terms = [self.token, self._keys.changes, LOCK_RELEASED]
+        return bool(self._connection.run("unlock", [self._keys.lock], terms) == "RELEASED")
 
     def _ask(self, script: str, keys: list[str], more: list[str]) -> list[str]:
         """Run a script of the lock, and return its outcome and what follows holder and milliseconds in its reply."""

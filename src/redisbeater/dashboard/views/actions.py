@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import local_path
-from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import JSONAnswer
@@ -23,16 +21,13 @@ from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.many import Outcome
 from redisbeater.time_words import read_time
 
-__all__ = ("ACTIONS",)
+__all__ = ("ACTIONS", "MOST_SECONDS")
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
 MOST_SECONDS = 10.0
 
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
-
-#: Runs that one form changes at most: stopping one may take two seconds.
-MOST_RUNS = 10
 
 #: Names in an undo at most.
 MOST_UNDONE = 50
@@ -172,53 +167,6 @@ def _author(visit: Visit, chosen: Chosen) -> dict[str, Any]:
     return {"by": visit.user.name, "note": chosen.form["note"].strip()}
 
 
-async def stop(visit: Visit) -> Response:
-    """Ask runs to stop."""
-    return await _runs(visit, "stop", visit.store.stop)
-
-
-async def restart(visit: Visit) -> Response:
-    """Send runs that have ended without success again."""
-    return await _runs(visit, "restart", visit.store.restart)
-
-
-async def _runs(visit: Visit, verb: str, change: Callable[..., Awaitable[Any]]) -> Response:
-    form = await read_chosen_runs(visit)
-    results: dict[str, Any] = {}
-    for run_id in form.ids:
-        result = await change(run_id, by=visit.user.name, note=form.note)
-        results[run_id] = result if isinstance(result, str) else result.as_dict()
-    if visit.wants_json:
-        return JSONAnswer({"done": results})
-    last = results[form.ids[-1]]
-    text = f"Sent again as run {last}." if isinstance(last, str) else last["sentence"]
-    answer = RedirectResponse(local_path(visit.request, form.target), 303)
-    say(visit.request, answer, Said(text=text if len(results) == 1 else f"{verb}: {len(results):,} runs."))
-    return answer
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChosenRuns:
-    """The runs that a form names."""
-
-    ids: list[str]
-    note: str
-    target: str
-
-
-async def read_chosen_runs(visit: Visit) -> ChosenRuns:
-    """Read the form of a change of runs.
-
-    Raises:
-        HTTPException: 400, it names none.
-    """
-    form = await read_form(visit.request)
-    ids = [run_id for run_id in form.all("id") if run_id][:MOST_RUNS]
-    if not ids:
-        raise HTTPException(400, "no run is chosen")
-    return ChosenRuns(ids=ids, note=form["note"].strip(), target=form["next"])
-
-
 def _entries_action(verb: str, change: Change, right: Right) -> Action:
     return Action(path=f"/entries/{verb}", answer=partial(act, verb, change), method="POST", right=right)
 
@@ -230,6 +178,4 @@ ACTIONS = (
     _entries_action("skip-next", _skip_next, Right.OPERATE),
     _entries_action("delete", _delete, Right.EDIT),
     _entries_action("restore", _restore, Right.EDIT),
-    Action(path="/runs/stop", answer=stop, method="POST", right=Right.OPERATE),
-    Action(path="/runs/restart", answer=restart, method="POST", right=Right.OPERATE),
 )

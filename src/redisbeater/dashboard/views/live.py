@@ -17,11 +17,13 @@ async def events(visit: Visit) -> Response:
     Raises:
         HTTPException: 503, there are too many streams; the page asks every ten seconds then.
     """
+    headers = {"X-Accel-Buffering": "no"}  # nginx passes it on at once
+    if visit.request.method == "HEAD":  # its answer has no end that anybody would wait for
+        return Response(media_type="text/event-stream", headers=headers)
     try:
         stream = visit.site.hub.open()
     except TooManyStreams:
         raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
-    headers = {"X-Accel-Buffering": "no"}  # nginx passes it on at once
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 

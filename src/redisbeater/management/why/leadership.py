@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from redisbeater.management.why.answer import Evidence
 from redisbeater.management.why.facts import Facts, evidence_of
+from redisbeater.model.log_line import LogLine
 
-__all__ = ("evidence_of_leaders", "since_nobody_leads", "without_leader")
+__all__ = ("evidence_of_leaders", "lead_ended", "since_nobody_leads", "without_leader")
 
 #: The words of the schedule's log after which nobody leads, until another beat does.
 _ENDS = ("lock_lost", "stopped_leading")
@@ -17,9 +19,14 @@ _WORDS = ("leading", "standing_by", *_ENDS)
 
 def since_nobody_leads(facts: Facts) -> str:
     """Return since when nobody leads, as far as the log of the schedule knows; else an empty text."""
-    line = next((line for line in facts.schedule_lines if line.what in _WORDS), None)
-    is_end = line is not None and line.what in _ENDS
-    return f" since {facts.time(line.last)}" if line is not None and is_end and line.last else ""
+    ended = lead_ended(facts.schedule_lines)
+    return f" since {facts.time(ended)}" if ended else ""
+
+
+def lead_ended(lines: Iterable[LogLine]) -> datetime | None:
+    """Return when the last beat ceased to lead; None: the lines of the schedule's log, the newest first, do not say."""
+    line = next((line for line in lines if line.what in _WORDS), None)
+    return line.last if line is not None and line.what in _ENDS else None
 
 
 def evidence_of_leaders(facts: Facts) -> tuple[Evidence, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, datetime, timedelta
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.why.answer import Answer, Evidence
@@ -62,7 +62,8 @@ class _Case:
     def __init__(self, facts: Facts, at: datetime) -> None:
         self.facts = facts
         self.at = at
-        self.until = at + (_SECOND if at.second or at.microsecond else _MINUTE)
+        step = _SECOND if at.second or at.microsecond else _MINUTE
+        self.until = at + step if at.year < MAXYEAR else at
         #: The fire time of its schedule, as that is now; None: there is none in that minute, or none can be found.
         self.fire_time: datetime | None = None
         #: What is said first when the clocks were changed and the time asked for did not exist.

@@ -1,0 +1,181 @@
+"""What an attacker sends to the web page: forged requests and sessions, tries without end, hostile names and texts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable
+from html import unescape
+from urllib.parse import quote
+
+import httpx
+import pytest
+from celery import Celery
+from servers import programs
+from starlette.requests import Request
+from web_site import BEARER, HOST, SECRET, TestClient, app_with_tasks, browse
+
+from redisbeater import ScheduleStore
+from redisbeater.dashboard import User, basic, create_app, hash_password, token
+from redisbeater.dashboard.app import ACTIONS
+from redisbeater.dashboard.defences import POLICY
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+#: Names that mean something to a shell, a path, a query, a page or a terminal.
+NAMES = [
+    "../../etc/passwd", "a/b%2Fc", "%00", "<script>alert(1)</script>", "{{ 7*7 }}", "'\"><svg onload=alert(1)>", "a&b",
+    "x" * 500, "é" * 250, "\U0001f600" * 100, "javascript:alert(1)", "- -o",
+]  # fmt: skip
+
+#: Texts for any field of a form or a query.
+TEXTS = [
+    "\0", "9" * 5_000, "1e999", "[" * 20_000, "x" * 50_000, "9999-12-31T23:59:59", "10000000000 years", "\u202e",
+]  # fmt: skip
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery]) -> Celery:
+    app = app_with_tasks(make_app())
+    ScheduleStore(app).create("report", "shop.report", 60.0)
+    return app
+
+
+def test_every_combination_of_headers_of_a_forged_form(app: Celery) -> None:
+    web = browse(app, headers={})
+    web.follow_redirects = False
+    login = web.post("/login", data={"secret": SECRET}, headers={"Sec-Fetch-Site": "same-origin"})
+    assert login.status_code == 303
+    sites, origins = (
+        (None, "same-origin", "same-site", "cross-site", "none"),
+        (None, f"http://{HOST}", "http://evil", "null"),
+    )
+    refused = []
+    for site, origin, bearer, own in itertools.product(sites, origins, (None, BEARER["Authorization"]), (None, "1")):
+        named = {"Sec-Fetch-Site": site, "Origin": origin, "Authorization": bearer, "X-Redisbeater": own}
+        answer = web.post("/preferences", headers={name: value for name, value in named.items() if value})
+        is_ours = site == "same-origin" or (
+            not site and (origin == f"http://{HOST}" or (not origin and (bearer or own)))
+        )
+        assert answer.status_code == (303 if is_ours else 403), named
+        refused.append(answer.status_code == 403)
+    assert (len(refused), sum(refused)) == (80, 57)
+
+
+def test_a_session_is_bound_to_its_secret_and_ends(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    def session(auth: object, form: dict[str, str]) -> str:
+        answer = browse(app, headers={"X-Redisbeater": "1"}, auth=auth).post(
+            "/login", data=form, follow_redirects=False
+        )
+        return f"redisbeater={answer.cookies['redisbeater']}"
+
+    ours = session(token(SECRET), {"secret": SECRET})
+    foreign = session(token("another-secret-of-32-characters!"), {"secret": "another-secret-of-32-characters!"})
+    before, after = {"anna": hash_password("pw"), "bob": hash_password("pw")}, {"bob": hash_password("pw")}
+    annas = session(basic(before), {"name": "anna", "secret": "pw"})
+    web = browse(app, headers={}, auth=token(SECRET))
+    statuses = {name: web.get("/status", headers={"Cookie": cookie}, follow_redirects=False).status_code
+                for name, cookie in (("ours", ours), ("foreign", foreign), ("annas", annas))}  # fmt: skip
+    assert statuses == {"ours": 200, "foreign": 303, "annas": 303}
+    gone = browse(app, headers={}, auth=basic(after)).get("/status", headers={"Cookie": annas}, follow_redirects=False)
+    assert gone.status_code == 303
+    hours = time.time() + 12 * 3600 + 1
+    monkeypatch.setattr(time, "time", lambda: hours)
+    assert web.get("/status", headers={"Cookie": ours}, follow_redirects=False).status_code == 303
+
+
+def test_tries_at_the_same_time_count_one_by_one(app: Celery) -> None:
+    page = create_app(app, auth=basic({"anna": hash_password("pw")}), allowed_hosts=[HOST])
+
+    async def tries() -> list[int]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(page), base_url=f"http://{HOST}") as client:
+            asked = [client.get("/status", auth=("anna", f"guess {number}")) for number in range(12)]
+            return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+    assert sorted(asyncio.run(tries())) == [401] * 5 + [429] * 7
+
+
+def test_methods_that_change_nothing_answer_without_a_body(app: Celery) -> None:
+    web = browse(app)
+    for action in ACTIONS:
+        if action.method == "GET":
+            answer = web.head(f"{action.path}?name=report")
+            assert (answer.status_code, answer.content) == (400 if action.path == "/run" else 200, b""), action.path
+            assert answer.headers["Content-Security-Policy"] == POLICY
+    for method in ("OPTIONS", "TRACE", "PUT", "DELETE", "PATCH"):
+        answer = web.request(method, "/entries/delete?name=report")
+        assert answer.status_code == 405, method
+        assert "Access-Control-Allow-Origin" not in answer.headers
+    assert ScheduleStore(app).count() == 1
+
+
+def test_a_hostile_name_is_text_everywhere_and_can_be_changed(app: Celery) -> None:
+    store, web = ScheduleStore(app), browse(app)
+    for name in NAMES:
+        store.create(name, "shop.report", 60.0, description=f"about {name}", args=[name], labels={"k": name[:40]})
+    for path in ("/?sort=name", "/upcoming", *(f"/entry?name={quote(name, safe='')}" for name in NAMES)):
+        text = web.get(path).text
+        tags = re.sub(r'"[^"]*"', '""', text)
+        assert not re.search(r"<script(?! src=)|<svg o|\u202e|<[a-z]+[^>]* on\w+=", tags), path
+        assert not re.search(r'(?:href|action|src)="(?!/|#|\?)', text), path
+        assert "<bdi>49</bdi>" not in text
+    for name in NAMES:
+        web.post(f"/entries/disable?name={quote(name, safe='')}")
+        assert not store.get(name).enabled, name
+    for name in ("a\nb", "a\x1b[31mb", "x" * 513, "a\0b", "\u202etxt.exe"):
+        refused = web.post("/entry", data={"name": name, "task": "shop.report", "kind": "every", "every": "1m"})
+        assert refused.status_code == 422, repr(name)
+        assert 'id="error-name"' in refused.text
+
+
+def test_no_text_in_an_address_or_a_form_is_an_error_of_ours(app: Celery) -> None:
+    web = browse(app)
+    queries = {
+        "/": ("q", "page"), "/upcoming": ("within", "at"), "/why": ("at",), "/history": ("since", "before", "n"),
+        "/run": ("id",), "/entry": ("name",),
+    }  # fmt: skip
+    for path, names in queries.items():
+        for name, text in itertools.product(names, TEXTS):
+            more = "name=report&" if path == "/why" else ""
+            answer = web.get(f"{path}?{more}{name}={quote(text)}")
+            assert answer.status_code < 500, (path, name, text[:40])
+    fields = ("every", "cron", "at", "rrule", "solar", "args", "max_runs", "grace", "jitter")
+    for field, text in itertools.product(fields, TEXTS):
+        kind = field if field in ("every", "cron", "at", "rrule", "solar") else "every"
+        form = {"name": "new", "task": "shop.report", "kind": kind, "every": "1m", field: text}
+        answer = web.post("/preview", data=form)
+        assert answer.status_code == 200, (field, text[:40])
+
+
+def test_a_cookie_of_the_wrong_shape_says_nothing_harmful(app: Celery) -> None:
+    web = browse(app)
+    for content in (
+        [], {}, 1, None, ["x"], ["x", "/entry", [], "more"], ["x", "//evil.example", []], ["x", "/logout", []],
+        [1, "", []], ["x", "/entry", {"a": 1}], ["x", "/entry", [["a"]]], ["x", "/entry", [["a", "b", "c"]]],
+    ):  # fmt: skip
+        cookie = base64.urlsafe_b64encode(json.dumps(content).encode()).decode()
+        answer = web.get("/status", headers={"Cookie": f"redisbeater_said={cookie}; redisbeater_zone=<x>"})
+        said = re.search(r'<div id="said".*?</div>', answer.text, re.DOTALL)
+        assert answer.status_code == 200, content
+        assert said is not None
+        assert not re.search(r'action="[^"]*(?:evil|logout)', unescape(said[0])), content
+
+
+def test_an_unexpected_error_says_nothing_and_keeps_the_defences(app: Celery) -> None:
+    async def broken(_: Request) -> User | None:
+        raise KeyError("redis://:hunter2@db")
+
+    page = create_app(app, auth=broken, allowed_hosts=[HOST])
+    web = TestClient(page, base_url=f"http://{HOST}", raise_server_exceptions=False)
+    answer = web.get("/status")
+    assert answer.status_code == 500
+    assert "the log of this process has it" in answer.text
+    assert "hunter2" not in answer.text
+    assert (answer.headers["Content-Security-Policy"], answer.headers["Cache-Control"]) == (POLICY, "no-store")
+    assert web.get("/status.json").json()["status"] == 500

@@ -1,0 +1,103 @@
+"""What the web page says about runs and beats, and what it does to many runs at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import redis
+from celery import Celery
+from servers import programs
+from web_site import BEARER, app_with_tasks, browse
+
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.context import Context
+from redisbeater.dashboard.views import run_actions
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+JSON = {**BEARER, "Accept": "application/json"}
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery]) -> Celery:
+    return app_with_tasks(make_app(redisbeater_track_runs=True))
+
+
+@pytest.fixture
+def store(app: Celery) -> ScheduleStore:
+    return ScheduleStore(app)
+
+
+def _sent(store: ScheduleStore, number: int) -> list[str]:
+    """Send so many runs of an entry; return their ids."""
+    store.create("report", "shop.report", 3600.0, overlap="allow")
+    return [store.trigger("report") for _ in range(number)]
+
+
+def test_no_chosen_run_is_left_out(app: Celery, store: ScheduleStore) -> None:
+    ids = _sent(store, 12)
+    web = browse(app)
+    answer = web.post("/runs/restart", data={"id": [*ids, "nothing"]}, headers=JSON)
+    assert answer.status_code == 409
+    assert sorted(answer.json()["errors"]) == sorted([*ids, "nothing"])
+    stopped = web.post("/runs/stop", data={"id": [ids[0], ids[1], ids[0]], "note": "by mistake"})
+    assert "2 runs: asked to stop." in stopped.text
+    assert {run.id for run in store.runs("report", limit=20) if run.is_to_stop} == {ids[0], ids[1]}
+    assert web.post("/runs/stop", data={"id": "nothing"}).status_code == 404
+    assert web.post("/runs/restart", data={"id": [str(number) for number in range(1_001)]}).status_code == 413
+
+
+def test_what_there_was_no_time_for_is_asked_again(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = _sent(store, 2)
+    monkeypatch.setattr(run_actions, "MOST_SECONDS", -1.0)
+    web = browse(app)
+    page = web.post("/runs/stop", data={"id": ids, "note": "a <b>"}).text
+    assert "0 of 2 runs asked to stop" in page
+    assert re.findall(r'name="id" value="([^"]+)"', page) == ids
+    assert 'name="note" value="a &lt;b&gt;"' in page
+    assert web.post("/runs/stop", data={"id": ids}, headers=JSON).json()["left"] == ids
+
+
+def test_bars_show_the_newest_runs_and_say_what_they_were(
+    app: Celery, store: ScheduleStore, client: redis.Redis
+) -> None:
+    ids = _sent(store, 31)
+    web = browse(app)
+    page = web.get("/").text
+    assert page.count('<rect class="other"') == 30
+    assert "0 of 30 succeeded" in page
+    assert len(re.findall(r"<title>\w{3} \d+ \w{3} \d{4} \d\d:\d\d:\d\d SENT</title>", page)) == 30
+    client.hset(Context.of(app).redis.keys.run(ids[-1]), mapping={"state": "FAILURE", "fire_time": "soon"})
+    client.hset(Context.of(app).redis.keys.run(ids[-2]), mapping={"state": "<b>"})
+    again = web.get("/?name=report").text
+    assert again.count("FAILURE</title>") == 1
+    assert "0 of 29 succeeded, last FAILURE" in again
+
+
+def test_the_head_says_since_when_nobody_leads(
+    app: Celery, store: ScheduleStore, make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    web = browse(app)
+    assert "Nobody leads: nothing runs" in web.get("/").text
+    beat = make_scheduler(app)
+    beat.tick()
+    assert " leads</span>" in web.get("/").text
+    beat.close()
+    ended = store.log()[0].last
+    assert ended is not None
+    assert f'Nobody leads since <time datetime="{ended:%Y-%m-%dT%H:%M:%SZ}"' in web.get("/status").text
+
+
+def test_monitors_read_the_schedule_where_that_is_wanted(app: Celery, store: ScheduleStore) -> None:
+    _sent(store, 1)
+    open_page = browse(app, headers={}, metrics=True)
+    answer = open_page.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert re.search(r'^redisbeater_entries{schedule="[^"]+",state="waiting"} 1.0$', answer.text, re.MULTILINE)
+    assert "redisbeater_runs_active" in answer.text
+    assert open_page.get("/metrics", headers={"Host": "evil.example"}).status_code == 400
+    assert browse(app).get("/metrics").status_code == 404
