@@ -46,7 +46,7 @@ def main() -> None:
             first.append(_burst(subject, options.entries))
             again.append(_burst(subject, options.entries))
             subject.scheduler.close()  # type: ignore[attr-defined]
-            loops.append(_timed(LOOP_STAGES, lambda: loop(bare, options.entries), options.entries))
+            loops.append(_timed(LOOP_STAGES, lambda: loop(bare, options.entries).seconds, options.entries))
         print(_table({"first": first, "again": again, "bare loop": loops}))
         if options.functions:
             _profile(ours, options.functions)

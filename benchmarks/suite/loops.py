@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-
 from suite.application import TASK, application
 from suite.job import Job, Unavailable
+from suite.spent import Spent, Stopwatch
 
 __all__ = ("BATCHED", "CONFIRMED", "PLAIN", "loop")
 
 PLAIN, BATCHED, CONFIRMED = "loop", "batched loop", "confirmed loop"
 
 
-def loop(job: Job, count: int) -> float:
-    """Return the seconds of ``count`` calls of ``task.apply_async`` on one producer, with its defaults.
+def loop(job: Job, count: int) -> Spent:
+    """Return the time of ``count`` calls of ``task.apply_async`` on one producer, with its defaults.
 
     The batched loop runs inside kombu's ``Producer.batch()``, and includes its flush. The confirmed loop is for
     RabbitMQ, which confirms each message before the next one is sent.
@@ -26,7 +25,7 @@ def loop(job: Job, count: int) -> float:
         if job.contender == BATCHED and not hasattr(producer, "batch"):
             raise Unavailable("kombu has no Producer.batch() before 5.7")
         task.apply_async(["warm"], producer=producer)
-        began_at = time.perf_counter()
+        stopwatch = Stopwatch()
         if job.contender == BATCHED:
             with producer.batch():
                 for number in range(count):
@@ -34,4 +33,4 @@ def loop(job: Job, count: int) -> float:
         else:
             for number in range(count):
                 task.apply_async([str(number)], producer=producer)
-        return time.perf_counter() - began_at
+        return stopwatch.read()

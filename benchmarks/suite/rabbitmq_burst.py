@@ -27,7 +27,7 @@ def measure(job: Job) -> Outcome:
 
 def _seconds(job: Job) -> float:
     if job.contender in (PLAIN, CONFIRMED):
-        return loop(job, job.size)
+        return loop(job, job.size).seconds
     subject = started(job)
     subject.create(Population.due_now(job.size))
     return drain(subject, job.size)
