@@ -1,7 +1,8 @@
 """Measure what tracking runs costs Redis: the time of each script, the memory of each run, and how history is capped.
 
     python benchmarks/run_cost.py                        # half a minute, a server of its own
-    python benchmarks/run_cost.py --runs 1000000         # a million runs through a cap of 30: some minutes
+    python benchmarks/run_cost.py --runs 1000000         # a million runs through a cap of 30: some minutes more
+    python benchmarks/run_cost.py --burst                # beat's bursts with and without, in pairs: a minute more
 
 The times are processor time of the server, so they include what a call costs it besides the script; a bare PING is
 measured for that. The memory is the growth of ``used_memory`` over the runs that are kept, with all that lists them.
@@ -12,7 +13,9 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -23,14 +26,19 @@ from celery import Celery
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from servers import Server, programs, running
+from suite.job import Job
+from suite.population import Population
+from suite.redis_subjects import Redisbeater
+from suite.subject import drain
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
 from redisbeater.instant import from_unix
 from redisbeater.model.run import NewRun, Payload, State
 from redisbeater.model.score import Score
-from redisbeater.store import Execution
+from redisbeater.store import Execution, RunStore
 from redisbeater.store.commitment import Commitment
+from redisbeater.store.connection.script import load_script
 
 #: Entries of a burst, and how many runs each figure is measured over.
 ENTRIES, RUNS = 500, 2_000
@@ -39,6 +47,12 @@ ENTRIES, RUNS = 500, 2_000
 AT_ONCE = 10_000
 
 CAP = 30
+
+#: How many runs go through the cap at once: as many as one commit may have.
+PAGE = 250
+
+#: Due entries of one burst of beat, and how many pairs of bursts are compared.
+BURST, PAIRS = 1_000, 5
 
 
 class Site:
@@ -59,21 +73,22 @@ class Site:
         self.store = Context.of(self.app).redis
         self.runs, self.keys = self.store.runs, self.store.keys
         self.payload = Payload(task="proj.work", args=[1], kwargs={"pages": 3}, options={"queue": "reports"}).to_text()
-        self.number = 0
+        self.number = self.entries = 0
 
     def create(self, count: int = ENTRIES) -> None:
+        self.entries = count
         for number in range(count):
             RedisScheduleEntry(f"report {number}", "proj.work", 60.0, app=self.app).save()
 
-    def burst(self) -> list[str]:
-        """Claim all entries and commit a run of each; return the ids."""
-        self.client.zadd(self.keys.schedule, {self.keys.entry(f"report {number}"): 1 for number in range(ENTRIES)})
+    def burst(self, runs_of_each: int = 1) -> list[str]:
+        """Claim all entries and commit some runs of each; return the ids."""
+        self.client.zadd(self.keys.schedule, {self.keys.entry(f"report {number}"): 1 for number in range(self.entries)})
         claim = self.store.claim(token="", limit=ENTRIES)
         later, ids, items = Score.planned(claim.now + timedelta(hours=1)), [], []
         for entry in claim.entries:
-            new = self.new(entry.name)
-            ids.append(new.id)
-            items.append(Commitment(entry=entry, next=later, meta="{}", runs=[new] if self.tracked else ()))
+            new = [self.new(entry.name) for _ in range(runs_of_each)]
+            ids.extend(run.id for run in new)
+            items.append(Commitment(entry=entry, next=later, meta="{}", runs=new if self.tracked else ()))
         self.store.commit(claim, items)
         return ids
 
@@ -89,7 +104,8 @@ class Site:
 
     def execution(self, run_id: str) -> Execution:
         name = f"report {int(run_id[-12:]) % ENTRIES}"
-        return Execution(run_id=run_id, name=name, task="proj.work", holder=f"w1:1:{run_id}", worker="celery@w1", pid=7)
+        holder = f"worker-1:4711:{run_id.replace('-', '')[-16:]}"
+        return Execution(run_id=run_id, name=name, task="proj.work", holder=holder, worker="celery@worker-1", pid=4711)
 
     def microseconds(self, step: Callable[[], object], count: int) -> float:
         """Return the server's microseconds of processor time for each of ``count`` things that a step does."""
@@ -167,30 +183,91 @@ def renewals(server: Server) -> None:
     print(f"{len(holders):,} leases, renewed every {interval:g} s{'':<15}{cost / interval / 10_000:8.2f} % of a core")
 
 
+class Pipelined:
+    """A connection that sends the scripts of many calls at once; what they answer is not known to the caller."""
+
+    def __init__(self, client: Any) -> None:
+        self._pipeline = client.pipeline(transaction=False)
+        self._client = client
+        self._known: dict[str, str] = {}
+
+    def run(self, name: str, keys: Sequence[str], args: Sequence[str]) -> tuple[str, str]:
+        """Put a call of a script behind the others."""
+        if name not in self._known:
+            self._known[name] = self._client.script_load(load_script(name).text)
+        self._pipeline.evalsha(self._known[name], len(keys), *keys, *args)
+        return "", "0"
+
+    def flush(self) -> None:
+        """Send the calls, and fail if one has failed."""
+        self._pipeline.execute()
+
+
 def cap(server: Server, runs: int) -> None:
-    """Send runs through the cap of one entry, and count what is left."""
+    """Send runs of one entry by claims and commits, let each end, and count what is kept."""
     site = Site(server, tracked=True)
     site.create(1)
-    began = time.perf_counter()
-    for number in range(runs):
-        new = site.new("report 0")
-        site.runs.reserve(new)
-        execution = Execution(run_id=new.id, name="report 0", task="proj.work", holder=f"w1:1:{number}")
-        site.runs.start(execution)
-        site.runs.finish(execution, State.SUCCESS)
-        if number % 20_000 == 0:
-            site.client.delete(*(site.client.keys(f"{site.keys.prefix}:answer:*") or ["none"]))
-    left = sum(1 for _ in site.client.scan_iter(f"{site.keys.run('')}*", count=1000))
-    listed = site.client.zcard(site.keys.runs_of("report 0"))
+    calls: Any = Pipelined(site.client)
+    store = RunStore(calls, site.keys, Context.of(site.app).config)
+    began, most = time.perf_counter(), 0
+    for start in range(0, runs, PAGE):
+        for run_id in site.burst(min(PAGE, runs - start)):
+            execution = Execution(run_id=run_id, name="report 0", task="proj.work", holder="w1:1:a")
+            store.finish(execution, State.SUCCESS, seconds=0.1)
+        calls.flush()
+        most = max(most, site.client.zcard(site.keys.runs_of("report 0")))
     took = time.perf_counter() - began
-    print(f"{runs:,} runs through a cap of {CAP}: {left} stored, {listed} listed ({runs / took:,.0f}/s)")
-    if max(left, listed) > CAP:
-        raise SystemExit("more runs are left than the cap allows")
+    left = sum(1 for _ in site.client.scan_iter(f"{site.keys.run('')}*", count=1000))
+    kept = sum(1 for _ in site.client.scan_iter(f"{site.keys.payload_of('')}*", count=1000))
+    print(f"{runs:,} runs through a cap of {CAP}: {left} stored, {kept} payloads, {most} listed at most", end="")
+    print(f" ({took:,.0f} s, {runs / took:,.0f}/s)")
+    counted = int(site.client.hget(site.keys.entry("report 0"), "n.success"))
+    if max(left, most) > CAP or kept or counted != runs:
+        raise SystemExit(f"more runs are left than the cap allows, or {counted:,} were counted")
+
+
+def bursts(server: Server) -> None:
+    """Print the rate of beat's bursts with tracking as a part of that without, by time and by processor time."""
+    times: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(contender="redisbeater", case="burst", size=BURST, quick=False, port=server.port, folder=folder)
+        for pair in range(PAIRS):
+            for tracked in (pair % 2 == 0, pair % 2 == 1):
+                times[tracked].append(burst_of_beat(job, tracked=tracked))
+    for place, what in enumerate(("time", "processor time of beat and server")):
+        parts = [plain[place] / tracked[place] for plain, tracked in zip(times[False], times[True], strict=True)]
+        shown = ", ".join(f"{part:.0%}" for part in sorted(parts))
+        print(f"rate of a burst with tracking, by {what}: {statistics.median(parts):.0%} of that without ({shown})")
+
+
+def burst_of_beat(job: Job, *, tracked: bool) -> tuple[float, float]:
+    """Return the seconds of a burst of entries that have run before, and those of processors."""
+    client = job.schedule_client()
+    client.flushall()
+    subject = Redisbeater(job)
+    subject.app.conf.redisbeater_track_runs = tracked
+    subject.start()
+    for _ in range(2):
+        subject.create(Population.due_now(BURST))
+        subject.queue.clear()
+        for key in list(client.scan_iter("redisbeater::active*", count=1000)):  # as if workers had ended all
+            client.delete(key)
+        before, began = processor_seconds(client), time.perf_counter()
+        drain(subject, BURST)
+        took = time.perf_counter() - began, processor_seconds(client) - before
+    subject.scheduler.close()
+    return took
+
+
+def processor_seconds(client: Any) -> float:
+    used = client.info("cpu")
+    return time.process_time() + float(used["used_cpu_user"] + used["used_cpu_sys"])
 
 
 def main(args: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5_000, help="how many runs go through the cap")
+    parser.add_argument("--burst", action="store_true", help="compare bursts of beat with tracking and without")
     given = parser.parse_args(args)
     with running(programs()[0]) as server:
         version = server.client().info("server")["redis_version"]
@@ -199,6 +276,8 @@ def main(args: Sequence[str] | None = None) -> None:
         memory(server)
         renewals(server)
         cap(server, given.runs)
+        if given.burst:
+            bursts(server)
 
 
 if __name__ == "__main__":

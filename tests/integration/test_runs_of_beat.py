@@ -293,7 +293,7 @@ def test_a_damaged_record_is_given_up_and_does_not_hold_up_others(
     for run in (first, second):
         site.start(run.id, name=run.name)
     site.monitor(LEASE + 1)
-    site.client.hset(site.keys.run(first.id), "payload", "{")
+    site.client.set(site.keys.payload_of(first.id), "{")
 
     assert [run.id for run in site.after(10)] == [second.id]
     assert f"run {first.id} cannot be sent again, its record is damaged" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class Reports:
 
     def run(self) -> None:
         self._reserve("first", "allow")
+        self._reserve("beside", "allow")
         self._reserve("second", "buffer_one")
         for _ in range(2):  # the second time as if the reply had been lost
             assert self.worker.start(self._of("first"))[0] == "STARTED"
@@ -47,6 +49,9 @@ class Reports:
         assert self.worker.drop(self._of("first", holder="host:1:"), error="killed") == "DROPPED"
         assert self.worker.finish(self._of("first"), State.FAILURE, error="ValueError", seconds=1.0) == "FINISHED"
         assert self.worker.finish(self._of("first", holder="host:2:b"), State.SUCCESS) == "LATE"
+        assert self.worker.start(self._of("first", holder="host:2:b", is_redelivered=True))[0] == "STOP"
+        self.worker.finish(self._of("first", holder="host:2:b"), State.FAILURE)
+        self.worker.finish(self._of("beside", holder=""), State.REVOKED)
         for number, state in enumerate(ENDS):  # more than the history keeps, and the worker is the first to know them
             run_id = f"run-{number}"
             if number % 2:
@@ -58,8 +63,11 @@ class Reports:
         self.beat.reserve(NewRun(id=run_id, name="report", task="proj.work", fire_time=now, payload="{}"), overlap)
 
     @staticmethod
-    def _of(run_id: str, holder: str = "host:1:a") -> Execution:
-        return Execution(run_id=run_id, name="report", task="proj.work", holder=holder, worker="celery@host", pid=1)
+    def _of(run_id: str, holder: str = "host:1:a", *, is_redelivered: bool = False) -> Execution:
+        execution = Execution(
+            run_id=run_id, name="report", task="proj.work", holder=holder, worker="celery@host", pid=1
+        )
+        return replace(execution, is_redelivered=is_redelivered)
 
 
 @pytest.fixture

@@ -154,15 +154,26 @@ class NewRun:
     is_alone: bool = False
 
     def to_row(self) -> dict[str, Any]:
-        """Return it as the scripts take it."""
-        times = {"fire_time": self.fire_time, "expires": self.expires}
-        texts = {name: getattr(self, name) for name in ("name", "task", "payload", "by", "note", "restart_of")}
-        stored = {**texts, **{name: to_unix(at) for name, at in times.items() if at}, "kind": self.kind.value}
-        stored["alone"] = "1" if self.is_alone else ""
-        row: dict[str, Any] = {"id": self.id, "name": self.name, "state": self.state.value, "attempt": self.attempt}
-        row["fields"] = [text for pair in stored.items() if pair[1] for text in pair]
-        times = {"eta": self.eta, "expires": self.expires}
-        return {**row, **{name: to_unix(at) for name, at in times.items() if at}}
+        """Return it as the scripts take it: what is the rule is left out."""
+        stored = {"task": self.task, "fire_time": to_unix(self.fire_time)}
+        if self.expires:
+            stored["expires"] = to_unix(self.expires)
+        if self.kind is not Kind.SCHEDULE:
+            stored["kind"] = self.kind.value
+        if self.is_alone:
+            stored["alone"] = "1"
+        stored.update((name, getattr(self, name)) for name in ("by", "note", "restart_of") if getattr(self, name))
+        row: dict[str, Any] = {"id": self.id, "fields": [text for pair in stored.items() for text in pair]}
+        row["payload"] = self.payload
+        if self.state is not State.SENT:
+            row["state"] = self.state.value
+        if self.attempt != 1:
+            row["attempt"] = self.attempt
+        if self.eta:
+            row["eta"] = to_unix(self.eta)
+        if self.expires:
+            row["expires"] = stored["expires"]
+        return row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,13 +237,14 @@ class Run:
             return None
         values: dict[str, Any] = {field: _instant(stored.get(field)) for field in _TIMES}
         values.update((field, str(stored.get(field) or "")) for field in _TEXTS)
+        values["seen_at"] = values["seen_at"] or values["started_at"]
         return cls(
             id=run_id,
             name=name,
             state=state,
             kind=_member(Kind, stored.get("kind")) or Kind.SCHEDULE,
             attempt=max(_count(stored.get("attempt")), 1),
-            starts=_count(stored.get("starts")),
+            starts=_count(stored.get("starts", "1" if values["started_at"] else "0")),
             pid=_count(stored.get("pid")),
             acks_late=stored.get("acks_late") == "1",
             is_to_stop=stored.get("stop") == "1",

@@ -13,7 +13,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.options import decoded_options, encoded_options, option_instant
 from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, State
 from redisbeater.schedules.datetime_codec import encode_datetime
-from redisbeater.sending.run import run_options, sendable
+from redisbeater.sending.run import own_options, sendable, with_headers
 
 __all__ = ("new_run", "planned_run", "run_again")
 
@@ -78,7 +78,7 @@ def planned_run(
 
     Its values come from what is stored, so that they are not checked again.
     """
-    options = run_options(definition, fire_time, now)
+    options = own_options(definition, fire_time, now)
     payload = {
         "task": definition.task,
         "args": definition.args,
@@ -102,15 +102,15 @@ def run_again(
     name: str, payload: Payload, fire_time: datetime, *, app: Celery, task_id: str, attempt: int = 1
 ) -> RedisScheduleEntry:
     """Return a run that was recorded, to be sent again with that id and as that attempt."""
-    options = decoded_options(dict(payload.options))
-    headers = {**(options.get("headers") or {}), ATTEMPT_HEADER: attempt}
+    options = with_headers(decoded_options(dict(payload.options)), name, fire_time)
+    options["headers"][ATTEMPT_HEADER] = attempt
     return RedisScheduleEntry(
         name,
         payload.task,
         _ANY_SCHEDULE,
         args=[sendable(value) for value in payload.args],
         kwargs={key: sendable(value) for key, value in payload.kwargs.items()},
-        options={**options, "task_id": task_id, "headers": headers},
+        options={**options, "task_id": task_id},
         app=app,
         last_run_at=fire_time,
     )

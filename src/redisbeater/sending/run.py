@@ -19,7 +19,7 @@ from redisbeater.model.options import option_instant
 from redisbeater.model.run import ATTEMPT_HEADER
 from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
-__all__ = ("make_run", "run_options", "sendable", "task_id")
+__all__ = ("make_run", "own_options", "sendable", "task_id", "with_headers")
 
 #: The namespace of schedule ids that are no UUIDs: another program wrote them.
 FOREIGN_IDS = uuid.UUID("7fcf8280-6e12-52f9-ab56-c6ac8bfedbce")
@@ -65,7 +65,7 @@ def make_run(
         attempt: how often it is sent with this one, which tells its worker that it is recorded; 0: it is not.
         now: the server's time, from which an ``expires`` in seconds counts; default: its fire time.
     """
-    options = run_options(definition, fire_time, now or fire_time)
+    options = _run_options(definition, fire_time, now or fire_time)
     if attempt:
         options["headers"][ATTEMPT_HEADER] = attempt
     options["task_id"] = task_id(schedule_id, definition.name, fire_time)
@@ -85,16 +85,25 @@ def make_run(
     return run
 
 
-def run_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
+def _run_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
     """Return the options of a run but for its id, with the headers by which it is known and its deadline."""
+    options: dict[str, Any] = json_text.copied(own_options(definition, fire_time, now))
+    return with_headers(options, definition.name, fire_time)
+
+
+def own_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
+    """Return the options of a definition, to be read only, with its deadline."""
+    if definition.deadline is None:
+        return definition.options
+    deadline = fire_time + timedelta(seconds=definition.deadline)
+    return {**definition.options, "expires": _sooner(definition.options.get("expires"), deadline, now)}
+
+
+def with_headers(options: dict[str, Any], name: str, fire_time: datetime) -> dict[str, Any]:
+    """Return options with what each run has: the headers by which it is known, which are added to those it has."""
+    headers = {**(options.get("headers") or {}), "periodic_task_name": name, "scheduled_for": fire_time.isoformat()}
     # retry=False: beat itself releases a run that cannot be sent, and tries it again.
-    options = {"retry": False, **json_text.copied(definition.options)}
-    headers = options["headers"] = options.get("headers") or {}
-    headers["periodic_task_name"] = definition.name
-    headers["scheduled_for"] = fire_time.isoformat()
-    if definition.deadline is not None:
-        options["expires"] = _sooner(options.get("expires"), fire_time + timedelta(seconds=definition.deadline), now)
-    return options
+    return {"retry": False, **options, "headers": headers}
 
 
 def _sooner(expires: Any, deadline: datetime, now: datetime) -> Any:

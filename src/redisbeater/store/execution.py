@@ -55,8 +55,9 @@ class Execution:
 
     def to_fields(self) -> list[str]:
         """Return names and values that are stored with the run."""
-        stored = {"worker": self.worker, "pid": str(self.pid), "acks_late": "1" if self.acks_late else "0"}
-        return [text for pair in {"task": self.task, **stored}.items() for text in pair]
+        stored = {"task": self.task, "worker": self.worker, "pid": str(self.pid)}
+        late = ["acks_late", "1"] if self.acks_late else []
+        return [*(text for pair in stored.items() for text in pair), *late]
 
     def to_first_fields(self) -> list[str]:
         """Return names and values for a run of which nothing is stored."""

@@ -32,6 +32,8 @@ key                type         members                                         
 ``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last        none
 ``P:pause``        string       JSON: ``note``, ``by``, ``since``, while the schedule is paused       with ``until``
 ``P:run:<id>``     hash         a run, the id is that of its task: ``docs/wire-format.rst``           from its end on
+``P:payload:<id>`` string       JSON of what is needed to send that run again; a field of the run     from its end on
+                                would keep Redis from storing it compactly
 ``P:runs:<name>``  sorted set   run key -> when it was sent, of the runs of an entry that are kept    yes
 ``P:active``       sorted set   run key -> when its lease ends, or until when it may wait for a       none
                                 start
@@ -142,6 +144,10 @@ class Keys:
     def run(self, run_id: str) -> str:
         """Return the key of a run; the empty id gives what every such key begins with."""
         return f"{self.prefix}:run:{run_id}"
+
+    def payload_of(self, run_id: str) -> str:
+        """Return the key of what is needed to send a run again."""
+        return f"{self.prefix}:payload:{run_id}"
 
     def runs_of(self, name: str) -> str:
         """Return the key of the history of an entry."""

@@ -56,8 +56,8 @@ local now, lease_end, bytes, found, missing, claimed, taken = server_time(), ser
 redis.call('SET', id, new_id, 'NX')
 
 local function entry_at(name)
-  local entry = is_name(name) and read_bounded(prefix .. name, most, 'fire_time', 'look_at', 'is_due_now') or {}
-  return (entry.definition or entry.oversized) and (runs and with_runs(entry, prefix) or entry)
+  local entry = is_name(name) and (runs and read_with_runs or read_bounded)(prefix .. name, most, 0, 'fire_time', 'look_at', 'is_due_now') or {}
+  return (entry.definition or entry.oversized) and (runs and with_active(entry, prefix) or entry)
 end
 
 local function resolve(member, score)

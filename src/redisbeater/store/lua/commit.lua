@@ -21,8 +21,8 @@
 -- ARGV[6] is_retry   '1': it may have been executed before, with its reply lost; then what is written already is not refused
 -- ARGV[7] runs       JSON, where runs are tracked: {prefix: what every key begins with, wait: seconds that a run may wait for its
 --                    start, resent: runs that were taken and sent, each {id, attempt}}; the outcomes then have runs, each {id,
---                    state, attempt, fields: names and values to store, eta, expires}, skipped_count, and waits where a run is
---                    buffered; missing: they are not
+--                    state if it is not SENT, attempt if it is not 1, fields: names and values to store, payload, eta,
+--                    expires}, skipped_count, and waits where a run is buffered; missing: they are not
 -- Returns JSON of the entries of which nothing was written, by their place, the first being '0': {fenced: true}, the claim
 --      is not ours any more, or {definition, meta, recorded_run}, as another writer left them
 local schedule, broken, statics, failing, receipt = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

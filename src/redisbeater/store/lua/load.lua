@@ -23,7 +23,7 @@ local entries, bytes = {}, 0
 
 local function load(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return false end
-  local entry = read_bounded(key, most, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures')
+  local entry = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures')
   local score = redis.call('ZSCORE', schedule, key)
   local is_later = is_later_look(score, entry)
   entry.score = is_later and entry.fire_time or score or nil

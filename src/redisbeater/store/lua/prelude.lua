@@ -34,9 +34,9 @@ end
 
 -- Return definition, meta, recorded_run, skipped and the named fields of an entry, its `key`, and as `size` the bytes of those
 -- four. Above the limit they are not read: the size is 0, and `oversized` what they have. Any other field that is longer than
--- beat writes it counts as missing. Nothing is asked once as many fields were found as there are.
-local function read_bounded(entry, limit, ...)
-  local names, count = {'definition', 'meta', 'recorded_run', 'skipped', ...}, try('HLEN', entry) or 0
+-- beat writes it counts as missing. Nothing is asked once as many fields were found as there are, but for so many others.
+local function read_bounded(entry, limit, others, ...)
+  local names, count = {'definition', 'meta', 'recorded_run', 'skipped', ...}, (try('HLEN', entry) or 0) - others
   local found, texts, size = 0, 0, 0
   for i, name in ipairs(names) do
     local length = found < count and redis.call('HSTRLEN', entry, name) or 0

@@ -30,7 +30,7 @@ local score, most, log, lines, line, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10],
 local function refusal()
   if redis.call('TYPE', old).ok ~= 'hash' then return 'ABSENT' end
   if redis.call('TYPE', new).ok ~= 'none' then return 'EXISTS' end
-  local stored, look = read_bounded(old, most, 'claim'), redis.call('ZSCORE', schedule, old)
+  local stored, look = read_bounded(old, most, 0, 'claim'), redis.call('ZSCORE', schedule, old)
   if stored.claim and look and tonumber(look) > tonumber(server_time()) then return 'CLAIMED' end
   if runs and has_active_run(old, old_name) then return 'ACTIVE' end
   return digest(stored) ~= seen and 'CONFLICT'

@@ -35,7 +35,7 @@ local scores, unwritten, rows = {}, {}, cjson.decode(changes)
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
   if kind ~= 'hash' then return kind ~= 'none' and 'FOREIGN' or change.seen and 'CONFLICT' end
-  local stored = read_bounded(key, most, 'claim', 'fire_time', 'look_at')
+  local stored = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at')
   local score = redis.call('ZSCORE', schedule, key)
   local planned = is_later_look(score, stored) and stored.fire_time or score or nil
   if planned ~= change.planned or stored.claim ~= change.claim or digest(stored) ~= (change.seen or '') then return 'CONFLICT' end

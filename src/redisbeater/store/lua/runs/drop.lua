@@ -16,7 +16,7 @@ local prefix, holder, seconds, error_text, attempt, fields = ARGV[1], ARGV[2], A
 
 local function start(run)
   local now = server_time()
-  local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, 'seen_at', now, unpack(cjson.decode(fields))}
+  local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(cjson.decode(fields))}
   redis.call('HSET', run_key, 'starts', run.starts + 1, unpack(terms))
   redis.call('HDEL', run_key, 'finished_at', 'taken')
   run.state, run.holder = 'STARTED', holder

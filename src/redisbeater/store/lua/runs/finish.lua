@@ -22,9 +22,9 @@ local prefix, limit, retention, holder, attempt, state = ARGV[1], ARGV[2], ARGV[
 local wait, retry_at, seconds, fields, first = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
 local function create()
-  local terms = {'state', holder == '' and 'SENT' or 'STARTED', 'attempt', attempt, 'holder', holder}
+  local terms = {'state', holder == '' and 'SENT' or 'STARTED', 'attempt', attempt, unpack(cjson.decode(first))}
   if not try('HSET', run_key, 'starts', holder == '' and 0 or 1, unpack(terms)) then return end
-  redis.call('HSET', run_key, unpack(cjson.decode(first)))
+  if holder ~= '' then redis.call('HSET', run_key, 'holder', holder) end
   local run = read_run(run_key)
   try('ZADD', prefix .. ':runs:' .. run.name, 'NX', server_time(), run_key)
   return run
@@ -40,18 +40,19 @@ local function refusal(run)
 end
 
 local function finish(run)
-  redis.call('HSET', run_key, 'seen_at', server_time(), 'attempt', attempt, unpack(cjson.decode(fields)))
-  if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
+  local texts = cjson.decode(fields)
+  if tonumber(attempt) ~= run.attempt then texts[#texts + 1], texts[#texts + 2] = 'attempt', attempt end
   if state == 'RETRY' then
-    redis.call('HSET', run_key, 'state', state)
+    redis.call('HSET', run_key, 'state', state, unpack(texts))
     try('ZREM', prefix .. ':resend', run_key)
-    await_start(prefix, wait, run, retry_at ~= '' and retry_at or nil)
+    await_start(prefix, wait, run, retry_at ~= '' and retry_at or server_time())
     return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   end
   run.took = tonumber(seconds) or instant(run.started_at) and server_time() - run.started_at
   if seconds ~= '' and instant(run.started_at) then run.finished_at = string.format('%.6f', run.started_at + seconds) end
   local was_counted = run.state == 'LOST' and not try('ZSCORE', prefix .. ':resend', run_key)
-  end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not was_counted)
+  end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not was_counted, texts)
+  if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
 end
 
 local run = read_run(run_key) or create()

@@ -24,7 +24,7 @@ local function requeue(run)
   try('ZREM', active, run_key)
   try('ZADD', prefix .. ':resend', server_time(delay), run_key)
   try('SADD', prefix .. ':active:' .. run.name, run_key)
-  count_end(prefix, run, state)
+  if redis.call('EXISTS', prefix .. run.name) == 1 then count_end(prefix .. run.name, state) end
   count_total(prefix, state, run.task)
   redis.call('PUBLISH', prefix .. ':changes', ':runs')
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))

@@ -27,8 +27,25 @@ end
 local function read_run(key)
   local run = read(key, 'name', 'task', 'state', 'attempt', 'step', 'holder', 'starts', 'started_at', 'sent_at', 'stop', 'alone', 'taken', 'expires')
   if not is_run(run) then return nil end
-  run.key, run.attempt, run.step, run.starts = key, math.max(whole(run.attempt), 1), whole(run.step), whole(run.starts)
+  run.key, run.attempt, run.step = key, math.max(whole(run.attempt), 1), whole(run.step)
+  run.starts = run.starts and whole(run.starts) or run.started_at and 1 or 0
   return run
+end
+
+-- Return the key of what is needed to send a run again. It is no field of the run: Redis keeps a hash with one long field in
+-- three times the memory.
+local function payload_of(prefix, key) return prefix .. ':payload:' .. string.sub(key, #prefix + 6) end
+
+-- Remove the record of a run; a member of its entry's history that another program wrote is left alone.
+local function delete_run(prefix, key)
+  if string.find(key, prefix .. ':run:', 1, true) == 1 then redis.call('DEL', key, payload_of(prefix, key)) end
+end
+
+-- Remove what the end of a run has stored, and further fields; it is kept without a limit of time again.
+local function forget_end(prefix, key, ...)
+  redis.call('HDEL', key, 'finished_at', ...)
+  redis.call('PERSIST', key)
+  redis.call('PERSIST', payload_of(prefix, key))
 end
 
 -- Tell whether a run is active: its lease has not ended, or beat is to send it. The second answer is whether it is listed
@@ -45,45 +62,70 @@ local function can_return(prefix, run)
   return run.state == 'LOST' and not run.taken and try('ZSCORE', prefix .. ':resend', run.key) and true
 end
 
--- Return the keys of active runs of an entry, at most so many, without one of them. What is not listed any more is removed.
+-- Return the keys of active runs of an entry, at most so many, without one of them. What is found that is not listed any more
+-- is removed.
 local function active_of(prefix, name, most, except)
   local set, now, found, cursor, pages = prefix .. ':active:' .. name, server_time(), {}, '0', 0
+  if (try('SCARD', set) or 0) == 0 then return found end
   repeat
     local page = try('SSCAN', set, cursor, 'COUNT', 10) or {'0', {}}
     for _, key in ipairs(page[2]) do
+      if #found >= most then return found end
       local active, listed = is_active(prefix, key, now)
       if not listed then redis.call('SREM', set, key) end
       if active and key ~= except and #found < most then found[#found + 1] = key end
     end
     cursor, pages = page[1], pages + 1
-  until cursor == '0' or #found >= most or pages >= 100
+  until cursor == '0' or pages >= 100
   return found
 end
 
--- Store until when a run may wait for its start, from now or from its ETA on, and list it as active.
-local function await_start(prefix, wait, run, eta)
-  local ends = string.format('%.6f', (eta and tonumber(eta) or tonumber(server_time())) + wait)
+-- Add a run that is executed again to the active ones of its entry; beat is not to send it.
+local function list_active(prefix, name, key)
+  try('ZREM', prefix .. ':resend', key)
+  try('SADD', prefix .. ':active:' .. name, key)
+end
+
+-- Store until when a run may wait for its start, from a time on, and list it as active.
+local function await_start(prefix, wait, run, from)
+  local ends = string.format('%.6f', from + wait)
   if instant(run.expires) and tonumber(run.expires) < tonumber(ends) then ends = run.expires end
   try('ZADD', prefix .. ':active', ends, run.key)
   try('SADD', prefix .. ':active:' .. run.name, run.key)
   return ends
 end
 
--- Store a run that was sent, or that is to wait. Of one that is stored, because its worker was quicker, only what is missing is
--- written. A run that was recorded before stays as it is.
-local function record_run(prefix, wait, new, now)
-  local entry, key = prefix .. new.name, prefix .. ':run:' .. new.id
-  local state, sent_at = unpack(try('HMGET', key, 'state', 'sent_at') or {'FOREIGN', now})
-  if state and (sent_at or new.state == 'BUFFERED') then return end
+-- Store what is needed to send a run again, for as long as the run is kept.
+local function store_payload(prefix, key, payload, is_kept_for_a_time)
+  local milliseconds = is_kept_for_a_time and redis.call('PTTL', key) or 0
+  if milliseconds > 0 then
+    redis.call('SET', payload_of(prefix, key), payload, 'PX', milliseconds)
+  else
+    redis.call('SET', payload_of(prefix, key), payload)
+  end
+end
+
+-- Add a run to the history of its entry, and to what is active once it was sent.
+local function list_new(prefix, wait, key, new, is_sent, now)
+  try('ZADD', prefix .. ':runs:' .. new.name, now, key)
   new.key = key
+  if is_sent then await_start(prefix, wait, new, new.eta or now) end
+end
+
+-- Store a run that was sent, or that is to wait. Of one that is stored, because its worker was quicker, only what is missing is
+-- written. A run that was recorded before stays as it is. Return whether it is now known to have been sent.
+local function record_run(prefix, wait, new, now)
+  local key, is_sent = prefix .. ':run:' .. new.id, new.state ~= 'BUFFERED'
+  local state, sent_at = unpack(try('HMGET', key, 'state', 'sent_at') or {'FOREIGN', now})
+  if state and (sent_at or not is_sent) then return false end
+  local terms = is_sent and {'name', new.name, 'sent_at', now} or {'name', new.name}
+  if not state then terms[#terms + 1], terms[#terms + 2] = 'state', new.state or 'SENT' end
+  if not state and new.attempt then terms[#terms + 1], terms[#terms + 2] = 'attempt', new.attempt end
+  for i, text in ipairs(terms) do new.fields[#new.fields + 1] = text end
   redis.call('HSET', key, unpack(new.fields))
-  if state == 'SUCCESS' then redis.call('HDEL', key, 'payload') end
-  if not state then redis.call('HSET', key, 'state', new.state, 'attempt', new.attempt) end
-  if not state then try('ZADD', prefix .. ':runs:' .. new.name, now, key) end
-  if new.state == 'BUFFERED' then return end
-  redis.call('HSET', key, 'sent_at', now)
-  if redis.call('EXISTS', entry) == 1 then count(entry, 'n.sent') end
-  if not state then await_start(prefix, wait, new, new.eta) end
+  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state) end
+  if not state then list_new(prefix, wait, key, new, is_sent, now) end
+  return is_sent
 end
 
 -- Store which run of an entry waits for the end of the one before it; one that has waited so far is deleted.
@@ -92,15 +134,15 @@ local function buffer(prefix, name, key)
   local before = read(entry, 'buffered').buffered
   local run = before and before ~= key and read_run(before)
   if run and run.state == 'BUFFERED' then
-    redis.call('DEL', before)
+    delete_run(prefix, before)
     try('ZREM', prefix .. ':runs:' .. name, before)
   end
   if redis.call('EXISTS', entry) == 1 then redis.call('HSET', entry, 'buffered', key) end
 end
 
--- Schedule the run of an entry that waits, once no other is active, or at once, and wake beats.
-local function release_buffered(prefix, name, at_once)
-  local key = read(prefix .. name, 'buffered').buffered
+-- Schedule the run of an entry that waits, once no other is active, or at once, and wake beats. `key`: which one, if it is known.
+local function release_buffered(prefix, name, at_once, key)
+  key = key or read(prefix .. name, 'buffered').buffered
   if not key or not at_once and #active_of(prefix, name, 1, key) > 0 then return end
   redis.call('HDEL', prefix .. name, 'buffered')
   local run = read_run(key)
@@ -109,16 +151,11 @@ local function release_buffered(prefix, name, at_once)
   redis.call('PUBLISH', prefix .. ':changes', ':runs')
 end
 
--- Add the end of a run to the counts of its entry, unless the entry was deleted, and to the failures in a row.
-local function count_end(prefix, run, state, is_failure)
-  local entry = prefix .. run.name
-  if redis.call('EXISTS', entry) == 0 then return end
+-- Add the end of a run to the counts of its entry, and to the failures in a row, of which there are so many.
+local function count_end(entry, state, is_failure, failures)
   count(entry, 'n.' .. string.lower(state))
-  if state == 'SUCCESS' then
-    try('HDEL', entry, 'failures')
-  elseif is_failure then
-    count(entry, 'failures')
-  end
+  if state == 'SUCCESS' and failures then redis.call('HDEL', entry, 'failures') end
+  if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
 end
 
 -- Add to the totals of a task; of more than 1000 different fields the others are counted together.
@@ -139,18 +176,28 @@ local function count_duration(prefix, run)
   count_total(prefix, 'ms', run.task, math.floor(run.took * 1000))
 end
 
+-- Remove so many of the oldest runs of a history that have ended. Those that are active or wait are passed over, a thousand
+-- at most.
+local function remove_ended(prefix, index, most, buffered)
+  local passed, page = 0, nil
+  repeat
+    page = redis.call('ZRANGE', index, passed, passed + math.min(most, 100) - 1)
+    for _, key in ipairs(page) do
+      local _, is_listed = is_active(prefix, key, 0)
+      local is_kept = is_listed or key == buffered
+      passed, most = passed + (is_kept and 1 or 0), most - (is_kept and 0 or 1)
+      if not is_kept then redis.call('ZREM', index, key) end
+      if not is_kept then delete_run(prefix, key) end
+    end
+  until most <= 0 or #page == 0 or passed >= 1000
+end
+
 -- Remove the oldest runs of an entry that have ended, where there are more than so many, and keep the rest for so long.
-local function cap_history(prefix, name, limit, retention)
+local function cap_history(prefix, name, limit, retention, buffered)
   local index = prefix .. ':runs:' .. name
   local excess = (try('ZCARD', index) or 0) - limit
-  if excess > 0 and excess > (try('SCARD', prefix .. ':active:' .. name) or 0) then
-    local buffered = read(prefix .. name, 'buffered').buffered
-    for _, key in ipairs(redis.call('ZRANGE', index, 0, math.min(excess, 100) - 1)) do
-      local _, is_listed = is_active(prefix, key, 0)
-      if not is_listed and key ~= buffered then redis.call('ZREM', index, key) end
-      if not is_listed and key ~= buffered and string.find(key, prefix .. ':run:', 1, true) == 1 then redis.call('DEL', key) end
-    end
-  end
+  if excess > 0 then excess = excess - (try('SCARD', prefix .. ':active:' .. name) or 0) end
+  if excess > 0 then remove_ended(prefix, index, excess, buffered) end
   redis.call('PEXPIRE', index, retention)
 end
 
@@ -160,28 +207,31 @@ local function fields_of(key)
     'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note', 'by', 'restart_of', 'stop', 'alone', 'expires', 'taken')
 end
 
--- Store a run without its payload again: Redis keeps a hash that has had a long field in three times the memory for ever.
-local function drop_payload(key)
-  local flat = {}
-  for field, text in pairs(fields_of(key)) do flat[#flat + 1], flat[#flat + 2] = field, text end
-  redis.call('DEL', key)
-  redis.call('HSET', key, unpack(flat))
+-- Store the end of a run with further fields, and keep it for so long; what is needed to send it again only where it may be.
+local function store_end(prefix, retention, run, state, fields)
+  redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields))
+  if run.taken then redis.call('HDEL', run.key, 'taken') end
+  redis.call('PEXPIRE', run.key, retention)
+  if state == 'SUCCESS' then
+    redis.call('DEL', payload_of(prefix, run.key))
+  else
+    redis.call('PEXPIRE', payload_of(prefix, run.key), retention)
+  end
 end
 
--- Store the end of a run, keep it for so long, and let the next one of its entry go.
-local function end_run(prefix, limit, retention, run, state, is_failure)
-  redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time())
-  redis.call('HDEL', run.key, 'taken')
-  if state == 'SUCCESS' then drop_payload(run.key) end
-  redis.call('PEXPIRE', run.key, retention)
+-- Store the end of a run with further fields, count it unless its entry was deleted, and let the next one of its entry go.
+local function end_run(prefix, limit, retention, run, state, is_failure, fields)
+  local entry = prefix .. run.name
+  store_end(prefix, retention, run, state, fields or {})
   try('ZREM', prefix .. ':active', run.key)
-  try('ZREM', prefix .. ':resend', run.key)
+  if run.state ~= 'STARTED' and run.state ~= 'SENT' then try('ZREM', prefix .. ':resend', run.key) end
   try('SREM', prefix .. ':active:' .. run.name, run.key)
-  cap_history(prefix, run.name, limit, retention)
-  count_end(prefix, run, state, is_failure)
+  local stored = redis.call('EXISTS', entry) == 1 and read(entry, 'failures', 'buffered')
+  cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
+  if stored then count_end(entry, state, is_failure, stored.failures) end
   count_total(prefix, state, run.task)
   count_duration(prefix, run)
-  release_buffered(prefix, run.name)
+  if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
 end
 
@@ -191,7 +241,7 @@ local function describe_run(prefix, key, most)
   local run = fields_of(key)
   if not is_run(run) then return nil end
   for field, text in pairs(run) do if #text > 4096 then run[field] = nil end end
-  if most and redis.call('HSTRLEN', key, 'payload') <= tonumber(most) then run.payload = read(key, 'payload').payload end
+  if most and (try('STRLEN', payload_of(prefix, key)) or 0) <= tonumber(most) then run.payload = try('GET', payload_of(prefix, key)) or nil end
   run.lease_end = try('ZSCORE', prefix .. ':active', key) or nil
   run.resend_at = try('ZSCORE', prefix .. ':resend', key) or nil
   return run

@@ -20,10 +20,8 @@ end
 local function give_back(run)
   local attempt = can_return(prefix, run) and run.attempt - 1 or run.attempt
   redis.call('HSET', run.key, 'state', 'STARTED', 'attempt', attempt)
-  redis.call('HDEL', run.key, 'finished_at', 'note')
-  redis.call('PERSIST', run.key)
-  try('ZREM', prefix .. ':resend', run.key)
-  try('SADD', prefix .. ':active:' .. run.name, run.key)
+  forget_end(prefix, run.key, 'note')
+  list_active(prefix, run.name, run.key)
 end
 
 local function renew(key, holder)

@@ -7,13 +7,14 @@
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] wait       seconds that a run may wait for its start
 -- ARGV[3] overlap    text: allow, skip, buffer_one or cancel_other
--- ARGV[4] text       JSON of the run, as commit takes it
+-- ARGV[4] text       JSON of the run, as commit takes it, but for its state
 -- Returns {word, keys of runs that are active or wait}, 'RESERVED', 'BUFFERED', 'CLAIMED': a beat has claimed the entry, or
 --      'BUSY': these runs are in its way; of the last two nothing was written
 local entry, schedule, answer = KEYS[1], KEYS[2], KEYS[3]
 local prefix, wait, overlap, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local new = cjson.decode(text)
+new.name = string.sub(entry, #prefix + 1)
 
 local function is_claimed()
   local look = redis.call('ZSCORE', schedule, entry)
@@ -22,7 +23,8 @@ end
 
 local function reserve(state)
   new.state = state
-  record_run(prefix, wait, new, server_time())
+  local is_sent = record_run(prefix, wait, new, server_time())
+  if is_sent and redis.call('EXISTS', entry) == 1 then count(entry, 'n.sent') end
   if state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. new.id) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({new.name}))
 end

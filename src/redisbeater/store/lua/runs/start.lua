@@ -1,6 +1,7 @@
 -- Record that an execution of a run begins, and give it the lease. It may be the first to know the run.
 --
 -- The holder, a token of this execution, fences what follows. The same token again is the same execution, whose reply was lost.
+-- Of most runs nothing is stored but that they were sent: then little has to be written.
 -- A message that was published by the execution before it, for another try, has a later step and takes the lease over.
 --
 -- KEYS[1] run_key    hash: the run
@@ -20,8 +21,8 @@ local run_key = KEYS[1]
 local prefix, name, attempt, step, holder, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local is_again, refuses, fields, fire_time = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
-local now, lease_end = server_time(), server_time(lease)
-local run = read_run(run_key)
+local now, lease_end, run = server_time(), server_time(lease), read_run(run_key)
+local is_first = run and run.state == 'SENT' and run.starts == 0
 
 local function refusal()
   local attempts = can_return(prefix, run) and run.attempt - 1 or run.attempt
@@ -33,24 +34,26 @@ local function refusal()
 end
 
 local function list(known)
-  try('ZADD', prefix .. ':active', lease_end, run_key)
-  try('ZREM', prefix .. ':resend', run_key)
-  try('SADD', prefix .. ':active:' .. known, run_key)
+  list_active(prefix, known, run_key)
   try('ZADD', prefix .. ':runs:' .. known, 'NX', now, run_key)
   if run and read(prefix .. known, 'buffered').buffered == run_key then redis.call('HDEL', prefix .. known, 'buffered') end
-  count(prefix .. ':totals', 'STARTED')
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({known}))
+end
+
+local function terms_of(texts)
+  local seen = run or {attempt = 1, step = 0, starts = 0, fire_time = fire_time ~= '' and fire_time}
+  local new = {name = not run and name, fire_time = not run and seen.fire_time, starts = seen.starts > 0 and seen.starts + 1}
+  new.attempt, new.step = tonumber(attempt) ~= seen.attempt and attempt, tonumber(step) ~= seen.step and step
+  for field, text in pairs(new) do if text then texts[#texts + 1], texts[#texts + 2] = field, text end end
+  return texts
 end
 
 local function start()
-  local terms = {'state', 'STARTED', 'attempt', attempt, 'step', step, 'holder', holder, 'started_at', now, 'seen_at', now}
-  if not try('HSET', run_key, 'starts', (run and run.starts or 0) + 1, unpack(terms)) then return end
-  redis.call('HSET', run_key, unpack(cjson.decode(fields)))
-  redis.call(run and 'HSETNX' or 'HSET', run_key, 'name', name)
-  if fire_time ~= '' then redis.call('HSETNX', run_key, 'fire_time', fire_time) end
-  redis.call('HDEL', run_key, 'finished_at', 'error', 'taken')
-  redis.call('PERSIST', run_key)
-  list(run and run.name or name)
+  if run and not is_first then forget_end(prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late') end
+  if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
+  try('ZADD', prefix .. ':active', lease_end, run_key)
+  if not is_first then list(run and run.name or name) end
+  count(prefix .. ':totals', 'STARTED')
+  redis.call('PUBLISH', prefix .. ':events', cjson.encode({run and run.name or name}))
 end
 
 local is_known = run and run.holder == holder

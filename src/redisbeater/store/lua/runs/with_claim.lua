@@ -1,11 +1,19 @@
 -- What a claim returns besides, where runs are tracked. It stands in front of claim.lua.
 
--- Return an entry with its failures in a row, its buffered run, keys of at most three active ones, and whether another claim
--- took it and never committed it.
-local function with_runs(entry, prefix)
-  local stored = read(entry.key, 'claim', 'failures', 'buffered')
+-- Return what read_bounded does, with the failures in a row of an entry, its buffered run, and whether another claim took it and
+-- never committed it. What is read here, and the counts, are others to it: it asks for nothing that is not there.
+local function read_with_runs(key, limit, others, ...)
+  local own = try('HMGET', key, 'claim', 'failures', 'buffered', 'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped')
+  for _, text in ipairs(own or {}) do if text then others = others + 1 end end
+  local entry, claim, failures, buffered = read_bounded(key, limit, others, ...), unpack(own or {})
+  entry.is_abandoned = claim and '1' or nil
+  entry.failures, entry.buffered = failures and #failures <= 20 and failures or nil, buffered and #buffered <= 4096 and buffered or nil
+  return entry
+end
+
+-- Return an entry with keys of at most three of its active runs.
+local function with_active(entry, prefix)
   local active = active_of(prefix, string.sub(entry.key, #prefix + 1), 3)
-  entry.failures, entry.buffered, entry.is_abandoned = stored.failures, stored.buffered, stored.claim and '1'
   entry.active = #active > 0 and active or nil
   return entry
 end

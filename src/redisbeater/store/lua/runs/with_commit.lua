@@ -6,11 +6,13 @@ local prefix, wait = tracking.prefix, tracking.wait
 -- Record the runs of an entry that were sent or are to wait. Where nothing is in the way of one that waits, or where the entry
 -- is about to be deleted, beat sends it next.
 local function record_runs(new, is_deleted)
+  local first = 0
   for _, run in ipairs(new.runs or {}) do
     run.name = new.name
-    record_run(prefix, wait, run, now)
+    if record_run(prefix, wait, run, now) then first = first + 1 end
     if run.state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. run.id) else sent = sent + 1 end
   end
+  if first > 0 then count(prefix .. new.name, 'n.sent', first) end
   if new.skipped_count then count(prefix .. new.name, 'n.skipped', new.skipped_count) end
   if is_deleted or new.waits then release_buffered(prefix, new.name, is_deleted) end
   if new.runs then names[#names + 1] = new.name end
@@ -27,9 +29,8 @@ local function record_resent(new)
   names[#names + 1] = run.name
   if run.attempt ~= new.attempt or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return end
   redis.call('HSET', run.key, 'state', 'SENT')
-  redis.call('HDEL', run.key, 'finished_at')
-  redis.call('PERSIST', run.key)
-  await_start(prefix, wait, run)
+  forget_end(prefix, run.key)
+  await_start(prefix, wait, run, now)
 end
 
 -- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.

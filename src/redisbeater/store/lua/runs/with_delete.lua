@@ -9,7 +9,7 @@ local function forget_runs(name)
   revoke_buffered(prefix, limit, retention, name)
   for _, key in ipairs(try('ZRANGE', index, 0, 9999) or {}) do
     local _, is_listed = is_active(prefix, key, 0)
-    if not is_listed and string.find(key, prefix .. ':run:', 1, true) == 1 then redis.call('DEL', key) end
+    if not is_listed then delete_run(prefix, key) end
   end
   try('ZREMRANGEBYRANK', index, 0, -1)
 end
