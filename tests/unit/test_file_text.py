@@ -10,6 +10,7 @@ import pytest
 from redisbeater import InvalidEntry
 from redisbeater.management.files import text
 from redisbeater.management.files.export import Export
+from redisbeater.management.files.text import parse, render
 
 yaml = pytest.importorskip("yaml", reason="the extra yaml installs PyYAML")
 
@@ -96,3 +97,15 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_does_no_harm() -> None:
     assert Export.from_text("\ufeff" + json.dumps({"redisbeater": 1, "entries": {}})).entries == {}
+
+
+def test_yaml_of_many_entries_is_written_in_pages_and_read_back() -> None:
+    fields = {"every": "10m", "args": [1, {"a": None}], "kwargs": {"text": "line\nbreak: é 😀 "}, "labels": {}}
+    data = {"redisbeater": 1, "owner": "shop", "entries": {f"e {each}": fields for each in range(501)}, "state": {}}
+    counts: list[int] = []
+
+    text = render(data, as_yaml=True, progress=counts.append)
+
+    assert parse(text, "f") == data
+    assert counts == [250, 500, 501]
+    assert text.startswith("redisbeater: 1\nowner: shop\nentries:\n  e 0:\n    every: 10m\n")

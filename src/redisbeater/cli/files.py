@@ -44,7 +44,8 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
     """
     with Progress("read") as progress:
         found = ScheduleStore(app).export(prefix=prefix, owner=owner, state=state, redact=redact, progress=progress)
-    text = found.to_text(as_yaml=bool(file and file.endswith((".yaml", ".yml"))))
+    with Progress("written:") as progress:
+        text = found.to_text(as_yaml=bool(file and file.endswith((".yaml", ".yml"))), progress=progress)
     if file is None:
         click.echo(text, nl=False)
     else:

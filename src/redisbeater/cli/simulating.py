@@ -71,7 +71,7 @@ def simulate(
         begin = read_time(start, now=view.now, zone=view.zone)
         until = read_time(end, now=begin, zone=view.zone)
         entries = None if file is None else Export.read(file)
-        with Progress("read") as progress:
+        with Progress("looked at") as progress:
             found = ScheduleStore(app).simulate(
                 begin, until, entries=entries, prefix=prefix, task=task, progress=progress
             )

@@ -57,10 +57,10 @@ def simulate_schedule(
     start = now if start is None else in_zone(start, context.zone)
     end = start + _DAY if end is None else in_zone(end, context.zone)
     if entries is None:
-        return simulate(_stored_courses(context, wanted, progress), start, end, context.zone)
+        return simulate(_stored_courses(context, wanted, progress), start, end, context.zone, progress)
     definitions = (each for each in _definitions(app, context, entries) if _is_wanted(each, wanted))
     courses = (new_course(each, now, context.defaults, context.codec) for each in definitions)
-    return simulate(filter(None, _counted(courses, progress)), start, end, context.zone)
+    return simulate(filter(None, _counted(courses, progress)), start, end, context.zone, progress)
 
 
 def _counted(items: Iterable[Item], progress: Progress | None) -> Iterator[Item]:

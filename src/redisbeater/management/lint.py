@@ -179,7 +179,7 @@ class Linter:
 
     def _finished(self) -> list[Finding]:
         end = self._now + timedelta(hours=24)
-        self._findings += _herd(simulate(self._courses, self._now, end, self._context.zone))
+        self._findings += _herd(simulate(self._courses, self._now, end, self._context.zone, self._progress))
         self._findings += self._unknown_tasks()
         return sorted(self._findings, key=lambda each: (SEVERITIES.index(each.severity), each.rule, each.name))
 

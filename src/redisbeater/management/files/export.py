@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,8 +117,8 @@ class Export:
         entries = {name: replace(each, fields=redacted(each.fields, patterns)) for name, each in self.entries.items()}
         return replace(self, entries=entries)
 
-    def to_text(self, *, as_yaml: bool = False) -> str:
-        """Return the text of a file with these entries.
+    def to_text(self, *, as_yaml: bool = False, progress: Callable[[int], None] | None = None) -> str:
+        """Return the text of a file with these entries; ``progress`` gets the number of those that YAML has.
 
         Raises:
             ImproperlyConfigured: YAML is wanted, and PyYAML is not installed.
@@ -129,7 +129,7 @@ class Export:
         data.update({"id": self.schedule_id} if self.schedule_id else {})
         data["entries"] = {name: dict(entry.fields) for name, entry in self.entries.items()}
         data.update({"state": states} if states else {})
-        return render(data, as_yaml=as_yaml)
+        return render(data, as_yaml=as_yaml, progress=progress)
 
 
 def check_owner(owner: str, path: str = "owner") -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.json_text import MAX_DEPTH
+from redisbeater.store import pages
 
 __all__ = ("parse", "render")
 
@@ -16,6 +19,9 @@ MOST_JSON_BYTES, MOST_YAML_BYTES = 256_000_000, 8_000_000
 
 #: Lists and objects inside one another: an entry lies two levels deep.
 _MOST_LEVELS = MAX_DEPTH + 3
+
+#: Entries of YAML that are written at a time.
+PIECE = 250
 
 _INSTALL = "YAML needs PyYAML: pip install redisbeater[yaml], or write the file as JSON"
 
@@ -38,15 +44,31 @@ def parse(text: str, file: str) -> Any:
         raise InvalidEntry(file, f"not {'JSON' if is_json else 'YAML'}: {exc}") from exc
 
 
-def render(data: Any, *, as_yaml: bool = False) -> str:
-    """Return the text of a value that JSON can hold.
+def render(data: Mapping[str, Any], *, as_yaml: bool = False, progress: Callable[[int], None] | None = None) -> str:
+    """Return the text of an object that JSON can hold; ``progress`` gets the number of written entries of YAML.
 
     Raises:
         ImproperlyConfigured: PyYAML is not installed.
     """
     if not as_yaml:
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    return _yaml().safe_dump(data, sort_keys=False, allow_unicode=True, width=110)
+    return "".join(_yaml_parts(data, progress or (lambda count: None)))
+
+
+def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Iterator[str]:
+    """Yield an object as YAML, a page of each of its objects at a time; libyaml, where it is there, is much faster."""
+    yaml = _yaml()
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    dumper = type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})  # our loader refuses them
+    dump = partial(yaml.dump, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
+    for key, value in data.items():
+        if not isinstance(value, dict) or not value:
+            yield dump({key: value})
+            continue
+        for number, page in enumerate(pages(list(value.items()), PIECE)):
+            first, _, lines = dump({key: dict(page)}).partition("\n")
+            yield lines if number else f"{first}\n{lines}"
+            progress(number * PIECE + len(page))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
