@@ -147,6 +147,16 @@ def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, ma
     make_page.errors.clear()  # the browser logs the status 503, which is meant
 
 
+def test_the_bands_stay_when_the_list_of_upcoming_runs_changes(site, page):
+    create(site, "report", "other")
+    page.goto(f"{site.url}/upcoming")
+    wait_until_live(page)
+    expect(page.locator("#bands figure")).to_be_visible()
+    site.store.disable("other")
+    expect(page.locator("table.upcoming")).not_to_contain_text("other")
+    expect(page.locator("#bands figure")).to_be_visible()
+
+
 def test_nothing_moves_while_live_is_switched_off(site, make_page):
     create(site, "report")
     still, moving = make_page(), make_page()
