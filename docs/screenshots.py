@@ -43,7 +43,7 @@ PORT = 5588
 COLOURS = 256
 
 #: Seconds until the demo has run enough to be looked at, and until its page is served.
-RUNNING_SECONDS, START_SECONDS = 75, 60
+RUNNING_SECONDS, START_SECONDS = 75, 120
 
 
 def main() -> None:
@@ -79,6 +79,7 @@ def _link(demo: subprocess.Popen[str]) -> str:
 
 def _shoot(browser: Browser, link: str, theme: str, size: str, width: int, height: int) -> None:
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+    context.set_default_timeout(1000 * START_SECONDS)
     page = context.new_page()
     page.goto(link)
     page.wait_for_selector(LATE["entries"])

@@ -86,6 +86,24 @@ def test_the_page_in_fastapi_and_in_starlette_is_as_documented(app: Celery, monk
     assert pause.by == "anna"
 
 
+def test_people_are_recognized_by_password_and_by_a_proxy_as_documented(
+    app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HASH_OF_ANNA", hash_password("pw of anna"))
+    monkeypatch.setenv("HASH_OF_BERT", hash_password("pw of bert"))
+    web = TestClient(run_block("HASH_OF_ANNA", app, monkeypatch)["page"], base_url=f"http://{HOST}")
+    people = [("anna", "pw of anna"), ("bert", "pw of bert"), ("bert", "pw of anna")]
+    assert [web.get("/new.json", headers=_basic(*each)).status_code for each in people] == [200, 403, 401]
+    page = run_block('"X-Forwarded-User"', app, monkeypatch)["page"]
+    answers = {}
+    for peer, name in [("10.1.2.3", "a@ops.example.com"), ("10.1.2.3", "a@example.com"), ("10.1.2.3", "a@evil.com"),
+                       ("192.0.2.7", "a@ops.example.com")]:  # fmt: skip
+        web = TestClient(page, base_url=f"http://{HOST}", client=(peer, 4000))
+        codes = [web.get(path, headers={"X-Forwarded-User": name}).status_code for path in ("/index.json", "/new.json")]
+        answers[peer, name] = codes
+    assert list(answers.values()) == [[200, 200], [200, 403], [403, 403], [401, 401]]
+
+
 async def _own(request: Any) -> User | None:
     return User("dave", OPERATE) if request.headers.get("X-Key") == "k" else None
 

@@ -13,13 +13,14 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 
 PAGES = (
     "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report", "/upcoming",
-    "/history", "/why?name=report", "/findings", "/status", "/forecast", "/nothing",
+    "/bands", "/history", "/why?name=report", "/findings", "/status", "/forecast", "/nothing",
 )  # fmt: skip
 
 #: What axe checks of each theme: dark differs from light in its colours alone.
 RULES: dict[str, dict[str, object]] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
 
 
+@pytest.mark.timeout(300)  # many pages, on one processor of a busy machine
 def test_axe_finds_nothing(site, make_page, axe):
     site.store.create("report", "proj.report", crontab(hour="9", minute="0"), description="Daily", labels={"team": "x"})
     site.store.create("mail", "proj.mail", 60.0, jitter=30)

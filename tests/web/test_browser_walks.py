@@ -129,6 +129,34 @@ def test_a_change_from_the_command_line_comes_to_the_screen_by_itself(site, page
     assert row(page, "report").locator("details.menu").get_attribute("open") is not None, "open menus survive"
 
 
+def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, make_page):
+    create(site, "report")
+    page = make_page()
+    page.goto(site.url)
+    wait_until_live(page)
+    page.route("**/?name=report", lambda route: route.fulfill(status=503))
+    site.store.disable("report")
+    expect(page.locator("#stale")).to_contain_text(
+        re.compile(r"as of \d\d:\d\d:\d\d UTC: it cannot be read now \(503\)")
+    )
+    expect(page.locator("main")).to_have_css("filter", "grayscale(1)")
+    assert row(page, "report").locator(".state").inner_text() == "enabled"
+    page.unroute("**/?name=report")
+    expect(row(page, "report").locator(".state")).to_have_text("disabled")
+    expect(page.locator("#stale")).to_be_hidden()
+    make_page.errors.clear()  # the browser logs the status 503, which is meant
+
+
+def test_the_bands_stay_when_the_list_of_upcoming_runs_changes(site, page):
+    create(site, "report", "other")
+    page.goto(f"{site.url}/upcoming")
+    wait_until_live(page)
+    expect(page.locator("#bands figure")).to_be_visible()
+    site.store.disable("other")
+    expect(page.locator("table.upcoming")).not_to_contain_text("other")
+    expect(page.locator("#bands figure")).to_be_visible()
+
+
 def test_nothing_moves_while_live_is_switched_off(site, make_page):
     create(site, "report")
     still, moving = make_page(), make_page()
