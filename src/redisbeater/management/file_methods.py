@@ -128,7 +128,7 @@ class FileMethods(AppStore):
             entries: instead of the stored ones; as if each was created now.
             prefix: only entries whose name begins with this text.
             task: only entries of this task.
-            progress: called with the number of entries that were read.
+            progress: called with the number of entries that were read, then of those whose runs were counted.
 
         Raises:
             ValueError: ``end`` is not after ``start``.
@@ -145,7 +145,7 @@ class FileMethods(AppStore):
 
         Arguments:
             file: lint its entries, not those of the schedule.
-            progress: called with the number of entries that were read.
+            progress: called with the number of entries that were read, then of those whose runs were counted.
             sentry: report what the monitors of Sentry cannot say of an entry, too.
         """
         linter = Linter(self._app, progress, for_sentry=sentry)
