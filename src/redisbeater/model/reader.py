@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -75,7 +76,6 @@ class SharingCodec(ScheduleCodec):
         """Return the schedule of a stored form."""
         if not isinstance(data, dict) or data.get("__type__") == "custom":
             return self._codec.decode(data)
-        try:
+        with suppress(TypeError):  # a list among the fields is not hashable; other errors are raised again below
             return self._by_fields(**data)
-        except TypeError:  # a list among the fields is not hashable; other errors are raised again
-            return self._by_text(json_text.to_text(data))
+        return self._by_text(json_text.to_text(data))
