@@ -8,11 +8,11 @@ from redisbeater.dispatch.announcing import announce_run
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import Payload, Run, State
 from redisbeater.sending.record import run_again
-from redisbeater.sending.stopping import ask_to_stop
+from redisbeater.sending.stopping import cancel
 from redisbeater.signals import run_dispatched
 from redisbeater.store import Claim
 
@@ -62,20 +62,11 @@ class Resends:
                     announce_run(self._again(run), "resend", claim)
 
     def _cancel(self, run_id: str) -> None:
-        resources = self._resources
-        try:
-            connection = resources.broker.producer.connection
-            note = "overlap=cancel_other"
-            run = ask_to_stop(resources.app, run_id, by="redisbeater", note=note, connection=connection)
-        except StoreError:
-            raise
-        except Exception as exc:  # the broker does not carry the request
-            logger.warning(
-                "run %s cannot be asked to stop, the next one waits for its end: %s", run_id, shown(str(exc))
-            )
-        else:
-            if run is not None:
-                logger.info("entry %r: run %s is asked to stop, its overlap is cancel_other", run.name, run_id)
+        app, broker = self._resources.app, self._resources.broker
+        note = "overlap=cancel_other"
+        run = cancel(app, run_id, by="redisbeater", note=note, connection=lambda: broker.producer.connection)
+        if run is not None:
+            logger.info("entry %r: run %s is asked to stop, its overlap is cancel_other", run.name, run_id)
 
     def _may_send(self) -> bool:
         return self._resources.broker.is_ready() and self._resources.renew_lock()

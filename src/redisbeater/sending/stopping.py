@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.display import shown
+from redisbeater.exceptions import StoreError
+from redisbeater.log_lines import get_logger
 from redisbeater.model.run import Run, State
 
-__all__ = ("ask_to_stop", "revoke")
+__all__ = ("cancel", "revoke")
+
+logger = get_logger(__name__)
 
 
-def ask_to_stop(app: Celery, run_id: str, *, by: str, note: str = "", connection: Any = None) -> Run | None:
-    """Ask a run to stop, without waiting for its end. Return it as it is then; None: there is none.
+def cancel(
+    app: Celery, run_id: str, *, by: str, note: str = "", connection: Callable[[], Any] = lambda: None
+) -> Run | None:
+    """Ask a run to stop that is in the way of another. Return it as it is then; None: there is none, or see below.
 
-    One that waits for beat has ended at once.
+    One that waits for beat has ended at once. The end of any other is not waited for. A broker that is away is logged,
+    and None returned: the record says that the run is to stop, and its worker reads that with the next renewal.
 
     Arguments:
         app: the app.
         run_id: the id of the run.
         by: who asks.
         note: why.
-        connection: the connection to the broker; None: one of the app's own.
+        connection: returns the connection to the broker; None: one of the app's own.
+
+    Raises:
+        StoreError: Redis could not be asked.
     """
     context = Context.of(app)
     run = context.redis.runs.stop(run_id, by=by, note=note)
-    if run is not None and not run.is_final:
-        revoke(app, run, context.config.stop_signal, connection=connection)
+    if run is None or run.is_final:
+        return run
+    try:
+        revoke(app, run, context.config.stop_signal, connection=connection())
+    except StoreError:
+        raise
+    except Exception as exc:  # the broker does not carry the request
+        logger.warning("run %s was asked to stop, but its worker could not be reached: %s", run_id, shown(str(exc)))
+        return None
     return run
 
 

@@ -17,7 +17,7 @@ from redisbeater.management.runs.history import check_tracked
 from redisbeater.model.policies import Overlap
 from redisbeater.model.run import Kind
 from redisbeater.sending.record import new_run
-from redisbeater.sending.stopping import ask_to_stop
+from redisbeater.sending.stopping import cancel
 from redisbeater.store import Reservation
 from redisbeater.time_words import relative_words
 
@@ -70,7 +70,7 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
     if context.config.track_runs:
         reservation = _reserve(context, run, errand, now)
         for active in reservation.active if errand.overlap is Overlap.CANCEL_OTHER else ():
-            _cancel(caller, active, errand.author)
+            cancel(caller.app, active, by=errand.author.by, note=errand.author.note)
         if reservation.outcome == "BUFFERED":
             return False
     elif errand.overlap is not Overlap.ALLOW:
@@ -104,16 +104,6 @@ def _reserve(context: Context, run: RedisScheduleEntry, errand: Errand, now: dat
         if time.monotonic() > deadline:
             raise RunActive(f"a beat is sending a run of {quoted(run.name)}; try again in a moment")
         time.sleep(ASK_AGAIN_SECONDS)
-
-
-def _cancel(caller: Caller, run_id: str, author: Author) -> None:
-    """Ask the run in the way to stop; a broker that is away does not undo what is buffered."""
-    try:
-        ask_to_stop(caller.app, run_id, by=author.by, note=author.note)
-    except StoreError:
-        raise
-    except Exception as exc:
-        logger.warning("run %s was asked to stop, but its worker could not be reached: %s", run_id, exc)
 
 
 def _busy(context: Context, name: str, overlap: Overlap, active: tuple[str, ...]) -> RunActive:

@@ -114,7 +114,12 @@ def _after(context: Context, run: Run, refusal: str, deadline: float) -> Stopped
         return _stopped(context, "CANNOT" if cannot else "ASKED", run, f"{refusal}; {asked}")
     if run.state is State.STARTED:
         return _stopped(context, "ASKED", run, f"it has not ended within {WAIT_SECONDS:g} s; {asked}")
-    return _stopped(context, "ASKED", run, "a worker will discard it when it gets it")
+    return _stopped(
+        context,
+        "ASKED",
+        run,
+        "workers that run now discard it; one that starts later runs it with stop_requested() true",
+    )
 
 
 def _stopped(

@@ -1,0 +1,67 @@
+"""Tracked runs on a Redis Cluster and with Sentinels: a failover in the middle costs no run, and starts none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from celery import Celery
+from due import ago, save_due, stored
+from outbox import run_due
+from servers import programs
+from topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with
+from waiting import wait_until
+
+from redisbeater import RedisScheduler
+from redisbeater.context import Context
+from redisbeater.model.run import NewRun, State
+from redisbeater.store import Execution
+
+SETTINGS: dict[str, Any] = {"redisbeater_track_runs": True, "redisbeater_lock_timeout": 2 * FAILOVER_SECONDS}
+
+
+@pytest.mark.parametrize("_cluster", programs()[:1] or [None], indirect=True, ids=["one-server"])
+def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Cluster) -> None:
+    url = f"redis-cluster://{cluster.owner('{redisbeater}::schedule').address}"
+    app = app_with(redisbeater_redis_url=url, **SETTINGS)
+
+    skipped = started_once_while(app, lambda: cluster.fail_over("{redisbeater}::schedule"))
+
+    assert skipped == 1
+
+
+@pytest.mark.parametrize("_sentinels", programs()[:1] or [None], indirect=True, ids=["one-server"])
+def test_a_run_ends_well_although_the_master_failed_over(sentinels: Sentinels) -> None:
+    app = app_with(**sentinels.settings(), **SETTINGS)
+
+    skipped = started_once_while(app, sentinels.fail_over)
+
+    assert skipped == 1
+
+
+def started_once_while(app: Celery, fail_over: Callable[[], object]) -> int:
+    """Start a run of a ``skip`` entry before a failover and end it after; return how many fire times it skipped."""
+    runs, scheduler = Context.of(app).redis.runs, RedisScheduler(app)
+    save_due(app, "report", overlap="skip")
+    try:
+        sent = wait_until(lambda: run_due(scheduler), "a run")
+        run_id = sent[0].id
+        execution = Execution(run_id=run_id, name="report", task="proj.work", holder="w1:1:a")
+        assert runs.start(execution)[0] == "STARTED"
+        assert runs.renew({run_id: "w1:1:a"}).not_ours == frozenset()
+
+        fail_over()
+        assert wait_until(lambda: runs.start(execution), "the run on the new master")[0] == "STARTED"
+        stored(app, "report").reschedule(ago(seconds=61))
+        wait_until(lambda: run_due(scheduler) == [] and runs.counts("report").skipped, "the skipped fire time")
+
+        assert runs.finish(execution, State.SUCCESS) == "FINISHED"
+        assert [(run.id, run.state, run.starts) for run in runs.history("report")] == [(run_id, State.SUCCESS, 1)]
+        now = datetime.now(timezone.utc)
+        after = NewRun(id="after", name="report", task="proj.work", fire_time=now, payload="{}")
+        assert runs.reserve(after, "skip").outcome == "RESERVED"
+        return runs.counts("report").skipped
+    finally:
+        scheduler.close()
