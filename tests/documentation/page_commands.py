@@ -88,7 +88,7 @@ def _with_pipe(site: Site, command: str) -> tuple[int, str]:
         (site.folder / target[0]).write_text(printed, encoding="utf-8")
         return code, ""
     if rest[:1] == ["xargs"]:
-        return _invoke(site, [*rest[1:], *printed.split()])
+        return _invoke(site, [*rest[rest.index("celery") :], *printed.splitlines()])
     return code, printed
 
 
