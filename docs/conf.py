@@ -1,4 +1,4 @@
-"""Configure Sphinx, and write the pages that are made from the code: the settings and the drawing of the rooms."""
+"""Configure Sphinx, and write the pages that are made from the code: settings, commands, the drawing of the rooms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ autodoc_member_order = "bysource"
 nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"(datetime|collections\.abc)\..*")]
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # for drawing.py
+sys.path.insert(0, str(HERE))  # for drawing.py and command_reference.py
 
 
 def settings_table() -> str:
@@ -49,11 +49,13 @@ def _default(setting: Field[Any]) -> str:
 
 
 def _write_pages(_: Any) -> None:
+    import command_reference
     import drawing
 
     generated = HERE / "_generated"
     generated.mkdir(exist_ok=True)
     (generated / "settings.rst").write_text(settings_table(), encoding="utf-8")
+    (generated / "commands.rst").write_text(command_reference.page(), encoding="utf-8")
     (generated / "rooms.rst").write_text(drawing.page(), encoding="utf-8")
 
 

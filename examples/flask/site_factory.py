@@ -36,14 +36,14 @@ def create_app() -> Flask:
 
 
 def _celery_of(site: Flask) -> Celery:
-    class InSite(Task):
+    class InSite(Task):  # type: ignore[misc,type-arg,unused-ignore]
         """A task that runs within the context of the site, as a view does."""
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             with site.app_context():
                 return self.run(*args, **kwargs)
 
-    celery = Celery("site", task_cls=InSite)
+    celery: Celery = Celery("site", task_cls=InSite)
     celery.config_from_object(site.config["CELERY"])
     celery.set_default()  # for shared_task
     site.extensions["celery"] = celery

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import celery.utils.time
 import periodic_tasks
 import pytest
 import redis
@@ -37,6 +38,13 @@ AUTUMN = datetime(2026, 10, 31, 16, tzinfo=UTC)
 OF_A_YEAR = {"daily": 366, "weekly": 53, "rule": 53, "days": 60, "sun": 20, "once": 1, "ticker": 1000}
 
 YEAR_AGO = datetime(2026, 2, 1, 9, tzinfo=UTC)
+
+
+#: Of entries whose every fire time is the same, or is different for one known reason. Celery 5.5 computes local times
+#: without the clock changes between them, so that more of its own fire times are moved, each with its reason.
+with_the_newest_engine = pytest.mark.skipif(
+    not hasattr(celery.utils.time, "add_seconds_to_datetime"), reason="this Celery moves more of its fire times"
+)
 
 
 @pytest.fixture
@@ -134,6 +142,7 @@ def test_the_log_of_each_entry_says_who_imported_it_and_why(app: Celery, run: Ca
     assert (details["by"], details["note"]) == ("anna", "RedBeat is switched off on Monday")
 
 
+@with_the_newest_engine
 def test_a_dry_run_writes_nothing_and_is_drawn_as_a_table(app: Celery, run: Callable[..., Result]) -> None:
     save(app, "report", crontab(0, 9, day_of_week="1-5"))
     save(app, "ticker", 10.0)
@@ -211,6 +220,7 @@ def test_a_broken_entry_of_redbeat_is_refused_and_the_others_move(
     assert list(ScheduleStore(app).names()) == ["a"]
 
 
+@with_the_newest_engine
 def test_the_own_beat_schedule_becomes_dynamic(app: Celery, run: Callable[..., Result]) -> None:
     app.conf.beat_schedule = {
         "daily": {"task": "proj.job", "schedule": crontab(0, 9), "args": (1,)},
@@ -288,6 +298,7 @@ def test_what_is_over_and_what_the_code_declares_is_left_out(
 # Fire times, by both engines
 
 
+@with_the_newest_engine
 def test_two_hundred_entries_of_redbeat_fire_as_before_but_for_the_shifts(app: Celery) -> None:
     start = datetime(2026, 1, 1, 9, tzinfo=UTC)
     for number in range(12):
@@ -309,6 +320,7 @@ def test_two_hundred_entries_of_redbeat_fire_as_before_but_for_the_shifts(app: C
     assert all("hour on" in reason for each in found.values() for reason in each)
 
 
+@with_the_newest_engine
 def test_two_hundred_periodic_tasks_fire_as_before_but_for_the_shifts(app: Celery, tasks: Any) -> None:
     rows = []
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from click import Command
+from click import Command, Context, Option
 from pages import DOCS
 
 from redisbeater.cli import redisbeater
@@ -59,6 +62,36 @@ def test_the_readme_is_short_and_its_links_lead_to_files() -> None:
     assert readme.count("\n") <= MOST_LINES_OF_README
     assert len(linked) > 5
     assert [path for pair in linked for path in pair if path and not (ROOT / path).exists()] == []
+
+
+def command_reference() -> ModuleType:
+    """Import the module of the documentation."""
+    spec = importlib.util.spec_from_file_location("command_reference", DOCS / "command_reference.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_has_every_command_with_its_options() -> None:
+    reference = command_reference()
+    sections = re.split(r"(?m)^\.\. _command-", reference.page())[1:]
+
+    assert len(sections) == len(list(reference.commands())) > len(redisbeater.commands)
+    for section, (name, command) in zip(sections, reference.commands(), strict=True):
+        assert f"\n{name}\n---" in section
+        shown = [each for each in command.params if isinstance(each, Option) and not each.hidden]
+        assert [each.name for each in shown if each.opts[0] not in section] == []
+
+
+def test_the_examples_of_every_help_can_be_read() -> None:
+    for name, command in command_reference().commands():
+        examples = re.findall(rf"celery -A \w+ redisbeater {name}\b([^\n|>]*)", command.help or "")
+        assert examples, f"{name} has no example"
+        for example in examples:
+            _, left, _ = command.make_parser(Context(command)).parse_args(shlex.split(example.rstrip(".")))
+            assert left == [], example
 
 
 def text_of_all() -> dict[str, str]:

@@ -83,8 +83,8 @@ class Config:
         values.read_text,
         "a text that is not empty",
         "The text that every key begins with. ``redbeat:`` takes over a RedBeat schedule. A cluster needs a hash tag "
-        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. :ref:`several-schedules` is about "
-        "several of them.",
+        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. One application may have "
+        "several: :ref:`several-schedules`.",
     )
     lock_key: str | None = _setting(
         ":lock",

@@ -7,6 +7,7 @@ before, and not from when its run was really sent.
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -123,8 +124,7 @@ def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Ste
     steps.take(_SOLAR_STEPS if isinstance(schedule, solar) else _CUSTOM_STEPS)
     local = after.astimezone(zone)
     frozen = copy.copy(schedule)
-    frozen.nowfun = lambda: local
-    remaining = frozen.remaining_estimate(local)
+    remaining = _ask(frozen, local) if not isinstance(schedule, solar) else _ask_solar(frozen, local)
     if isinstance(schedule, solar) and remaining is not None:
         steps.take(remaining.days * _SOLAR_DAY_STEPS)
         if remaining > _SEASON and not _is_event(frozen, local + remaining):
@@ -132,8 +132,26 @@ def _by_celery(schedule: BaseSchedule, zone: tzinfo, after: datetime, steps: Ste
     return after + remaining if remaining is not None and remaining > timedelta() else None
 
 
+def _ask(asked: BaseSchedule, local: datetime) -> timedelta | None:
+    """Return how long a schedule waits whose clock shows a local time."""
+    asked.nowfun = lambda: local
+    remaining: timedelta | None = asked.remaining_estimate(local)
+    return remaining
+
+
+def _ask_solar(asked: solar, local: datetime) -> timedelta | None:
+    """Return how long a solar schedule waits; None: its event does not happen within a year.
+
+    Celery before 5.7 looks at one day, and raises TypeError where the event does not happen on it: near a pole.
+    """
+    for day in (timedelta(days=number) for number in range(366)):
+        with suppress(TypeError):
+            remaining = _ask(asked, local + day)
+            return None if remaining is None else day + remaining
+    return None
+
+
 def _is_event(asked: solar, local: datetime) -> bool:
     """Tell whether the event of a solar schedule happens at a local time."""
-    before = local - _MINUTE
-    asked.nowfun = lambda: before
-    return bool(asked.remaining_estimate(before) < 2 * _MINUTE)
+    remaining = _ask(asked, local - _MINUTE)
+    return remaining is not None and remaining < 2 * _MINUTE
