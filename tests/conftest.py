@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import rabbitmq
 import redis
 from celery import Celery
+from celery import _state as celery_state
 from hypothesis import HealthCheck, settings
 from servers import INSTALL, Program, Server, programs, running
 from topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
@@ -100,6 +102,18 @@ def _is_known(client: redis.Redis, key: str, prefix: str) -> bool:
     kind = next((kind for start, kind in kinds.items() if key.startswith(start)), "hash")
     expected = ours.get(key.removeprefix(f"{prefix}:"), kind)
     return client.type(key) == expected
+
+
+@pytest.fixture
+def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what a worker in this process sets for the whole process: current app, root of all loggers."""
+    monkeypatch.setattr(celery_state, "default_app", celery_state.default_app)
+    root, current = logging.getLogger(), celery_state._tls.current_app
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+    celery_state._tls.current_app = current
 
 
 @pytest.fixture

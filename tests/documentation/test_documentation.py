@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ MOST_MARKED = {"not run": 20, "output differs": 0}
 @pytest.fixture
 def site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A folder and an empty schedule; modules that the page makes are gone afterwards."""
-    modules = dict(sys.modules)
+    modules, environ = dict(sys.modules), dict(os.environ)
     for database in (0, 1):
         server.client(database).flushdb()
     monkeypatch.chdir(tmp_path)
@@ -43,6 +44,8 @@ def site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     # A task of one app is one of every app that is made later.
     monkeypatch.setattr(celery._state, "_on_app_finalizers", set(celery._state._on_app_finalizers))
     yield Site(server, tmp_path)
+    os.environ.clear()
+    os.environ.update(environ)
     for name in set(sys.modules) - set(modules):
         if (getattr(sys.modules[name], "__file__", None) or str(tmp_path)).startswith(str(tmp_path)):
             del sys.modules[name]
@@ -50,6 +53,7 @@ def site(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         server.client(database).flushdb()
 
 
+@pytest.mark.usefixtures("nothing_of_a_worker_stays")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_is_what_happens(page: Path, site: Site) -> None:
     done = 0

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -63,18 +62,6 @@ def run(app: Celery) -> Callable[..., Result]:
         return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
 
     return run
-
-
-@pytest.fixture
-def nothing_of_a_worker_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what a worker in this process sets for the whole process: current app, root of all loggers."""
-    monkeypatch.setattr(celery_state, "default_app", celery_state.default_app)
-    root, current = logging.getLogger(), celery_state._tls.current_app
-    level, handlers = root.level, list(root.handlers)
-    yield
-    root.setLevel(level)
-    root.handlers[:] = handlers
-    celery_state._tls.current_app = current
 
 
 @pytest.fixture

@@ -359,6 +359,7 @@ def test_no_repr_shows_a_password(unreachable: Celery) -> None:
     assert SECRET not in "".join(repr(thing) for thing in (entry, context, context.config, context.redis))
 
 
+@pytest.mark.usefixtures("client")
 def test_an_app_that_is_gone_takes_what_was_kept_for_it_with_it(server: Server, prefix: str) -> None:
     """A test suite makes an app for each test, and a server takes so many connections."""
 
