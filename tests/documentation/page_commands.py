@@ -150,7 +150,7 @@ def _check_python(words: list[str]) -> None:
         if words[2] in ("venv", "pip", "pytest"):
             return
     else:
-        where = Path(words[1]).resolve() if Path(words[1]).exists() else ROOT / words[1]
+        where = Path(words[1]).resolve() if Path(words[1]).exists() else _of_an_example(words[1]) or ROOT / words[1]
     assert where.exists(), where
     sources = [where] if where.is_file() else sorted(where.glob("*.py"))
     text = "".join(source.read_text(encoding="utf-8") for source in sources)
@@ -167,12 +167,50 @@ def _check_docker(words: list[str]) -> None:
     assert set(named) <= set(services), named
 
 
+def _of_an_example(name: str) -> Path | None:
+    """Return a file of one of the examples."""
+    return next(ROOT.glob(f"examples/*/{name}"), None)
+
+
+def _check_uvicorn(words: list[str]) -> None:
+    """Check that an example has the module with the application."""
+    module, _, name = words[1].partition(":")
+    where = _of_an_example(f"{module}.py")
+    assert where, words
+    assert f"\n{name} = " in where.read_text(encoding="utf-8"), f"{where} has no {name}"
+
+
+def _check_flask(words: list[str]) -> None:
+    """Check that an example has the module with the factory."""
+    assert words[1] == "--app", words
+    assert words[3:] == ["run"], words
+    where = _of_an_example(f"{words[2]}.py")
+    assert where, words
+    assert "def create_app(" in where.read_text(encoding="utf-8"), where
+
+
+def _check_curl(words: list[str]) -> None:
+    """Check that an example answers the request: its files name the method and the path."""
+    lines = [line.strip() for path in ROOT.glob("examples/*/*.py") for line in path.read_text("utf-8").splitlines()]
+    known = {_request(shlex.split(line)) for line in lines if line.startswith("curl ")}
+    assert _request(words) in known, f"{words}: the examples have {sorted(known)}"
+
+
+def _request(words: list[str]) -> tuple[str, str]:
+    """Return the method and the path of a request by curl, without what is behind the question mark."""
+    address = next(word for word in words if "localhost:" in word)
+    return words[words.index("-X") + 1], address.partition("?")[0].rpartition("/")[0]
+
+
 _CHECKS = {
     "celery": _check_celery,
     "pip": _check_pip,
     "python": _check_python,
     "python3": _check_python,
     "docker": _check_docker,
+    "uvicorn": _check_uvicorn,
+    "flask": _check_flask,
+    "curl": _check_curl,
 }
 
 

@@ -8,6 +8,8 @@ import pytest
 from celery.schedules import crontab
 from servers import programs
 
+from redisbeater.dashboard import token
+
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -15,6 +17,9 @@ PAGES = (
     "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report", "/upcoming",
     "/bands", "/history", "/why?name=report", "/findings", "/status", "/forecast", "/nothing",
 )  # fmt: skip
+
+#: The secret of the page on which people log in.
+SECRET = "a secret of 32 characters or more"
 
 #: What axe checks of each theme: dark differs from light in its colours alone.
 RULES: dict[str, dict[str, object]] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
@@ -30,17 +35,40 @@ def test_axe_finds_nothing(site, make_page, axe):
     site.store.pause("deploy")
     page = make_page(bypass_csp=True)  # axe itself is an inline script
     found = {}
-    for path in PAGES:
-        page.goto(site.url + path, wait_until="load")
-        page.evaluate(axe)
-        assert page.evaluate("axe.version") == "4.14.1"
-        for theme, rules in RULES.items():
-            page.emulate_media(color_scheme=theme)
-            violations = page.evaluate("rules => axe.run(document, rules).then(found => found.violations)", rules)
-            for each in violations:
-                found[f"{path} {theme} {each['id']}"] = [node["html"] for node in each["nodes"]][:3]
+    for path in (*PAGES, f"/run?id={site.store.trigger('report')}"):
+        answer = page.goto(site.url + path, wait_until="load")
+        assert answer.status == (404 if path == "/nothing" else 200), path
+        found |= violations(page, axe, path)
     make_page.errors[:] = [error for error in make_page.errors if "404" not in error]  # /nothing
     assert found == {}
+
+
+def test_axe_finds_nothing_where_people_log_in_and_confirm(make_site, make_page, axe):
+    site = make_site(token(SECRET))
+    site.store.create("report", "proj.report", 60.0)
+    page = make_page(bypass_csp=True)
+    page.goto(f"{site.url}/login", wait_until="load")
+    found = violations(page, axe, "login")
+    page.fill("[type=password]", SECRET)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{site.url}/")
+    page.goto(f"{site.url}/entry?name=report")
+    page.get_by_role("button", name="Delete").click()
+    page.wait_for_selector("[name=confirm]", state="attached")
+    found |= violations(page, axe, "confirm")
+    assert found == {}
+
+
+def violations(page, axe, name):
+    """Return what axe finds on the page that is open, in each theme."""
+    page.evaluate(axe)
+    assert page.evaluate("axe.version") == "4.14.1"
+    found = {}
+    for theme, rules in RULES.items():
+        page.emulate_media(color_scheme=theme)
+        for each in page.evaluate("rules => axe.run(document, rules).then(found => found.violations)", rules):
+            found[f"{name} {theme} {each['id']}"] = [node["html"] for node in each["nodes"]][:3]
+    return found
 
 
 def test_a_target_is_large_enough_for_a_finger(site, make_page):

@@ -47,7 +47,7 @@ def backfill(
     by: str,
     as_json: bool,
 ) -> None:
-    """Send a run for each fire time of a span in the past that has not run; without --yes only show which.
+    """Send a run for each fire time of a span in the past that has not succeeded; without --yes only show which.
 
     \b
     Examples:

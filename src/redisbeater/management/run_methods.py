@@ -150,7 +150,7 @@ class RunMethods(AppStore):
         by: str = "",
         note: str = "",
     ) -> Backfill:
-        """Send a run for each fire time from one time to another that has not run, the oldest first.
+        """Send a run for each fire time from one time to another that has not succeeded, the oldest first.
 
         Runs get new ids: workers discard ids that were revoked. What ran already is known from the history of the entry
         alone, so without ``redisbeater_track_runs`` every fire time counts as missing. With an overlap other than

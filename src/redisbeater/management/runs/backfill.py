@@ -59,7 +59,7 @@ class Backfill:
 
     @property
     def missing(self) -> tuple[datetime, ...]:
-        """The fire times that have not run, as far as is known."""
+        """The fire times that have not succeeded and are not going on, as far as is known."""
         return tuple(each for each in self.fire_times if each not in self.done)
 
     def as_dict(self) -> dict[str, Any]:
