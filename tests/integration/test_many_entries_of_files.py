@@ -107,7 +107,7 @@ def test_work_on_many_entries_reports_how_far_it_is(store: ScheduleStore) -> Non
     assert planned == exported == [250, 500, 600]
     read, counted = simulated[:3], simulated[3:]
     assert read == [250, 500, 600]
-    assert counted == sorted(counted)  # of each schedule all entries at once: how many depends on when they were written
+    assert counted == sorted(counted)  # of each schedule all at once: how many depends on when they were written
     assert counted[-1] == 600
 
 
