@@ -233,7 +233,10 @@ class RunStore(RunRecords):
 
     def commit_terms(self, resent: Sequence[Run]) -> list[str]:
         """Return the last argument of a commit."""
-        sent = [{"id": run.id, "attempt": run.attempt} for run in resent]
+        sent = [
+            {"id": run.id, "attempt": run.attempt, **({"expires": to_unix(run.expires)} if run.expires else {})}
+            for run in resent
+        ]
         return [_json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})]
 
     @property
