@@ -76,7 +76,8 @@ class RunStore(RunRecords):
 
         Returns:
             ``STARTED``; ``STOP``: the same, and somebody asked to stop it; ``DUPLICATE``: the run has ended, or this
-            is an older attempt; ``RUNNING``: another execution has a live lease. Of the last two nothing was recorded.
+            is an older attempt; ``RUNNING``: another execution has a live lease, or, where the task refuses and its
+            entry has one run at a time, another run. Of the last two nothing was recorded.
             Then the seconds until the lease in question ends; 0 for a duplicate.
         """
         what = execution
