@@ -199,7 +199,7 @@ class Runs(RuleBasedStateMachine):
         assert len(words) == 1
         if words <= {"STARTED", "STOP"}:
             self.workers.append(Worker(message=message, holder=holder))
-            # Where one run at a time is wanted, a task that refuses looks for others, but cannot see what beat is sending.
+            # Where one run at a time is wanted, a task that refuses looks for others, but cannot see what beat sends.
             is_guarded = bool(flags.get("is_exclusive")) and run is not None and run.is_alone
             if not is_active and not (is_guarded and not self._is_sending(message.name)):
                 self.excused.add(message.run_id)
