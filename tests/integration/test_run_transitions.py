@@ -245,6 +245,17 @@ def test_a_run_of_which_nothing_is_stored_is_recorded_at_its_end(site: RunSite) 
     assert site.runs.history("report") == site.runs.history("report", states={S.FAILURE})
 
 
+@pytest.mark.parametrize("name", ["", ":log", "x" * 513], ids=["empty", "a-key-of-the-schedule", "too-long"])
+def test_a_message_with_a_name_that_no_entry_has_is_not_recorded(site: RunSite, name: str) -> None:
+    before = set(site.client.scan_iter(f"{site.keys.prefix}*"))
+
+    assert site.start("a", name=name) == "STARTED"
+    assert site.finish("a", name=name) == "FINISHED"
+    assert site.finish("b", S.EXPIRED, "", name=name) == "FINISHED"
+
+    assert set(site.client.scan_iter(f"{site.keys.prefix}*")) == before
+
+
 # -- leases
 
 

@@ -51,7 +51,7 @@ end
 
 local function start()
   if run and not is_first then forget_end(prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late') end
-  if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
+  if not is_name(known) or not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
   try('ZADD', prefix .. ':active', lease_end, run_key)
   if not is_first then list() end
   count(prefix .. ':totals', 'STARTED')
