@@ -4,6 +4,7 @@
     python benchmarks/compare.py                               # five rounds, most of an hour on an idle machine
     python benchmarks/compare.py --list
     python benchmarks/compare.py --only burst --only save --repeat 3
+    python benchmarks/compare.py --only burst --size 10000 --contender redisbeater --contender "batched loop"
     python benchmarks/compare.py --json figures.json --plots plots
 
 Each measurement runs in a fresh process against a fresh server on this machine. The contenders take turns, so that a
@@ -18,6 +19,8 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from suite import machine, table
@@ -65,7 +68,18 @@ def _cases(options: argparse.Namespace) -> list[Case]:
     left_out = [case for case in chosen if options.quick and not case.quick_sizes]
     if left_out:
         _say(f"not in the quick mode: {', '.join(case.name for case in left_out)}")
-    return [case for case in chosen if case not in left_out]
+    return [_limited(case, options) for case in chosen if case not in left_out]
+
+
+def _limited(case: Case, options: argparse.Namespace) -> Case:
+    """Return a case with the contenders and sizes that were asked for; all of them if none was."""
+    contenders, wanted = options.contender or list(case.sizes), options.size
+
+    def limited(sizes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        kept = {name: tuple(size for size in sizes[name] if not wanted or size in wanted) for name in sizes}
+        return {name: found for name, found in kept.items() if name in contenders and found}
+
+    return replace(case, sizes=limited(case.sizes), quick_sizes=limited(case.quick_sizes))
 
 
 def _options() -> argparse.Namespace:
@@ -79,6 +93,12 @@ def _options() -> argparse.Namespace:
         metavar="CASE",
         choices=[case.name for case in CASES],
         help="run this case; may be repeated (see --list)",
+    )
+    options.add_argument(
+        "--contender", action="append", default=[], metavar="NAME", help="only this one; may be repeated"
+    )
+    options.add_argument(
+        "--size", action="append", default=[], type=int, metavar="N", help="only this size; may be repeated"
     )
     options.add_argument("--list", action="store_true", help="list the cases and exit")
     options.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file")

@@ -7,13 +7,15 @@ import pytest
 import redis
 from celery import Celery
 from celery import _state as celery_state
+from celery import signals as celery_signals
+from celery.utils.dispatch import Signal
 from click.testing import CliRunner, Result
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from kombu.transport import memory
 from received import Received, receiving
 from run_site import TRACKED, RunSite
 
-from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduler, ScheduleStore, runs
 from redisbeater.cli import redisbeater
 
 
@@ -62,6 +64,17 @@ def run(app: Celery) -> Callable[..., Result]:
         return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
 
     return run
+
+
+@pytest.fixture
+def reporting(nothing_of_a_worker_stays: None) -> Iterator[None]:
+    """Report the runs of workers in this process, for one test."""
+    known = [signal for signal in vars(celery_signals).values() if isinstance(signal, Signal)]
+    before = [list(signal.receivers) for signal in known]
+    runs.install()
+    yield
+    for signal, receivers in zip(known, before):
+        signal.receivers[:] = receivers
 
 
 @pytest.fixture

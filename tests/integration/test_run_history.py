@@ -125,7 +125,10 @@ def test_history_without_a_name_is_that_of_all_entries(store: ScheduleStore, app
     lines = cells(run(app, "history"))
 
     assert lines[0] == "FIRE TIME|NAME|STATE|LATE|WORKER|TRY|NOTE".replace("LATE|", "LATE|TOOK|")
-    assert lines[1:] == ["23:10:00|b|SENT|0 ms|1|no worker has started it", "23:00:00|a|SUCCESS|1|trigger by anna@ops1"]
+    assert lines[1:] == [
+        "23:10:00|b|SENT|0 ms|1|no worker has reported its start",
+        "23:00:00|a|SUCCESS|1|trigger by anna@ops1",
+    ]
 
 
 def test_history_as_json_is_one_object_a_line(
@@ -244,7 +247,7 @@ def test_show_has_the_last_run_the_policies_and_the_counts(
 
     assert "last run|Fri 20 Nov 2026 09:00:00 CET|0.04 s late, SUCCESS in 41.2 s on celery@w2|5f0c9a1e" in lines
     assert "counts|318 sent, 317 success, 1 failure, 1 skipped (overlap, last 3 Oct)" in lines
-    assert "policies|misfire_grace_time none; overlap skip; deadline 1 h" in lines
+    assert "policies|misfire_grace_time none; overlap skip; deadline 1 h; coalesce latest (setting)" in lines
     assert (data["last_run"]["id"], data["counts"]["success"]) == ("5f0c9a1e", 317)
 
 
@@ -263,6 +266,23 @@ def test_why_names_the_run_in_the_way_and_how_to_end_it(
         "It did not run: the run before it was still going (overlap skip).",
         f"Sat 23:25:00|run {GOING} STARTED on celery@w1, seen 4 s ago, running for 6 min 7 s (usual: 40 s)",
     ]
+
+
+def test_why_does_not_promise_that_a_run_that_waits_in_a_queue_can_be_ended(
+    store: ScheduleStore, app: Celery, write: Write, log: Callable[..., None], client: redis.Redis, prefix: str
+) -> None:
+    stock_sync(store, write, log, client, prefix)
+    write("stock sync", GOING, "SENT", fire_time="23:25:00")
+    client.hdel(f"{prefix}:run:{GOING}", "started_at", "seen_at", "worker", "starts")
+    client.hset(f"{prefix}:totals", "STARTED", 1)
+    look = 'next look 23:35:00. To send one now: trigger "stock sync" --overlap allow. stop only asks its worker; '
+
+    assert cells(run(app, "why", "stock sync"))[0] == (
+        "It did not run at 23:30:00: no worker has reported the start of the run before it (overlap skip)."
+    )
+    assert cells(run(app, "why", "stock sync"))[-1] == f"{look}if none gets it, it is in the way until 23:32:07"
+    client.zrem(f"{prefix}:active", f"{prefix}:run:{GOING}")
+    assert cells(run(app, "why", "stock sync"))[-1].endswith("it is in the way for redisbeater_run_queue_timeout")
 
 
 @pytest.mark.parametrize(
@@ -286,7 +306,7 @@ def test_why_names_the_run_in_the_way_and_how_to_end_it(
         (
             "SENT",
             {},
-            "queued: Sent, and no worker has started it (queue reports, 31 min); no worker has ever reported: "
+            "queued: Sent, and no worker has reported its start (queue reports, 31 min); no worker has ever reported: "
             "is redisbeater.runs installed there?.",
         ),
         (
@@ -294,11 +314,22 @@ def test_why_names_the_run_in_the_way_and_how_to_end_it(
             {"started_at": "23:00:01", "worker": "celery@w3"},
             "lost: Sent, LOST with celery@w3; it is not sent again (requeue_lost).",
         ),
+        (
+            "LOST",
+            {"note": "nobody has started it"},
+            "lost: Sent, LOST (nobody has started it); it is not sent again.",
+        ),
         ("REVOKED", {}, 'revoked: Stopped 23:05:00 by anna@ops1: "wrong month".'),
         (
             "EXPIRED",
             {},
             "expired: Sent 0.04 s after its fire time, EXPIRED: no worker had started it before its deadline.",
+        ),
+        (
+            "EXPIRED",
+            {"attempt": 2, "started_at": "23:00:01"},
+            "expired: Sent 0.04 s after its fire time, EXPIRED: no worker had started it again before its deadline. It "
+            "is attempt 2: it was LOST before, and sent again.",
         ),
         ("BUFFERED", {}, "buffered: It waits for the end of the run before it (overlap allow)."),
         (

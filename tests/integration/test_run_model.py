@@ -199,8 +199,14 @@ class Runs(RuleBasedStateMachine):
         assert len(words) == 1
         if words <= {"STARTED", "STOP"}:
             self.workers.append(Worker(message=message, holder=holder))
-            if not is_active:
+            # Where one run at a time is wanted, a task that refuses looks for others, but cannot see what beat sends.
+            is_guarded = bool(flags.get("is_exclusive")) and run is not None and run.is_alone
+            if not is_active and not (is_guarded and not self._is_sending(message.name)):
                 self.excused.add(message.run_id)
+
+    def _is_sending(self, name: str) -> bool:
+        """Return whether a beat has decided on a run of an entry by what was active before."""
+        return any(item.entry.name == name for done in self.passes for item in done.commitments)
 
     @precondition(lambda self: self.workers)
     @rule(which=some())

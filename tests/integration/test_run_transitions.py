@@ -245,6 +245,17 @@ def test_a_run_of_which_nothing_is_stored_is_recorded_at_its_end(site: RunSite) 
     assert site.runs.history("report") == site.runs.history("report", states={S.FAILURE})
 
 
+@pytest.mark.parametrize("name", ["", ":log", "x" * 513], ids=["empty", "a-key-of-the-schedule", "too-long"])
+def test_a_message_with_a_name_that_no_entry_has_is_not_recorded(site: RunSite, name: str) -> None:
+    before = set(site.client.scan_iter(f"{site.keys.prefix}*"))
+
+    assert site.start("a", name=name) == "STARTED"
+    assert site.finish("a", name=name) == "FINISHED"
+    assert site.finish("b", S.EXPIRED, "", name=name) == "FINISHED"
+
+    assert set(site.client.scan_iter(f"{site.keys.prefix}*")) == before
+
+
 # -- leases
 
 
@@ -436,6 +447,28 @@ def test_where_one_run_at_a_time_is_wanted_a_dead_lease_is_not_renewed_beside_an
     assert site.runs.renew({"a": "w1:1:a"}).not_ours == {"a"}
     site.finish("b", holder="w2:2:b")
     assert site.runs.renew({"a": "w1:1:a"}).not_ours == frozenset()
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["its-time-in-the-queue-is-over", "it-is-lost-for-good"])
+def test_where_one_run_at_a_time_is_wanted_a_task_that_refuses_waits_for_a_later_one(
+    site: RunSite, is_lost: bool
+) -> None:
+    site.send("a", is_alone=True)
+    if is_lost:
+        site.start("a", acks_late=True)
+    site.clock.go_on(QUEUE + 1)
+    if is_lost:
+        assert site.lose_overdue() == ["a"]
+    site.send("b", is_alone=True)
+    fields = {"is_redelivered": True, "is_exclusive": True}
+
+    assert site.runs.start(site.execution("a", "w3:3:c", **fields)) == ("RUNNING", LEASE)
+    site.start("b", "w2:2:b")
+    site.clock.go_on(20)
+    assert site.runs.start(site.execution("a", "w3:3:c", **fields)) == ("RUNNING", LEASE - 20)
+    assert site.active() - {"a"} == {"b"}
+    site.finish("b", holder="w2:2:b")
+    assert site.start("a", "w3:3:c", **fields) == "STARTED"
 
 
 # -- one at a time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -312,6 +312,34 @@ def test_a_run_that_nobody_starts_by_its_deadline_expires_and_blocks_no_longer(s
 
     assert site.state(first.id) is State.EXPIRED
     assert len(sent) == 1
+
+
+@pytest.mark.parametrize(
+    "fields", [{"deadline": 600}, {"options": {"expires": 600}}], ids=["deadline", "seconds-after-it-was-sent"]
+)
+def test_the_run_of_a_worker_that_dies_after_the_deadline_has_as_long_again(
+    site: BeatSite, fields: dict[str, Any]
+) -> None:
+    site.save(overlap="skip", every=1000.0, requeue_lost=1, **fields)
+    (first,) = site.after(1000)
+    site.start(first.id)
+    site.clock.go_on(500)
+    assert site.runs.renew({first.id: "w1:1:a"}).not_ours == frozenset()
+
+    assert site.monitor(LEASE + 1) == []
+    (again,) = site.after(10)
+
+    run, ends = site.runs.run(first.id), site.clock.now + timedelta(seconds=600)
+    assert run is not None
+    if "deadline" in fields:
+        assert datetime.fromisoformat(again.headers["expires"]) == ends
+    assert (again.id, run.state, run.expires, run.lease_end) == (first.id, State.SENT, ends, ends)
+
+    assert site.after(300) == []  # the next fire time is skipped: the run waits in the queue
+    assert site.monitor(250) == []
+    assert site.state(first.id) is State.SENT
+    site.monitor(51)
+    assert site.state(first.id) is State.EXPIRED
 
 
 # anchor

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from celery import Celery
-from celery import signals as celery_signals
 from celery.contrib.testing.worker import start_worker
-from celery.utils.dispatch import Signal
 from due import save_due
 from outbox import Sent, run_due
 from received import Received
@@ -17,7 +15,7 @@ from run_site import TRACKED
 from servers import programs
 from waiting import wait_until
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, runs
+from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context
 from redisbeater.model.run import State
 from redisbeater.store import Execution
@@ -43,17 +41,6 @@ def ticking_until_sent(scheduler: RedisScheduler, received: Received, number: in
     return wait_until(
         lambda: scheduler.tick() is not None and len(received.of("run_dispatched")) >= number, f"{number} runs"
     )
-
-
-@pytest.fixture
-def reporting(nothing_of_a_worker_stays: None) -> Iterator[None]:
-    """Report the runs of workers in this process, for one test."""
-    known = [signal for signal in vars(celery_signals).values() if isinstance(signal, Signal)]
-    before = [list(signal.receivers) for signal in known]
-    runs.install()
-    yield
-    for signal, receivers in zip(known, before):
-        signal.receivers[:] = receivers
 
 
 @pytest.mark.usefixtures("reporting")

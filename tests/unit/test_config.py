@@ -184,6 +184,17 @@ def test_an_invalid_value_is_refused_with_what_is_accepted(name: str, value: Any
     assert str(refused.value).endswith(f"expected {accepts}")
 
 
+@pytest.mark.parametrize("overlap", ["skip", "buffer_one", "cancel_other"])
+def test_an_overlap_for_all_entries_needs_records_of_runs(overlap: str) -> None:
+    with pytest.raises(
+        ImproperlyConfigured, match=rf"redisbeater_overlap = '{overlap}': needs redisbeater_track_runs = True"
+    ):
+        read(overlap=overlap)
+
+    assert read(overlap=overlap, track_runs=True).overlap == overlap
+    assert read(overlap="allow").track_runs is False
+
+
 def test_the_error_of_a_refused_setting_is_one_of_redisbeater_and_of_celery() -> None:
     assert issubclass(ImproperlyConfigured, RedisBeaterError)
     assert issubclass(ImproperlyConfigured, CeleryImproperlyConfigured)

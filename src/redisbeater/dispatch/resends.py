@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
+
 from celery.result import denied_join_result
 
 from redisbeater.dispatch.announcing import announce_run
@@ -10,8 +13,9 @@ from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
 from redisbeater.log_lines import get_logger
+from redisbeater.model.options import option_instant
 from redisbeater.model.run import Payload, Run, State
-from redisbeater.sending.record import run_again
+from redisbeater.sending.record import renewed_expiry, run_again
 from redisbeater.sending.stopping import cancel
 from redisbeater.signals import run_dispatched
 from redisbeater.store import Claim
@@ -53,13 +57,19 @@ class Resends:
             taken = self._redis.runs.take(token=token, limit=MOST_RUNS)
         except LockNotOwnedError:  # the next pass notices it, too
             return
-        sent = [run for run in taken if self._may_send() and self._send(run)]
+        sent: list[Run] = []
+        announced: list[RedisScheduleEntry] = []
+        for run in taken:
+            again = self._send(run, claim.now) if self._may_send() else None
+            if again is not None:
+                sent.append(replace(run, expires=option_instant(again.options.get("expires"), claim.now)))
+                announced.append(again)
         if sent:
             self._redis.commit(claim, (), sent)
             for run in sent:
                 self._resources.counts.count_resent(run.task)
-                if run_dispatched.receivers:
-                    announce_run(self._again(run), "resend", claim)
+            for again in announced if run_dispatched.receivers else ():
+                announce_run(again, "resend", claim)
 
     def _cancel(self, run_id: str) -> None:
         app, broker = self._resources.app, self._resources.broker
@@ -71,30 +81,33 @@ class Resends:
     def _may_send(self) -> bool:
         return self._resources.broker.is_ready() and self._resources.renew_lock()
 
-    def _send(self, run: Run) -> bool:
-        """Send a run, and return whether the broker has accepted it."""
+    def _send(self, run: Run, now: datetime) -> RedisScheduleEntry | None:
+        """Send a run, and return what the broker has accepted; None: it has not."""
         try:
-            again = self._again(run)
+            again = self._again(run, now)
         except InvalidEntry as exc:
             logger.error("entry %r: run %s cannot be sent again, its record is damaged: %s", run.name, run.id, exc)
             self._redis.runs.withdraw(run.id, error=shown(str(exc)))
-            return False
+            return None
         error = self._publish(again)
         if error is None:
             what = "buffered run" if run.state is State.BUFFERED else f"lost run, attempt {run.attempt},"
             logger.info("entry %r: sent %s %s", run.name, what, run.id)
-            return True
+            return again
         logger.error("entry %r: run %s cannot be sent, trying again: %s", run.name, run.id, shown(str(error)))
         if not self._resources.broker.is_reachable():
             self._resources.broker.mark_unavailable(error)
-        return False
+        return None
 
-    def _again(self, run: Run) -> RedisScheduleEntry:
+    def _again(self, run: Run, now: datetime) -> RedisScheduleEntry:
         payload = Payload.from_text(run.payload)
         fire_time = run.fire_time or run.sent_at
         if fire_time is None:
             raise InvalidEntry("fire_time", "is missing")
-        return run_again(run.name, payload, fire_time, app=self._resources.app, task_id=run.id, attempt=run.attempt)
+        again = run_again(run.name, payload, fire_time, app=self._resources.app, task_id=run.id, attempt=run.attempt)
+        if run.state is State.LOST:  # it had begun, in time
+            again.options.update(renewed_expiry(again.options.get("expires"), run, now))
+        return again
 
     def _publish(self, run: RedisScheduleEntry) -> Exception | None:
         """Send a run and wait until the broker has accepted it. Return why it was not, or None."""

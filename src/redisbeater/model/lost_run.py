@@ -43,7 +43,8 @@ def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: 
         if run.expires is not None and run.expires <= now:
             return Verdict(state=State.EXPIRED, note="nobody has started it before its deadline")
         tried = "its next try was not started" if run.state is State.RETRY else "nobody has started it"
-        return Verdict(state=State.LOST, note=f"{tried}; it may still be in the queue")
+        note = f"{tried}; it may still be in the queue, or its worker died before it could report"
+        return Verdict(state=State.LOST, note=note)
     worker = f"its worker {run.worker} does not renew it" if run.worker else "its worker does not renew it"
     most = requeue_lost if definition is None or definition.requeue_lost is INHERIT else definition.requeue_lost
     if run.is_to_stop:

@@ -25,7 +25,8 @@ class OnceTask(Task):
 
     Signals cannot keep a task from running; this class can. A run that has ended, or that somebody asked to stop, is
     ignored. A run that another execution has, or may have because Redis cannot be asked, is sent again, to be started
-    when that lease is over. Tasks that beat has not sent run as without it.
+    when that lease is over; so is one that the broker gives out late, where its entry has one run at a time and another
+    has begun meanwhile. Tasks that beat has not sent run as without it.
 
     A subclass with a ``before_start`` of its own calls this one first.
     """
@@ -42,7 +43,7 @@ class OnceTask(Task):
         if running.answer in ("DUPLICATE", "STOP"):
             raise Ignore(f"run {task_id} {'is to stop' if running.is_to_stop else 'has ended before'}")
         self._send_again(running)
-        raise Ignore(f"run {task_id} is executed elsewhere, or Redis cannot be asked; it was sent again")
+        raise Ignore(f"run {task_id} has to wait for another execution, or Redis cannot be asked; it was sent again")
 
     def _send_again(self, running: Running) -> None:
         """Send the run again, for when the lease in its way is over; ``Retry`` would publish nothing from here."""

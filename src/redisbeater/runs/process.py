@@ -173,7 +173,7 @@ class Process:
 
 def _log_second_start(running: Running) -> None:
     execution = running.execution
-    why = "another execution of it is going on" if running.answer == "RUNNING" else "it has ended before"
+    why = "another execution is going on" if running.answer == "RUNNING" else "it has ended before"
     if execution.is_exclusive:
         logger.info("run %s of %r is not executed a second time: %s", execution.run_id, execution.name, why)
     else:

@@ -44,7 +44,7 @@ class Running:
     is_released: bool = False
     began: float = field(default_factory=time.monotonic)
     #: When its lease ends and when it was renewed last, by the monotonic clock of this host, which runs on while the
-    #: process is stopped.
+    #: process is stopped. While the host is suspended it stands still (Linux): then the next renewal tells.
     lease_end: float = field(init=False)
     renewed: float = field(init=False)
 

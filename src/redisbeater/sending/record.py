@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from celery import Celery
@@ -11,11 +11,11 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import decoded_options, encoded_options, option_instant
-from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, State
+from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, Run, State
 from redisbeater.schedules.datetime_codec import encode_datetime
 from redisbeater.sending.run import own_options, sendable, with_headers
 
-__all__ = ("new_run", "planned_run", "run_again")
+__all__ = ("new_run", "planned_run", "renewed_expiry", "run_again")
 
 #: The schedule of a run whose entry is gone; Celery's entries have one.
 _ANY_SCHEDULE = 3600.0
@@ -114,6 +114,18 @@ def run_again(
         app=app,
         last_run_at=fire_time,
     )
+
+
+def renewed_expiry(expires: object, sent: Run, now: datetime) -> dict[str, datetime]:
+    """Return the option ``expires`` of a run that is sent again: as long after now as it had when it was sent first.
+
+    That is counted from the fire time where it is a run of the schedule, as a deadline is. Seconds stay as they are:
+    Celery counts them from each message.
+    """
+    begin = (sent.kind is Kind.SCHEDULE and sent.fire_time) or sent.sent_at
+    if not isinstance(expires, datetime) or expires.tzinfo is None or begin is None:
+        return {}
+    return {"expires": now + max(expires - begin, timedelta(0))}
 
 
 def _payload(run: RedisScheduleEntry) -> Payload:

@@ -32,8 +32,8 @@ key                type         members                                         
 ``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last        none
 ``P:pause``        string       JSON: ``note``, ``by``, ``since``, while the schedule is paused       with ``until``
 ``P:run:<id>``     hash         a run, the id is that of its task: ``docs/wire-format.rst``           from its end on
-``P:payload:<id>`` string       JSON of what is needed to send that run again; a field of the run     from its end on
-                                would keep Redis from storing it compactly
+``P:payload:<id>`` string       JSON of what is needed to send that run again; a field of the run     from its end on,
+                                would keep Redis from storing it compactly                            until SUCCESS
 ``P:runs:<name>``  sorted set   run key -> when it was sent, of the runs of an entry that are kept    yes
 ``P:active``       sorted set   run key -> when its lease ends, or until when it may wait for a       none
                                 start

@@ -76,7 +76,8 @@ class RunStore(RunRecords):
 
         Returns:
             ``STARTED``; ``STOP``: the same, and somebody asked to stop it; ``DUPLICATE``: the run has ended, or this
-            is an older attempt; ``RUNNING``: another execution has a live lease. Of the last two nothing was recorded.
+            is an older attempt; ``RUNNING``: another execution has a live lease, or, where the task refuses and its
+            entry has one run at a time, another run. Of the last two nothing was recorded.
             Then the seconds until the lease in question ends; 0 for a duplicate.
         """
         what = execution
@@ -233,7 +234,10 @@ class RunStore(RunRecords):
 
     def commit_terms(self, resent: Sequence[Run]) -> list[str]:
         """Return the last argument of a commit."""
-        sent = [{"id": run.id, "attempt": run.attempt} for run in resent]
+        sent = [
+            {"id": run.id, "attempt": run.attempt, **({"expires": to_unix(run.expires)} if run.expires else {})}
+            for run in resent
+        ]
         return [_json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})]
 
     @property

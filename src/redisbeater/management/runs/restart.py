@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
@@ -16,8 +15,8 @@ from redisbeater.management.runs.history import read_run
 from redisbeater.management.runs.reserved import Errand, send_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run import Kind, Payload, Run
-from redisbeater.sending.record import run_again
+from redisbeater.model.run import Kind, Payload
+from redisbeater.sending.record import renewed_expiry, run_again
 
 __all__ = ("restart_run",)
 
@@ -45,7 +44,7 @@ def restart_run(caller: Caller, run_id: str, overlap: Overlap | None, author: Au
     run = run_again(
         ended.name, Payload.from_text(ended.payload), ended.fire_time or now, app=caller.app, task_id=new_id
     )
-    run.options.update(_expiry(run.options.get("expires"), ended, now))
+    run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
     policy = _overlap(context, ended.name) if overlap is None else overlap
     errand = Errand(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id)
     is_sent = send_run(caller, run, errand, now)
@@ -56,13 +55,6 @@ def restart_run(caller: Caller, run_id: str, overlap: Overlap | None, author: Au
     except StoreError as exc:
         logger.warning("run %s was restarted, but the log of its entry does not say so: %s", run_id, exc)
     return new_id
-
-
-def _expiry(expires: object, ended: Run, now: datetime) -> dict[str, datetime]:
-    """Return the option ``expires`` of the new run: as long after now as the other had since it was sent."""
-    if not isinstance(expires, datetime) or expires.tzinfo is None or ended.sent_at is None:
-        return {}
-    return {"expires": now + max(expires - ended.sent_at, now - now)}
 
 
 def _overlap(context: Context, name: str) -> Overlap:

@@ -64,7 +64,7 @@ def _notes(run: Run, now: datetime) -> Iterator[str]:
     elif run.state is State.BUFFERED:
         yield "waits for the run before it"
     elif run.state in (State.SENT, State.RETRY):
-        yield "no worker has started it" if run.state is State.SENT else "to be tried again"
+        yield "no worker has reported its start" if run.state is State.SENT else "to be tried again"
     yield run.error
     yield run.note
     if run.state is State.LOST and run.resend_at is not None:

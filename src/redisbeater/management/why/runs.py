@@ -67,10 +67,10 @@ def is_overlap(line: LogLine) -> bool:
 
 
 def overlap_sentence(facts: Facts, run: Run | None) -> str:
-    """Return why a run that is active is in the way: it is still going, or no worker has started it."""
+    """Return why a run that is active is in the way: it is still going, or no worker has reported its start."""
     policy = f" (overlap {facts.policy.overlap})" if facts.policy else ""
     if run is not None and run.started_at is None and run.state is State.SENT:
-        return f"no worker has started the run before it{policy}{_reporting(facts)}"
+        return f"no worker has reported the start of the run before it{policy}{_reporting(facts)}"
     return f"the run before it was still going{policy}"
 
 
@@ -84,6 +84,10 @@ def _advice(facts: Facts, run: Run) -> str:
     stored, policy = facts.stored, facts.policy
     following = stored.fire_time(policy) if stored and policy else None
     look = f"next look {_clock(facts, following)}. " if following else ""
+    if run.state is State.SENT:
+        until = f"until {_clock(facts, run.lease_end)}" if run.lease_end else "for redisbeater_run_queue_timeout"
+        now = f"To send one now: trigger {_argument(facts.name)} --overlap allow"
+        return f"{look}{now}. stop only asks its worker; if none gets it, it is in the way {until}"
     return f"{look}To let them overlap: update {_argument(facts.name)} --overlap allow. To end it: stop {run.id}"
 
 
@@ -117,7 +121,7 @@ def _started(facts: Facts, run: Run) -> tuple[str, str]:
 
 def _queued(facts: Facts, run: Run) -> tuple[str, str]:
     age = f", {duration_words(facts.now - run.sent_at)}" if run.sent_at else ""
-    return "queued", f"Sent, and no worker has started it ({_queue(facts)}{age}){_reporting(facts)}."
+    return "queued", f"Sent, and no worker has reported its start ({_queue(facts)}{age}){_reporting(facts)}."
 
 
 def _retrying(_: Facts, run: Run) -> tuple[str, str]:
@@ -135,7 +139,8 @@ def _lost(facts: Facts, run: Run) -> tuple[str, str]:
     where = f" with {run.worker}" if run.worker else ""
     why = f" ({run.note})" if run.note else ""
     if run.resend_at is None:
-        return "lost", f"Sent, LOST{where}{why}; it is not sent again (requeue_lost)."
+        rule = " (requeue_lost)" if run.started_at else ""
+        return "lost", f"Sent, LOST{where}{why}; it is not sent again{rule}."
     return "lost", f"Sent, LOST{where}{why}; it is sent again {relative_words(run.resend_at, facts.now)}."
 
 
@@ -147,7 +152,8 @@ def _revoked(facts: Facts, run: Run) -> tuple[str, str]:
 
 
 def _expired(_: Facts, run: Run) -> tuple[str, str]:
-    return "expired", f"{_sent(run).capitalize()}, EXPIRED: no worker had started it before its deadline."
+    again = " again" if run.started_at else ""
+    return "expired", f"{_sent(run).capitalize()}, EXPIRED: no worker had started it{again} before its deadline."
 
 
 _ANSWERS: Mapping[State, Callable[[Facts, Run], tuple[str, str]]] = {

@@ -15,15 +15,17 @@
 -- ARGV[8] retry_at   UNIX seconds when its next try may start; '': now
 -- ARGV[9] seconds    how long it took; '': not known
 -- ARGV[10] fields    JSON: names and values to store with it: error, result, note
--- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker, pid
+-- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker, pid. Of one with a
+--                    name that no entry can have nothing is recorded
 -- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
 local run_key = KEYS[1]
 local prefix, limit, retention, holder, attempt, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local wait, retry_at, seconds, fields, first = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
 local function create()
-  local terms = {'state', holder == '' and 'SENT' or 'STARTED', 'attempt', attempt, unpack(cjson.decode(first))}
-  if not try('HSET', run_key, 'starts', holder == '' and 0 or 1, unpack(terms)) then return end
+  local texts = cjson.decode(first)
+  local terms = {'state', holder == '' and 'SENT' or 'STARTED', 'attempt', attempt, unpack(texts)}
+  if not is_name(texts[2]) or not try('HSET', run_key, 'starts', holder == '' and 0 or 1, unpack(terms)) then return end
   if holder ~= '' then redis.call('HSET', run_key, 'holder', holder) end
   local run = read_run(run_key)
   try('ZADD', prefix .. ':runs:' .. run.name, 'NX', server_time(), run_key)

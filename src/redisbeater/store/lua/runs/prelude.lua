@@ -80,6 +80,15 @@ local function active_of(prefix, name, most, except)
   return found
 end
 
+-- Return for how many seconds another run is active, where an entry has one run at a time and the lease of this one is over;
+-- nil: nothing is in its way. One that beat has just sent is let go: nothing was, and its commit may be on its way.
+local function rest_of_another(prefix, run, now)
+  local function lease_of(key) return tonumber(try('ZSCORE', prefix .. ':active', key) or 0) end
+  if run.alone ~= '1' or run.taken or lease_of(run.key) > tonumber(now) then return nil end
+  local other = active_of(prefix, run.name, 1, run.key)[1]
+  return other and math.max(lease_of(other) - now, 5)
+end
+
 -- Add a run that is executed again to the active ones of its entry; beat is not to send it.
 local function list_active(prefix, name, key)
   try('ZREM', prefix .. ':resend', key)

@@ -13,8 +13,7 @@ local active, now, lease_end = prefix .. ':active', server_time(), server_time(l
 
 local function is_refused(run)
   if run.state == 'LOST' and try('ZSCORE', prefix .. ':resend', run.key) and not can_return(prefix, run) then return true end
-  local ends = tonumber(try('ZSCORE', active, run.key) or 0)
-  return run.alone == '1' and ends <= tonumber(now) and #active_of(prefix, run.name, 1, run.key) > 0
+  return rest_of_another(prefix, run, now) ~= nil
 end
 
 local function give_back(run)

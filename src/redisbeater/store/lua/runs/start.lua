@@ -16,24 +16,26 @@
 -- ARGV[9] fields     JSON: names and values to store: task, worker, pid, acks_late
 -- ARGV[10] fire_time UNIX seconds; '': not known
 -- Returns {'STARTED' or 'STOP': the same, and somebody asked to stop the run; or 'DUPLICATE': it has ended, or this is an older
---      attempt, or 'RUNNING': another execution has a live lease, then nothing was recorded; seconds of the lease in question}
+--      attempt, or 'RUNNING': another execution has a live lease, or another run is in the way of a task that refuses, then
+--      nothing was recorded; seconds of the lease in question}
 local run_key = KEYS[1]
 local prefix, name, attempt, step, holder, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local is_again, refuses, fields, fire_time = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
 local now, lease_end, run = server_time(), server_time(lease), read_run(run_key)
-local is_first = run and run.state == 'SENT' and run.starts == 0
+local known, is_known, is_first = run and run.name or name, run and run.holder == holder, run and run.state == 'SENT' and run.starts == 0
 
 local function refusal()
   local attempts = can_return(prefix, run) and run.attempt - 1 or run.attempt
   if tonumber(attempt) < attempts or run.state == 'SUCCESS' then return 'DUPLICATE' end
   if (run.state == 'FAILURE' or run.state == 'REVOKED') and is_again ~= '1' then return 'DUPLICATE' end
   local ends = run.state == 'STARTED' and tonumber(try('ZSCORE', prefix .. ':active', run_key) or 0) or 0
-  if ends <= tonumber(now) or tonumber(step) > run.step then return end
-  if is_again ~= '1' or refuses == '1' then return 'RUNNING', string.format('%.6f', ends - now) end
+  local is_held = ends > tonumber(now) and tonumber(step) <= run.step and (is_again ~= '1' or refuses == '1')
+  local rest = is_held and ends - now or refuses == '1' and rest_of_another(prefix, run, now)
+  if rest then return 'RUNNING', string.format('%.6f', math.min(rest, lease)) end
 end
 
-local function list(known)
+local function list()
   list_active(prefix, known, run_key)
   try('ZADD', prefix .. ':runs:' .. known, 'NX', now, run_key)
   if run and read(prefix .. known, 'buffered').buffered == run_key then redis.call('HDEL', prefix .. known, 'buffered') end
@@ -49,14 +51,13 @@ end
 
 local function start()
   if run and not is_first then forget_end(prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late') end
-  if not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
+  if not is_name(known) or not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
   try('ZADD', prefix .. ':active', lease_end, run_key)
-  if not is_first then list(run and run.name or name) end
+  if not is_first then list() end
   count(prefix .. ':totals', 'STARTED')
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({run and run.name or name}))
+  redis.call('PUBLISH', prefix .. ':events', cjson.encode({known}))
 end
 
-local is_known = run and run.holder == holder
 local word, seconds
 if run and not is_known then word, seconds = refusal() end
 if is_known and run.state == 'STARTED' then try('ZADD', prefix .. ':active', lease_end, run_key) end

@@ -27,7 +27,10 @@ local function record_resent(new)
   if not run.sent_at then redis.call('HSET', run.key, 'sent_at', now) end
   if not run.sent_at and redis.call('EXISTS', prefix .. run.name) == 1 then count(prefix .. run.name, 'n.sent') end
   names[#names + 1] = run.name
-  if run.attempt ~= new.attempt or run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return end
+  if run.attempt ~= new.attempt then return end
+  run.expires = new.expires
+  if new.expires then redis.call('HSET', run.key, 'expires', new.expires) else redis.call('HDEL', run.key, 'expires') end
+  if run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return end
   redis.call('HSET', run.key, 'state', 'SENT')
   forget_end(prefix, run.key)
   await_start(prefix, wait, run, now)
