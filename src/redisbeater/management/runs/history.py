@@ -41,8 +41,8 @@ class HistoryPage:
 
     Attributes:
         items: each a :class:`~redisbeater.Run` or a line of the log.
-        before: what gets the next page, as ``before``; None: this is the last one. What happened at one moment is on one
-            page, which may be longer for that.
+        before: what gets the next page, as ``before``; None: this is the last one. What
+            happened at one moment is on one page, which may be longer for that.
     """
 
     items: tuple[Run | LogLine, ...]
