@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +52,7 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         click.echo(text, nl=False)
     else:
         try:
-            Path(file).write_text(text, encoding="utf-8")
+            _replace(Path(file), text)
         except OSError as exc:
             raise BadInput(f"{shown(file)}: cannot be written: {exc.strerror}") from exc
         click.echo(f"{shown(file)}: {len(found.entries):,} {'entry' if len(found.entries) == 1 else 'entries'}")
@@ -58,6 +60,26 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         click.echo(f"Error: {shown(name)} is left out, it cannot be read: {shown(reason)}", err=True)
     if found.left_out:
         raise click.exceptions.Exit(1)
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file as a whole, or not at all; one that is there keeps its mode. What is no plain file is written to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if file.exists() and not file.is_file():  # such as /dev/stdout
+        file.write_text(text, encoding="utf-8")
+        return
+    file = file.resolve()  # a link stays one
+    beside = file.with_name(f".{file.name[:200]}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if file.exists():
+            shutil.copymode(file, beside)
+        os.replace(beside, file)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 @redisbeater.command()
