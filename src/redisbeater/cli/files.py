@@ -12,7 +12,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, ask, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.plan_lines import changes_as_dict, forecast_line, plan_lines
 from redisbeater.cli.progress import Progress
 from redisbeater.context import Context
@@ -170,7 +170,7 @@ def _confirm(plans: Sequence[Changes], yes: bool) -> None:
     what = f"this would {' and '.join(reasons)}"
     if not sys.stdin.isatty():
         raise BadInput(f"{what}; pass --yes to do it")
-    click.confirm(f"{what}; go on?", abort=True)
+    ask(f"{what}; go on?")
 
 
 def _apply(store: ScheduleStore, plans: Sequence[Changes], context: Context, is_json: bool) -> None:
