@@ -272,12 +272,17 @@ def test_labels_and_the_author_are_kept(run: Callable[..., Result], store: Sched
 
     run("update", "report", "--label", "team=b", "--by", "bert", "--note", "they have moved")
     changed = store.get("report").labels
+    assert run("update", "report", "--label", "tier=", "--label", "n=1", "--if-version", "00000000").exit_code == 2
+    run("update", "report", "--label", "tier=", "--label", "n=1")
+    removed = store.get("report").labels
     run("update", "report", "--unset", "label")
 
-    assert (created, changed) == ({"team": "a", "tier": "gold"}, {"team": "b"})
+    assert (created, changed) == ({"team": "a", "tier": "gold"}, {"team": "b", "tier": "gold"})
+    assert removed == {"team": "b", "n": "1"}
+    assert run("create", "other", "proj.work", "--every", "60", "--label", "tier=").exit_code == 2
     assert store.get("report").labels == {}
-    assert [line.details.get("by") for line in store.log("report")][1:] == ["bert", "anna"]
-    assert store.log("report")[1].details["note"] == "they have moved"
+    assert [line.details.get("by") for line in store.log("report")][2:] == ["bert", "anna"]
+    assert store.log("report")[2].details["note"] == "they have moved"
 
 
 def test_an_update_of_another_version_changes_nothing(run: Callable[..., Result], store: ScheduleStore) -> None:
