@@ -238,16 +238,18 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         change = Reschedule(name=check_name(self.name), last_run_at=last_run_at, author=Author.of(by, note))
         return self._write(change)
 
-    def executed(self, at: datetime | None = None) -> RedisScheduleEntry:
+    def executed(self, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Record when its task was really executed, now by default; an interval counts from there.
 
         For an application that wants "every ten minutes after the last execution". A time after now counts as now; one
-        before the last run changes nothing. A naive time is in the entry's zone.
+        before the last run changes nothing. A naive time is in the entry's zone. The log says nothing about it, unless
+        ``note`` or ``by`` is passed: tasks call it after each run.
 
         Raises:
             EntryNotFound: it is not stored.
         """
-        return self._write(ReportExecution(name=check_name(self.name), executed_at=at))
+        author = Author.of(by, note) if by or note else None
+        return self._write(ReportExecution(name=check_name(self.name), executed_at=at, author=author))
 
     def upcoming(self, n: int = 5) -> list[UpcomingRun]:
         """Return the next ``n`` runs of the entry as it would be saved now, with the effect of clock changes on them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -14,7 +15,15 @@ from celery.schedules import crontab, solar
 from click.testing import CliRunner, Result
 from servers import programs
 
-from redisbeater import EntryExists, EntryNotFound, ScheduleStore, cron, rrule
+from redisbeater import (
+    AsyncScheduleStore,
+    EntryExists,
+    EntryNotFound,
+    RedisScheduleEntry,
+    ScheduleStore,
+    cron,
+    rrule,
+)
 from redisbeater.cli import redisbeater
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -272,12 +281,30 @@ def test_labels_and_the_author_are_kept(run: Callable[..., Result], store: Sched
 
     run("update", "report", "--label", "team=b", "--by", "bert", "--note", "they have moved")
     changed = store.get("report").labels
+    assert run("update", "report", "--label", "tier=", "--label", "n=1", "--if-version", "00000000").exit_code == 2
+    run("update", "report", "--label", "tier=", "--label", "n=1")
+    removed = store.get("report").labels
     run("update", "report", "--unset", "label")
 
-    assert (created, changed) == ({"team": "a", "tier": "gold"}, {"team": "b"})
+    assert (created, changed) == ({"team": "a", "tier": "gold"}, {"team": "b", "tier": "gold"})
+    assert removed == {"team": "b", "n": "1"}
+    assert run("create", "other", "proj.work", "--every", "60", "--label", "tier=").exit_code == 2
     assert store.get("report").labels == {}
     assert [line.details.get("by") for line in store.log("report")][1:] == ["bert", "anna"]
     assert store.log("report")[1].details["note"] == "they have moved"
+
+
+def test_who_upserts_and_who_reports_an_execution_is_kept(app: Celery, store: ScheduleStore) -> None:
+    entry = RedisScheduleEntry("report", "proj.work", 60, app=app)
+
+    store.upsert(entry, by="anna", note="new")
+    store.executed("report")
+    asyncio.run(AsyncScheduleStore(app).executed("report", by="bert", note="ran by hand"))
+    entry.args = [1]
+    asyncio.run(AsyncScheduleStore(app).upsert(entry, by="carl", note="one page"))
+
+    said = [(line.what, line.details.get("by"), line.details.get("note")) for line in store.log("report")]
+    assert said == [("changed", "carl", "one page"), ("changed", "bert", "ran by hand"), ("created", "anna", "new")]
 
 
 def test_an_update_of_another_version_changes_nothing(run: Callable[..., Result], store: ScheduleStore) -> None:

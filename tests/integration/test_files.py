@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -361,6 +362,65 @@ def test_a_backup_restores_counts_next_runs_and_ids(
     assert client.get(f"{prefix}:id") == "8f3e0f6e-0000-4000-8000-000000000000"
     assert store.get("a").total_run_count == 12
     assert client.hget(f"{prefix}a", "skipped") == before["a"]["skipped"]
+
+
+def test_a_backup_that_was_just_made_changes_nothing(
+    shop: Celery, store: ScheduleStore, run: Callable[..., Result], make_scheduler: Callable[..., RedisScheduler],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    store.create("new", "t", 3600)
+    store.create("off", "t", crontab(minute=0), enabled=False)
+    RedisScheduleEntry("counted", "t", 7, last_run_at=datetime.now(UTC), total_run_count=12, app=shop).save()
+    RedisScheduleEntry("over", "t", clocked(datetime(2020, 1, 1, tzinfo=UTC)), app=shop).save()
+    store.create("ran", "t", 3600, start_at=datetime.now(UTC) - timedelta(hours=2))
+    store.trigger("ran")
+    backup = str(tmp_path / "backup.json")
+    assert run("export", "--state", "-o", backup).exit_code == 0
+
+    plan = run("apply", backup, "--state", "--dry-run")
+
+    assert plan.stdout.splitlines()[0] == f"{backup}: 5 as they are"
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"owner": "", "state": {"n": [1]}}, "state: expected an object, got [1]"),
+        (
+            {"owner": ""},
+            "state: is missing, and the file names no owner; pass --owner NAME without --state, "
+            "or a file that export --state wrote",
+        ),
+    ],
+)
+def test_what_is_no_backup_is_refused(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str], more: dict[str, Any], problem: str
+) -> None:
+    refused = run("apply", file({"n": {"task": "t", "every": 60}}, **more), "--state")
+
+    assert (refused.exit_code, refused.stderr) == (2, f"Error: schedule.json: 'n': {problem}\n")
+    assert store.count() == 0
+
+
+def test_an_export_that_cannot_be_written_leaves_the_file_as_it_was(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path
+) -> None:
+    store.create("a", "t", 60, description="x" * 2000)
+    backup = tmp_path / "backup.json"
+    backup.write_text("the last good one")
+    backup.chmod(0o640)
+    limits, on_limit = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # like a disk that is full
+    try:
+        full = run("export", "-o", str(backup))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, on_limit)
+
+    assert (full.exit_code, full.stderr) == (2, f"Error: {backup}: cannot be written: File too large\n")
+    assert (backup.read_text(), os.listdir(tmp_path)) == ("the last good one", ["backup.json"])
+    assert run("export", "-o", str(backup)).exit_code == 0
+    assert (list(json.loads(backup.read_text())["entries"]), backup.stat().st_mode & 0o777) == (["a"], 0o640)
 
 
 def test_many_entries_that_would_be_due_at_once_are_confirmed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from servers import Server, programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
-from redisbeater.context import Context
+from redisbeater.context import Context, with_prefix
 from redisbeater.management.migration.candidate import Candidate
 from redisbeater.management.migration.comparison import Comparisons, compared
 from redisbeater.management.migration.django_source import DjangoSource
@@ -168,8 +169,43 @@ def test_a_schedule_of_redbeat_moves_with_its_counters(
     assert store.get("ticker").due_at == ran_at + timedelta(minutes=1)
     assert not store.get("off").enabled
     assert "left out: static" in result.stdout
-    assert "3 imported, 1 left out\nto undo: celery -A proj redisbeater delete off report ticker\n" in result.stdout
+    assert "3 imported, 1 left out\nto undo: celery -A proj redisbeater delete -- off report ticker\n" in result.stdout
     assert store.log("report")[0].details["note"] == "imported from redbeat"
+
+
+def test_the_line_that_undoes_an_import_deletes_what_was_imported_and_nothing_else(
+    app: Celery, prefix: str, client: redis.Redis
+) -> None:
+    def run(*words: str) -> Result:
+        result = CliRunner().invoke(redisbeater, words, obj=SimpleNamespace(app=app))
+        assert result.exit_code == 0, result.output
+        return result
+
+    save(app, "--all", 60.0)
+    RedisScheduleEntry("--all", "proj.mine", 5, app=app).save()
+
+    undo = run("--key-prefix", f"{prefix}2:", "import", "redbeat").stdout.partition("to undo: celery -A proj ")[2]
+    there = ScheduleStore(with_prefix(app, f"{prefix}2:"))
+    imported = list(there.names())
+    run(*shlex.split(undo)[1:])
+    left = [list(there.names()), list(ScheduleStore(app).names())]
+    client.delete(*client.keys(f"{prefix}2:*"))
+
+    assert (imported, left) == (["--all"], [[], ["--all"]])
+
+
+def test_the_names_of_very_many_imported_entries_are_in_the_json_document_alone(
+    app: Celery, run: Callable[..., Result]
+) -> None:
+    for number in range(21):
+        save(app, f"of {number:02}", 60.0)
+
+    text = run("redbeat", "--yes").stdout
+    assert all(each.error is None for each in ScheduleStore(app).delete_many(ScheduleStore(app).names()))
+    undo = json.loads(run("redbeat", "--yes", "--json").stdout)["undo"]
+
+    assert text.endswith("to undo: delete the 21 entries; with --json this command prints the line that names all\n")
+    assert shlex.split(undo)[-21:] == [f"of {number:02}" for number in range(21)]
 
 
 def test_the_log_of_each_entry_says_who_imported_it_and_why(app: Celery, run: Callable[..., Result]) -> None:

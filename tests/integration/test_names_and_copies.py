@@ -165,6 +165,13 @@ def test_a_deleted_entry_comes_back_as_it_was(
     assert run("list", "--state", "deleted").stdout.splitlines()[1].startswith("report  ")
     assert run("list", "--state", "deleted", "--names").stdout == "report\n"
     assert json.loads(run("list", "--state", "deleted", "--json").stdout)["name"] == "report"
+    for words, problem in (
+        (("deleted", "--task", "proj.work"), "expected no other filter than --prefix"),
+        (("deleted", "--label", "team=a"), "expected no other filter than --prefix"),
+        (("deleted,broken",), "stands alone; list it without other states"),
+    ):
+        refused = run("list", "--state", *words)
+        assert (refused.exit_code, refused.stderr) == (2, f"Error: --state deleted: {problem}\n")
     assert 0 < client.ttl(f"{prefix}:deleted:report") <= 7 * 86400
     assert run("restore", "report", "nothing").exit_code == 2
 

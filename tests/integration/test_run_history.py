@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from recorded import NOW, NOW_TEXT, record, vienna
 from servers import programs
 
-from redisbeater import ImproperlyConfigured, RedisScheduleEntry, RunNotFound, ScheduleStore
+from redisbeater import ImproperlyConfigured, RedisScheduleEntry, Run, RunNotFound, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.instant import to_unix
@@ -164,6 +164,25 @@ def test_a_page_of_the_history_leads_to_the_next_one(
         "line", GOING, "failed", "ok-2", "ok-1", "ok-0",
     ]  # fmt: skip
     assert second.before is None
+
+
+def test_a_page_has_all_runs_of_the_moment_of_its_last_one(store: ScheduleStore, app: Celery, write: Write) -> None:
+    for name in ("a", "b"):
+        store.create(name, "t", 60)
+        write(name, f"old {name}", "SUCCESS", fire_time="22:00:00")
+        for number in range(30):
+            write(name, f"{name} {number:02}", "SUCCESS", fire_time="23:00:00")
+
+    for name, runs in (("a", 30), (None, 60)):
+        first = store.history(name, 20, vienna("23:30:00"))
+        second = store.history(name, 20, first.before)
+        ids = [item.id for item in (*first, *second) if isinstance(item, Run)]
+
+        assert (len(first), first.before) == (runs, vienna("23:00:00"))
+        assert sorted(ids) == sorted({*ids})
+        assert [each.startswith("old") for each in ids] == [False] * runs + [True] * (runs // 30)
+        assert store.history(name, 20, vienna("23:30:00"), since=vienna("22:30:00")).before is None
+    assert len(cells(run(app, "history", "a", "-n", "20"))) == 21
 
 
 def test_secrets_in_errors_are_blanked(store: ScheduleStore, write: Write) -> None:

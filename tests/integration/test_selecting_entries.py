@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -307,6 +308,27 @@ def test_a_broken_entry_runs_again_when_its_reason_is_gone(
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+    def readline(self, _size: int | None = -1) -> str:
+        """Ctrl-C at a prompt."""
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["delete", "apply"])
+def test_ctrl_c_at_a_question_ends_with_130_and_writes_nothing(
+    app: Celery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_file: bool
+) -> None:
+    for name in ("a", "b"):
+        ScheduleStore(app).create(name, "t", 60)
+    entries = {f"e-{number}": {"task": "t", "every": 60} for number in range(101)}
+    state = {name: {"score": "1700000000.000000"} for name in entries}
+    (tmp_path / "backup.json").write_text(json.dumps({"redisbeater": 1, "entries": entries, "state": state}))
+    words = ["apply", str(tmp_path / "backup.json"), "--state"] if is_file else ["delete", "--all"]
+    monkeypatch.setattr(sys, "stdin", Terminal())
+
+    code = redisbeater.main(words, obj=SimpleNamespace(app=app), standalone_mode=False)
+
+    assert (code, sorted(ScheduleStore(app).names())) == (130, ["a", "b"])
 
 
 def test_work_of_more_than_a_second_shows_its_progress(server: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -254,6 +254,49 @@ def test_it_is_late(store: ScheduleStore, due: Write, say: Say) -> None:
     assert say() == "late: Late: due since Sat 23:30:07 CET, 1 min ago, and not sent yet; web1:4121 leads."
 
 
+def beat_line(client: redis.Redis, prefix: str, role: str = "leader", **fields: Any) -> None:
+    """Write the line of the beat that leads; ``last_pass`` is a local time."""
+    line = {
+        "last_pass": "2026-11-21T23:31:05", "since": 0, "role": role, "host": "web1", "pid": 4121, "version": "1.0",
+        "celery": "5.7.0", "python": "3.13.1", "redis": "redis://10.0.0.5", "embedded": False, "sent": 1, "refused": 0,
+        "skipped": 0, "late_ms": 4, "broker": "redis", "broker_away": 0.0,
+    } | fields  # fmt: skip
+    line["last_pass"] = float(to_unix(utc(line["last_pass"])))
+    client.hset(f"{prefix}:beats", "web1:4121:abcdef", json.dumps(line))
+
+
+@pytest.mark.usefixtures("lead")
+def test_it_is_not_sent_because_the_broker_is_away(
+    store: ScheduleStore, client: redis.Redis, prefix: str, due: Write, say: Say
+) -> None:
+    store.create("report", "shop.report", 60)
+    due("report", "2026-11-21T23:30:07")
+    beat_line(client, prefix, broker_away=598.0)
+
+    assert say() == (
+        "broker_away: Not sent yet: the broker has been unavailable for 10 min; due since Sat 23:30:07 CET, 1 min ago."
+    )
+
+
+@pytest.mark.parametrize("role", ["leader", "active"])
+def test_it_is_not_sent_because_the_beat_hangs(
+    make_app: Callable[..., Celery], client: redis.Redis, prefix: str, due: Write, role: str
+) -> None:
+    app = make_app(
+        "shop", timezone="Europe/Vienna", redisbeater_lock_key=None if role == "active" else f"{prefix}:lock"
+    )
+    client.set(f"{prefix}:lock", "web1:4121:abcdef", px=60_000)
+    ScheduleStore(app).create("report", "shop.report", 60)
+    due("report", "2026-11-21T23:30:07")
+    beat_line(client, prefix, role, last_pass="2026-11-21T23:24:07", broker_away=1.0)
+
+    answer = explain(Context.of(app), "report", now=NOW)
+
+    assert (answer.verdict, answer.sentence) == (
+        "no_pass", "Not sent yet: web1:4121 has made no pass for 7 min; due since Sat 23:30:07 CET, 1 min ago."
+    )  # fmt: skip
+
+
 def test_it_was_deleted(store: ScheduleStore, log: Write, say: Say) -> None:
     report(store)
     store.delete("report")

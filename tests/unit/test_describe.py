@@ -580,3 +580,9 @@ def test_a_zone_without_a_name_and_a_fixed_offset_is_its_text() -> None:
             return "local"
 
     assert zone_text(Local()) == "local"
+
+
+def test_a_single_time_has_no_fraction_of_a_second() -> None:
+    at = datetime(2026, 1, 1, 2, 3, 4, 567_891, tzinfo=timezone.utc)
+
+    assert describe(clocked(at)) == "once, on 1 January 2026 at 02:03:04, UTC"

@@ -13,7 +13,7 @@ from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.cli.completion import NAME, NAMES
-from redisbeater.cli.group import INTERRUPTED, BadInput, command, error_text, redisbeater, view_of
+from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_text, redisbeater, view_of
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import with_progress
@@ -90,7 +90,7 @@ def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise BadInput(f"this would {what}; pass --yes to do it")
-    click.confirm(f"{what}?", abort=True)
+    ask(f"{what}?")
 
 
 def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *, shows_name: bool = True) -> None:

@@ -68,6 +68,8 @@ def list_(
     """
     context = Context.of(app)
     if state == "deleted":
+        if task or queue or labels or enabled is not None:
+            raise BadInput("--state deleted: expected no other filter than --prefix")
         print_lines(_deleted_lines(context, prefix, limit, as_json=as_json, names_only=names_only))
         return
     states = _states(state)
@@ -88,8 +90,11 @@ def list_(
 
 
 def _states(text: str) -> Collection[str]:
+    states = [state for part in text.split(",") if (state := part.strip())]
+    if "deleted" in states:
+        raise BadInput("--state deleted: stands alone; list it without other states")
     try:
-        return checked_states([state for part in text.split(",") if (state := part.strip())])
+        return checked_states(states)
     except ValueError as exc:
         raise BadInput(f"--{exc}") from exc
 

@@ -12,7 +12,7 @@ import click
 from celery import Celery
 
 from redisbeater.cli.group import BadInput, as_json, times, view_of
-from redisbeater.cli.options import authored, read_labels
+from redisbeater.cli.options import authored, read_label_changes
 from redisbeater.cli.table import View
 from redisbeater.context import Context
 
@@ -56,7 +56,12 @@ _FROM_FILE = ("args", "kwargs", "options")
 
 _OTHERS = (
     click.option(
-        "--label", "labels", multiple=True, metavar="K=V", callback=read_labels, help="Label; it can be repeated."
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="K=V",
+        callback=read_label_changes,
+        help="Label; it can be repeated. update keeps the others, and K= removes one.",
     ),
     click.option("--once", is_flag=True, default=None, help="Never execute a run twice; its task needs OnceTask."),
     click.option("--disabled", is_flag=True, help="Do not run until it is enabled."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, ask, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.plan_lines import changes_as_dict, forecast_line, plan_lines
 from redisbeater.cli.progress import Progress
 from redisbeater.context import Context
@@ -50,7 +52,7 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         click.echo(text, nl=False)
     else:
         try:
-            Path(file).write_text(text, encoding="utf-8")
+            _replace(Path(file), text)
         except OSError as exc:
             raise BadInput(f"{shown(file)}: cannot be written: {exc.strerror}") from exc
         click.echo(f"{shown(file)}: {len(found.entries):,} {'entry' if len(found.entries) == 1 else 'entries'}")
@@ -58,6 +60,26 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         click.echo(f"Error: {shown(name)} is left out, it cannot be read: {shown(reason)}", err=True)
     if found.left_out:
         raise click.exceptions.Exit(1)
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file as a whole, or not at all; one that is there keeps its mode. What is no plain file is written to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if file.exists() and not file.is_file():  # such as /dev/stdout
+        file.write_text(text, encoding="utf-8")
+        return
+    file = file.resolve()  # a link stays one
+    beside = file.with_name(f".{file.name[:200]}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if file.exists():
+            shutil.copymode(file, beside)
+        os.replace(beside, file)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 @redisbeater.command()
@@ -148,7 +170,7 @@ def _confirm(plans: Sequence[Changes], yes: bool) -> None:
     what = f"this would {' and '.join(reasons)}"
     if not sys.stdin.isatty():
         raise BadInput(f"{what}; pass --yes to do it")
-    click.confirm(f"{what}; go on?", abort=True)
+    ask(f"{what}; go on?")
 
 
 def _apply(store: ScheduleStore, plans: Sequence[Changes], context: Context, is_json: bool) -> None:

@@ -24,6 +24,7 @@ __all__ = (
     "INTERRUPTED",
     "BadInput",
     "as_json",
+    "ask",
     "command",
     "error_text",
     "print_lines",
@@ -93,6 +94,21 @@ def error_text(app: Celery, error: Exception) -> str:
         if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
             return f"{text}; did you mean {shown(repr(near[0]))}?"
     return text
+
+
+def ask(question: str) -> None:
+    """Ask whether to go on; end the command where the answer is no.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, which ends it with another exit code.
+    """
+    try:
+        is_confirmed = click.confirm(question)
+    except click.Abort:
+        click.echo(err=True)
+        raise KeyboardInterrupt from None
+    if not is_confirmed:
+        raise click.Abort
 
 
 def times(function: Callable[..., None]) -> Callable[..., None]:

@@ -17,7 +17,7 @@ from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import StoreError
-from redisbeater.management.runs.history import MOST_RUNS, HistoryPage
+from redisbeater.management.runs.history import MOST_RUNS
 from redisbeater.management.runs.waiting import wait_for_event
 from redisbeater.management.runs.words import end_words, lateness, note_words, took
 from redisbeater.management.schedule_store import ScheduleStore
@@ -71,12 +71,12 @@ def history(
     start, states = _since(since, view, zone), _states(state)
 
     def draw() -> None:
-        page = store.history(name, count, since=start, states=states)
+        items = store.history(name, count, since=start, states=states).items[:count]
         if as_json:
-            print_lines(printable_json(item_dict(item)) for item in page)
+            print_lines(printable_json(item_dict(item)) for item in items)
             return
         drawn = view_of(context, now, is_utc, is_long=is_long)
-        print_lines(table_of_runs(page, drawn, zone, has_names=name is None, has_ids=is_long))
+        print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
         if not context.config.track_runs:
             click.echo("runs are not recorded: redisbeater_track_runs is off", err=True)
 
@@ -95,12 +95,12 @@ def item_dict(item: Run | LogLine) -> dict[str, object]:
 
 
 def table_of_runs(
-    page: HistoryPage, view: View, zone: tzinfo, *, has_names: bool = False, has_ids: bool = False
+    items: Sequence[Run | LogLine], view: View, zone: tzinfo, *, has_names: bool = False, has_ids: bool = False
 ) -> list[str]:
     """Return the lines of a table of runs and lines of a log."""
-    if not page.items:
+    if not items:
         return ["nothing is kept of its runs"]
-    rows = [_of_run(item, view, zone) if isinstance(item, Run) else _of_line(item, view, zone) for item in page]
+    rows = [_of_run(item, view, zone) if isinstance(item, Run) else _of_line(item, view, zone) for item in items]
     places = [
         place
         for place, column in enumerate(_COLUMNS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -75,7 +75,7 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         if dry_run:
             _compare(work)
         else:
-            undo = _write(work, disable_source, yes, app.main or "proj")
+            undo = _write(work, disable_source, yes, app.main or "proj", as_json)
         print_lines([_json(source, work, undo)] if as_json else _lines(work, undo))
         if work.of_state("refused"):
             raise click.exceptions.Exit(BadInput.exit_code)
@@ -134,7 +134,7 @@ def _compare(work: Import) -> None:
         pass
 
 
-def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
+def _write(work: Import, disable_source: bool, yes: bool, app_name: str, is_json: bool) -> str:
     """Write the entries, if that is confirmed; return the line that undoes it."""
     names = [entry.name for entry in work.of_state("new")]
     if not names:
@@ -145,7 +145,19 @@ def _write(work: Import, disable_source: bool, yes: bool, app_name: str) -> str:
     imported = [entry.name for entry in work.of_state("imported")]
     if disable_source and imported:
         return work.disable_source()
-    return f"celery -A {app_name} redisbeater delete {shlex.join(imported)}" if 0 < len(imported) <= MOST_NAMES else ""
+    if len(imported) > MOST_NAMES and not is_json:
+        return f"delete the {len(imported):,} entries; with --json this command prints the line that names all"
+    return _deletion(imported, app_name) if imported else ""
+
+
+def _deletion(names: Sequence[str], app_name: str) -> str:
+    """Return the command that deletes entries from the schedule that this command writes to."""
+    context = click.get_current_context()
+    while context.parent is not None and "key_prefix" not in context.params:
+        context = context.parent
+    prefix = context.params.get("key_prefix")
+    where = [] if prefix is None else ["--key-prefix", prefix]
+    return shlex.join(["celery", "-A", app_name, "redisbeater", *where, "delete", "--", *names])
 
 
 def _lines(work: Import, undo: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ import click
 
 from redisbeater.cli.group import BadInput
 
-__all__ = ("authored", "labelled", "read_labels")
+__all__ = ("authored", "labelled", "read_label_changes", "read_labels")
 
 
 def authored(function: Callable[..., None]) -> Callable[..., None]:
@@ -24,6 +24,17 @@ def labelled(function: Callable[..., None]) -> Callable[..., None]:
         "--label", "labels", multiple=True, metavar="K=V", callback=read_labels, help="Only entries with this label."
     )
     return option(function)
+
+
+def read_label_changes(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """Return labels like :func:`read_labels`; ``update`` takes ``team=`` as well, which removes the label.
+
+    Raises:
+        BadInput: one is no name and text.
+    """
+    is_update = context.command.name == "update"
+    removed = {text[:-1]: "" for text in given if is_update and text.find("=") == len(text) - 1 > 0}
+    return {**read_labels(context, parameter, [text for text in given if text[:-1] not in removed]), **removed}
 
 
 def read_labels(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> dict[str, Any]:

@@ -160,10 +160,15 @@ def update(
       celery -A proj redisbeater update report --cron "30 8 * * mon-fri" --note "before the stand-up"
       celery -A proj redisbeater update report --kwargs '{"pages": 5}' --queue slow --dry-run
       celery -A proj redisbeater update report --unset end-at --unset queue
+      celery -A proj redisbeater update report --label team=billing --label tier=
     """
     store = ScheduleStore(app)
     words = store.words({**given.words, "task": task}, name)
     fields, task_options = words.fields(), words.task_options()
+    if "labels" in fields:
+        entry = store.get(name)
+        if_version = if_version or entry.version  # whoever changes the labels in the meantime is not undone
+        fields["labels"] = {key: text for key, text in {**entry.labels, **fields["labels"]}.items() if text}
     for word in unset:
         field, value = default_of(word)
         if field in fields or field in task_options:

@@ -216,6 +216,7 @@ class ReportExecution:
 
     name: str
     executed_at: datetime | None = None
+    author: Author | None = None
 
     def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
         """Return the edit that applies this change to what is stored.
@@ -229,7 +230,8 @@ class ReportExecution:
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
         meta = meta._replace(last_run_at=ran_at)
-        return _edit_of_meta(snapshot, definition, meta, score_of_executed(definition, meta, snapshot, defaults))
+        score = score_of_executed(definition, meta, snapshot, defaults)
+        return replace(_edit_of_meta(snapshot, definition, meta, score), author=self.author)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -175,14 +175,14 @@ class EntryMethods(RunMethods):
         """
         return read_definition(self._app, text, name)
 
-    def upsert(self, entry: RedisScheduleEntry) -> RedisScheduleEntry:
+    def upsert(self, entry: RedisScheduleEntry, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`.
 
         With a store that has a ``prefix``, the entry belongs to its schedule from then on.
         """
         if self._prefix is not None:
             entry.app = self._app
-        return entry.save()
+        return entry.save(note=note, by=by)
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
         """Make tens of thousands of changes in seconds.
@@ -344,6 +344,6 @@ class EntryMethods(RunMethods):
         """
         return retry(self._app, check_name(name), Author.of(by, note))
 
-    def executed(self, name: str, at: datetime | None = None) -> RedisScheduleEntry:
+    def executed(self, name: str, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""
-        return RedisScheduleEntry(name, app=self._app).executed(at)
+        return RedisScheduleEntry(name, app=self._app).executed(at, note=note, by=by)

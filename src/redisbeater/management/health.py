@@ -12,24 +12,19 @@ from typing import Any, Literal, TypeVar
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreError
+from redisbeater.management.beats import LONGEST_PASS
 from redisbeater.management.runs.record import NO_REPORTS
 from redisbeater.management.status import Status, read_status
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.store import Late
 from redisbeater.time_words import duration_words
 
-__all__ = ("HANDOVER", "LONGEST_BROKER_OUTAGE", "Health", "Terms", "answer_within", "check_health", "longest_pass")
+__all__ = ("HANDOVER", "LONGEST_BROKER_OUTAGE", "Health", "Terms", "answer_within", "check_health")
 
 T = TypeVar("T")
 
 #: A problem: the check that found it, and what is wrong.
 Problem = tuple[str, str]
-
-#: A beat that has written no line for so long makes no passes any more.
-LONGEST_PASS = timedelta(seconds=30)
-
-#: Where ``beat_max_loop_interval`` is long: without a lock a beat writes its line with each claim, and may miss two.
-INTERVALS = 3
 
 #: A broker may be away for so long.
 LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
@@ -102,11 +97,6 @@ def check_health(context: Context, terms: Terms, timeout: float) -> Health:
     status, late = answer
     problems = list(_problems(status, late, terms))
     return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
-
-
-def longest_pass(max_interval: float) -> timedelta:
-    """Return how old a pass of a beat may be that claims so many seconds apart."""
-    return max(LONGEST_PASS, INTERVALS * timedelta(seconds=max_interval))
 
 
 def answer_within(seconds: float, question: Callable[[], T]) -> T | None:

@@ -46,7 +46,7 @@ class RunMethods(AppStore):
 
         Arguments:
             name: the name of the entry, which may be deleted.
-            limit: how many, up to 10,000.
+            limit: how many, up to 10,000; more where the last ones are of one moment.
             before: only what was sent or happened before; the page's own gets the page after it.
             since: only what was sent or happened from then on.
             states: only runs in these states; ``skipped`` stands for the lines about fire times that were skipped.

@@ -15,9 +15,10 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
+from redisbeater.management.beats import longest_pass
 from redisbeater.management.clock_changes import next_clock_change
 from redisbeater.management.entry_filter import Filter
-from redisbeater.management.health import Health, check_health, longest_pass
+from redisbeater.management.health import Health, check_health
 from redisbeater.management.health import Terms as HealthTerms
 from redisbeater.management.listing import EntryPage, Listing
 from redisbeater.management.pausing import Resumption
@@ -86,7 +87,7 @@ class ScheduleMethods(AppStore):
         Raises:
             EntryNotFound: nothing is known of that name.
         """
-        return explain(self._context, check_name(name), at)
+        return explain(self._context, check_name(name), at, max_interval=self._app.conf.beat_max_loop_interval or 0)
 
     def pause(self, note: str = "", by: str = "", until: datetime | timedelta | None = None) -> Pause:
         """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.

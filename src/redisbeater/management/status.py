@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.context import Context
+from redisbeater.management.beats import read_beats
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.runs.record import workers_report
 from redisbeater.model.beat_line import BeatLine, name_of
@@ -110,9 +111,3 @@ def read_status(context: Context) -> Status:
         pause=read_pause(context),
         workers_report=workers_report(context),
     )
-
-
-def read_beats(context: Context) -> list[BeatLine]:
-    """Return the lines of the beats, those that lead first; what another program wrote is left out."""
-    read = (BeatLine.from_text(token, text) for token, text in context.redis.beats.lines().items())
-    return sorted(filter(None, read), key=lambda beat: (not beat.leads, beat.token))

@@ -12,7 +12,7 @@ from redisbeater.beat.outage import Outage
 from redisbeater.beat.passes import Passes
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
-from redisbeater.management.health import longest_pass
+from redisbeater.management.beats import longest_pass
 from redisbeater.sending.counts import Counts
 
 __all__ = ("Beat",)

@@ -47,7 +47,13 @@ class RunRecords:
         return {run.id: run for run in self._load([self._keys.run(run_id) for run_id in run_ids])}
 
     def history(
-        self, name: str, limit: int = 20, *, states: Collection[State] = (), before: datetime | None = None
+        self,
+        name: str,
+        limit: int = 20,
+        *,
+        states: Collection[State] = (),
+        before: datetime | None = None,
+        at: datetime | None = None,
     ) -> list[Run]:
         """Return runs of an entry, the newest first, without their payloads.
 
@@ -56,29 +62,33 @@ class RunRecords:
             limit: how many.
             states: only runs in these; empty: in any.
             before: only runs that were sent, or began to wait, before that, aware UTC.
+            at: only runs that were sent, or began to wait, at that moment, aware UTC.
         """
         runs: list[Run] = []
-        for run in self._newest(name, before):
+        for run in self._newest(name, *_range(before, at)):
             if len(runs) >= limit:
                 break
             if not states or run.state in states:
                 runs.append(run)
         return runs
 
-    def newest(self, names: Sequence[str], limit: int, before: datetime | None = None) -> list[Run]:
+    def newest(
+        self, names: Sequence[str], limit: int, before: datetime | None = None, at: datetime | None = None
+    ) -> list[Run]:
         """Return the newest runs of several entries together, the newest first, without their payloads.
 
         Arguments:
             names: the names of the entries.
             limit: how many runs.
             before: only runs that were sent, or began to wait, before that, aware UTC.
+            at: only runs that were sent, or began to wait, at that moment, aware UTC.
         """
-        members = sorted(self._scored(names, limit, before), key=lambda row: -float(row[1]))
+        members = sorted(self._scored(names, limit, *_range(before, at)), key=lambda row: -float(row[1]))
         return list(self._load([key for key, _ in members[:limit]]))
 
     def newest_of_each(self, names: Sequence[str], limit: int) -> Iterator[Run]:
         """Yield the newest runs of each of several entries, at most ``limit`` of each, without their payloads."""
-        return self._load([key for key, _ in self._scored(names, limit, None)])
+        return self._load([key for key, _ in self._scored(names, limit)])
 
     def briefs(self, names: Sequence[str], limit: int) -> dict[str, list[RunBrief]]:
         """Return the newest runs of each of several entries in brief, the newest first, at most ``limit`` of each."""
@@ -93,31 +103,32 @@ class RunRecords:
                 found[name] = [run for run in runs if run is not None]
         return found
 
-    def _scored(self, names: Sequence[str], limit: int, before: datetime | None) -> list[tuple[str, float]]:
+    def _scored(
+        self, names: Sequence[str], limit: int, highest: str = "+inf", lowest: str = "-inf"
+    ) -> list[tuple[str, float]]:
         """Return the newest members of the histories of several entries, and when they were sent, in one round trip."""
-        highest = f"({to_unix(before)}" if before else "+inf"
 
         def read(client: Any) -> list[Any]:
             pipeline = client.pipeline(transaction=False)
             for name in names:
                 key = self._keys.runs_of(name)
-                pipeline.zrevrangebyscore(key, highest, "-inf", start=0, num=limit, withscores=True)
+                pipeline.zrevrangebyscore(key, highest, lowest, start=0, num=limit, withscores=True)
             replies: list[Any] = pipeline.execute(raise_on_error=False)
             return replies
 
         return [row for reply in self._connection.call(read) if isinstance(reply, list) for row in reply]
 
-    def _newest(self, name: str, before: datetime | None) -> Iterator[Run]:
+    def _newest(self, name: str, highest: str, lowest: str) -> Iterator[Run]:
         """Yield the runs of an entry, page by page; a run that ends in the meantime may come twice, or not at all."""
-        highest, start = f"({to_unix(before)}" if before else "+inf", 0
-        while keys := self._members(self._keys.runs_of(name), highest, start):
+        start = 0
+        while keys := self._members(self._keys.runs_of(name), highest, lowest, start):
             yield from self._load(keys)
             start += len(keys)
 
-    def _members(self, key: str, highest: str, start: int) -> list[str]:
+    def _members(self, key: str, highest: str, lowest: str, start: int) -> list[str]:
         members = unless_wrong_type(
             self._connection,
-            lambda client: client.zrevrangebyscore(key, highest, "-inf", start=start, num=PAGE),
+            lambda client: client.zrevrangebyscore(key, highest, lowest, start=start, num=PAGE),
         )
         return members or []
 
@@ -180,6 +191,13 @@ class RunRecords:
     def _bounds(self) -> list[str]:
         """The bytes of one payload, and of all that one script reads."""
         return [str(2 * self._config.max_entry_size), str(ENOUGH_BYTES)]
+
+
+def _range(before: datetime | None, at: datetime | None) -> tuple[str, str]:
+    """Return the highest and the lowest score of runs before a moment, or of those of one moment."""
+    if at is not None:
+        return to_unix(at), to_unix(at)
+    return (f"({to_unix(before)}" if before else "+inf"), "-inf"
 
 
 def _whole(text: Any) -> int:

@@ -58,7 +58,8 @@ async def history(visit: Visit) -> Page:
     states = _states(visit, problems)
     read = MOST_READ if task or worker else limit
     found = await visit.store.history(name or None, read, before, since=since, states=states)
-    items = [item for item in found if _is_wanted(item, task, worker)][:limit]
+    items = [item for item in found if _is_wanted(item, task, worker)]
+    items = items[:limit] if task or worker else items
     errors = Counter(_first_line(item) for item in items if isinstance(item, Run) and item.state is State.FAILURE)
     values = {
         "items": items, "name": name, "task": task, "worker": worker, "problems": problems, "errors": errors,

@@ -91,6 +91,8 @@ class Export:
             place = f"{file}: {quoted(name, 60)}"
             if not isinstance(fields, dict):
                 raise InvalidEntry(place, f"expected the fields of an entry, got {quoted(fields)}")
+            if not isinstance(states.get(name, {}), dict):
+                raise InvalidEntry(f"{place}: state", f"expected an object, got {quoted(states[name])}")
             merged = _with_defaults(fields, defaults, place)
             entries[name] = FileEntry(name=name, fields=merged, place=place, state=states.get(name))
         return cls(entries=entries, owner=data.get("owner", ""), schedule_id=data.get("id", ""))

@@ -21,7 +21,7 @@ from redisbeater.management.files.state import restored_meta, restored_score
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import NEW
+from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.options import OptionRules
 from redisbeater.model.origin import changed_since, file_origin, file_owner
 from redisbeater.store import Snapshot, pages
@@ -66,6 +66,10 @@ def plan_changes(
     """
     if terms.owner or not terms.restores:
         check_owner(terms.owner)
+    elif export.entries and all(entry.state is None for entry in export.entries.values()):
+        fix = "pass --owner NAME without --state, or a file that export --state wrote"
+        place = next(iter(export.entries.values())).place
+        raise InvalidEntry(f"{place}: state", f"is missing, and the file names no owner; {fix}")
     now, zone = context.redis.clock()
     context = context.in_zone(zone)
     planner = _Planner(context, terms)
@@ -138,8 +142,8 @@ class _Planner:
                 yield PlannedChange(kind="delete", name=snapshot.name, before=before, origin=snapshot.origin)
 
     def _origin(self, entry: FileEntry, declared: Mapping[str, Any]) -> str:
-        if self._terms.restores and entry.state is not None:
-            return str(entry.state.get("origin") or "")
+        if self._terms.restores and (entry.state is not None or not self._terms.owner):
+            return str((entry.state or {}).get("origin") or "")
         return file_origin(self._terms.owner, declared)
 
     def _is_ours(self, entry: FileEntry, snapshot: Snapshot, origin: str) -> bool:
@@ -197,9 +201,11 @@ class _Planner:
         """Tell whether a backup has another run count or fire time than what is stored."""
         if change.score is None:
             return False
-        return snapshot.planned != change.score.to_text() or (snapshot.meta or "{}") != (
-            change.initial_meta.to_text() if change.initial_meta != NEW else "{}"
-        )
+        try:
+            meta = Meta.from_text(snapshot.meta, snapshot.recorded_run)
+        except InvalidEntry:
+            return True
+        return (snapshot.score, meta) != (change.score, change.initial_meta)
 
     def _overrides(self, name: str, kept: Iterable[str]) -> tuple[Override, ...]:
         """Return the fields that operators set otherwise than the file, with who it was as far as the log knows."""

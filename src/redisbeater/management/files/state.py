@@ -35,8 +35,6 @@ def restored_meta(state: Mapping[str, Any]) -> Meta:
     Raises:
         InvalidEntry: it cannot be read.
     """
-    if not isinstance(state, Mapping):
-        raise InvalidEntry("state", f"expected an object, got {quoted(state)}")
     if not state.get("meta"):
         return NEW
     return Meta.from_text(json.dumps(state["meta"]), str(state.get("recorded_run", "")))

@@ -41,7 +41,8 @@ class HistoryPage:
 
     Attributes:
         items: each a :class:`~redisbeater.Run` or a line of the log.
-        before: what gets the next page, as ``before``; None: this is the last one.
+        before: what gets the next page, as ``before``; None: this is the last one. What
+            happened at one moment is on one page, which may be longer for that.
     """
 
     items: tuple[Run | LogLine, ...]
@@ -77,8 +78,17 @@ def read_history(
     found = sorted(items, key=moment_of, reverse=True)
     if since is not None:
         found = [item for item in found if moment_of(item) >= since]
-    page = tuple(found[:limit])
-    return HistoryPage(items=page, before=moment_of(page[-1]) if len(found) > limit else None)
+    if len(found) <= limit:
+        return HistoryPage(items=tuple(found))
+    last = moment_of(found[limit - 1])
+    page = [item for item in found if moment_of(item) >= last]
+    rest: Sequence[Run | LogLine] = found[len(page) :]
+    if len(page) > limit:  # the next page begins before that moment: all of it is on this one
+        here = {item.id for item in page if isinstance(item, Run)}
+        page += [run for run in _runs(context, name, MOST_RUNS, None, wanted, at=last) if run.id not in here]
+        rest = rest or _runs(context, name, 1, last, wanted)
+    is_last = not rest or (since is not None and moment_of(rest[0]) < since)
+    return HistoryPage(items=tuple(page), before=None if is_last else last)
 
 
 def newest_runs(context: Context, names: Sequence[str], limit: int) -> dict[str, list[RunBrief]]:
@@ -142,9 +152,15 @@ def check_tracked(context: Context) -> None:
 
 
 def _runs(
-    context: Context, name: str | None, limit: int, before: datetime | None, wanted: Collection[str]
+    context: Context,
+    name: str | None,
+    limit: int,
+    before: datetime | None,
+    wanted: Collection[str],
+    *,
+    at: datetime | None = None,
 ) -> Sequence[Run]:
-    """Return the newest runs; of one entry, or of all."""
+    """Return the newest runs, or those of one moment; of one entry, or of all."""
     if not context.config.track_runs:
         return ()
     states = [state for state in State if state.value in wanted]
@@ -152,13 +168,13 @@ def _runs(
         return ()
     store = context.redis.runs
     if name is not None:
-        return [shown_run(context, run) for run in store.history(name, limit, states=states, before=before)]
+        return [shown_run(context, run) for run in store.history(name, limit, states=states, before=before, at=at)]
     found: list[Run] = []
     for page in pages(sorted(context.redis.contents.names()), PIECE):
         if states:
-            newest = [run for each in page for run in store.history(each, limit, states=states, before=before)]
+            newest = [run for each in page for run in store.history(each, limit, states=states, before=before, at=at)]
         else:
-            newest = store.newest(page, limit, before)
+            newest = store.newest(page, limit, before, at)
         found = sorted((*found, *newest), key=moment_of, reverse=True)[:limit]
     return [shown_run(context, run) for run in found]
 

@@ -16,7 +16,9 @@ from redisbeater.schedules.local_time import in_zone
 __all__ = ("explain",)
 
 
-def explain(context: Context, name: str, at: datetime | None = None, *, now: datetime | None = None) -> Answer:
+def explain(
+    context: Context, name: str, at: datetime | None = None, *, now: datetime | None = None, max_interval: float = 0.0
+) -> Answer:
     """Return why an entry did or did not run; :meth:`redisbeater.ScheduleStore.why`.
 
     Arguments:
@@ -24,11 +26,12 @@ def explain(context: Context, name: str, at: datetime | None = None, *, now: dat
         name: the name of the entry.
         at: the time that is asked about; None: now.
         now: what takes the place of the server's time.
+        max_interval: seconds, the ``beat_max_loop_interval`` of the app.
 
     Raises:
         EntryNotFound: nothing is known of that name.
     """
     if at is not None and not isinstance(at, datetime):
         raise WrongType("$.at", f"expected a datetime, got {quoted(at)}")
-    facts = read_facts(context, name, now)
+    facts = read_facts(context, name, now, max_interval)
     return answer_now(facts) if at is None else answer_at(facts, in_zone(at, facts.zone))

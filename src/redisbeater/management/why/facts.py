@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.instant import EPOCH
+from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.redaction import redacted
 from redisbeater.management.why.answer import Evidence
+from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -59,6 +61,8 @@ class Facts:
         pause: the pause of the whole schedule; None: it is not paused.
         max_rate: how many runs a second leave at most; None: any number.
         runs: its newest runs, the newest first; empty where runs are not recorded.
+        beats: the lines of the beats, those that lead first.
+        longest_pass: a beat whose line is older than that makes no passes any more.
         workers_report: whether a worker has ever reported a run of the schedule; True where runs are not recorded.
     """
 
@@ -78,6 +82,8 @@ class Facts:
     pause: Pause | None
     max_rate: float | None = None
     runs: Sequence[Run] = ()
+    beats: Sequence[BeatLine] = ()
+    longest_pass: timedelta = LONGEST_PASS
     workers_report: bool = True
 
     def time(self, moment: datetime) -> str:
@@ -127,13 +133,14 @@ def author_words(by: object, note: object) -> str:
     return (f" by {shown(by)}" if by else "") + (f': "{shown(note)}"' if note else "")
 
 
-def read_facts(context: Context, name: str, now: datetime | None = None) -> Facts:
+def read_facts(context: Context, name: str, now: datetime | None = None, max_interval: float = 0.0) -> Facts:
     """Read what is stored about an entry.
 
     Arguments:
         context: the app whose schedule it is.
         name: the name of the entry, which may be deleted.
         now: what takes the place of the server's time.
+        max_interval: seconds, the ``beat_max_loop_interval`` of the app.
 
     Raises:
         EntryNotFound: nothing is stored under that name, and no log either.
@@ -163,6 +170,8 @@ def read_facts(context: Context, name: str, now: datetime | None = None) -> Fact
         pause=read_pause(context),
         max_rate=context.config.max_rate,
         runs=_runs(context, name),
+        beats=read_beats(context),
+        longest_pass=longest_pass(max_interval),
         workers_report=not context.config.track_runs or redis.runs.has_reported(),
     )
 

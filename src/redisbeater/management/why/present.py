@@ -65,9 +65,29 @@ def owed_run(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
             sentence=f"Nobody leads{since_nobody_leads(facts)}: {since}.",
             evidence=evidence_of_leaders(facts),
         )
+    if problem := _problem_of_beats(facts, since):
+        return problem
     leader = f"{_host(facts.leader)} leads" if facts.leader else "there is no lock, any beat may send it"
     sentence = f"Late: {since}, and not sent yet; {leader}{_pace(facts)}."
     return Answer(verdict="late", sentence=sentence, evidence=facts.recent())
+
+
+def _problem_of_beats(facts: Facts, since: str) -> Answer | None:
+    """Return what keeps the beats that may send a run from that, by their own lines; None: they say nothing of it."""
+    leaders = [beat for beat in facts.beats if (beat.token == facts.leader if facts.leader else beat.leads)]
+    if not leaders:
+        return None
+    seen = max(leaders, key=lambda beat: beat.last_pass)
+    age = facts.now - seen.last_pass
+    if age > facts.longest_pass:
+        sentence = f"Not sent yet: {seen.name} has made no pass for {duration_words(age)}; {since}."
+        return Answer(verdict="no_pass", sentence=sentence, evidence=facts.recent())
+    passing = [beat for beat in leaders if facts.now - beat.last_pass <= facts.longest_pass]
+    if not all(beat.broker_away for beat in passing):
+        return None
+    away = max(beat.broker_away + max(facts.now - beat.last_pass, timedelta(0)) for beat in passing)
+    sentence = f"Not sent yet: the broker has been unavailable for {duration_words(away)}; {since}."
+    return Answer(verdict="broker_away", sentence=sentence, evidence=facts.recent())
 
 
 def _pace(facts: Facts) -> str:

@@ -103,6 +103,7 @@ def _once(at: datetime, zone: tzinfo | None) -> str:
         named = f"{named} (for {clock_text(skipped.time())}, which the clock skips)"
     elif (offset := local.utcoffset()) is not None and offset != local.replace(fold=0).utcoffset():
         named = f"{named} ({zone_text(fixed_zone(offset))})"  # the second pass of a repeated hour
+    local = local.replace(microsecond=0)
     return ", ".join(filter(None, ("once", f"on {date_text(local)} at {clock_text(local.time())}", named)))
 
 
