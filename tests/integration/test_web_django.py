@@ -59,6 +59,7 @@ def _mounted(app: Celery, **settings: Any) -> TestClient:
 def test_the_asgi_file_of_the_documentation_serves_both(
     app: Celery, session: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "proj.settings")  # as the file does; gone after the test
     anna = session("anna", is_staff=True)
     web = _browse(run_block("get_asgi_application", app, monkeypatch)["application"])
     asked = web.get("/schedule/history?n=5")
