@@ -19,6 +19,7 @@ from servers import Server, programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.dispatch import planned_entry
 from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
 
 #: Which Redis the schedule is in makes no difference here.
@@ -174,9 +175,16 @@ def small_server(server: Server) -> Iterator[Server]:
 
 
 @pytest.mark.usefixtures("small_server")
+@pytest.mark.parametrize("gather_seconds", [0.0, 5.0], ids=["alone", "among others"])
 def test_a_message_that_the_broker_refuses_delays_no_other(
-    make_batch_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis
+    make_batch_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    gather_seconds: float,
 ) -> None:
+    monkeypatch.setattr(planned_entry, "GATHER_SECONDS", gather_seconds)
     app = make_batch_app()
     app.task(name="proj.huge", base=Huge, shared=False)(anything)
     entry = save_due(app, "huge", "proj.huge", late=500)
@@ -189,6 +197,7 @@ def test_a_message_that_the_broker_refuses_delays_no_other(
     assert {stored(app, name).total_run_count for name in saved} == {1}
     assert stored(app, "huge").total_run_count == 0
     assert client.hget(entry.key, "last_error")
+    assert caplog.text.count("broker did not confirm") == (1 if gather_seconds else 0)  # then each went alone
 
 
 def test_an_entry_that_is_refused_before_a_failed_flush_does_not_wait_for_its_lease(

@@ -173,6 +173,8 @@ class ClaimDispatch:
         """Publish up to ``count`` entries and wait for their confirms. Return how many were taken from the batch."""
         unsent = len(self._batch.unsent)
         planned = self._plan_next(count)
+        if self._batch.sends_one_by_one:
+            del planned[count:]  # they were planned to share a publish batch, and one of them has made it fail
         self._publish_planned(planned)
         published = max(unsent - len(self._batch.unsent), 0)
         self._planned = planned[published:]
