@@ -106,9 +106,11 @@ def test_all_that_is_due_arrives_oldest_first(
 
 @pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can buffer them")
 def test_a_batch_takes_few_round_trips(
-    app: Celery, scheduler: RedisScheduler, server: Server, monkeypatch: pytest.MonkeyPatch
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands, claims, commits and the questions of this test are included."""
+    app = make_batch_app(redisbeater_publish_timeout=7)  # a batch that is too slow is sent again, one by one
+    scheduler = make_scheduler(app)
     # Publish batches are full on a slow machine as well.
     monkeypatch.setattr("redisbeater.dispatch.planned_entry.GATHER_SECONDS", 60)
     save_due(app, "first")
