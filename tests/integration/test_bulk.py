@@ -47,11 +47,6 @@ MANY = SAVE_PAGE * 2 + 7
 
 
 @pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
 def entry(app: Celery) -> Callable[..., RedisScheduleEntry]:
     def entry(name: Any, schedule: Any = 60.0, task: str = "proj.work", **fields: Any) -> RedisScheduleEntry:
         return RedisScheduleEntry(name, task, schedule, app=app, **fields)

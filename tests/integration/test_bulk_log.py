@@ -18,11 +18,6 @@ from redisbeater.model.log_line import LogLine
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def entry(app: Celery, number: int, every: float = 60.0, **fields: object) -> RedisScheduleEntry:
     return RedisScheduleEntry(f"e{number}", "proj.work", every, app=app, **fields)  # type: ignore[arg-type]
 

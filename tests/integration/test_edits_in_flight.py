@@ -32,11 +32,6 @@ def app(make_app: MakeApp) -> Celery:
     return make_app(redisbeater_lock_key=None, result_expires=None)
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 @contextmanager
 def meanwhile(signal: Any, edit: Callable[[], Any]) -> Iterator[list[str]]:
     """Make an edit while each message is sent; yield the names of the tasks during whose sending it was made."""

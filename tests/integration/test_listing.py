@@ -23,11 +23,6 @@ from redisbeater.management.listing import MOST_ENTRIES, MOST_READ
 from redisbeater.management.search import PIECE
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def fill(store: ScheduleStore, app: Celery, names: Iterable[str]) -> None:
     with store.bulk() as bulk:
         for name in names:

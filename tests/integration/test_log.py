@@ -28,11 +28,6 @@ def words(app: Celery, name: str = "report") -> list[str]:
     return [line.what for line in lines(app, name)]
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def test_each_change_says_who_why_and_what(store: ScheduleStore, app: Celery) -> None:
     store.create("report", "proj.report", 60, by="anna@ops1", note="for the board")
     store.update("report", args=[1], by="ben@ops2")

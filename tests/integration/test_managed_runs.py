@@ -39,11 +39,6 @@ def app(make_app: Callable[..., Celery]) -> Celery:
     return make_app(redisbeater_track_runs=True)
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 class Worker:
     """Reports runs of ``report`` as a worker does."""
 

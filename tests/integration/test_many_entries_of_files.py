@@ -33,11 +33,6 @@ def app(make_app: Callable[..., Celery]) -> Celery:
     return make_app("shop", timezone="UTC", result_expires=None)
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def file(number: int, **fields: Any) -> Export:
     entries = {f"e{each}": {"task": "shop.work", "every": 3600, **fields} for each in range(number)}
     return Export.from_text(json.dumps({"redisbeater": 1, "owner": "shop", "entries": entries}))

@@ -22,11 +22,6 @@ from redisbeater.management.agenda import next_runs
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def run(app: Celery, *arguments: str) -> Result:
     return CliRunner().invoke(redisbeater, ["upcoming", *arguments], obj=SimpleNamespace(app=app))
 

@@ -19,11 +19,6 @@ PASSED = {"expires": datetime(2020, 1, 1, tzinfo=timezone.utc)}
 
 
 @pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
 def write(client: redis.Redis, prefix: str) -> Callable[..., None]:
     """Write an entry as another program does; it is due."""
 

@@ -49,11 +49,6 @@ def app(make_app: MakeApp) -> Celery:
     return make_app(redisbeater_lock_key=None, result_expires=None, redisbeater_schedule_classes=[Fickle])
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 @pytest.fixture(params=["between", "before_publish", "after_publish"])
 def moment(request: pytest.FixtureRequest, app: Celery, scheduler: RedisScheduler) -> Moment:
     return Moment(request.param, app, scheduler)

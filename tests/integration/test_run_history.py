@@ -36,11 +36,6 @@ def app(make_app: Callable[..., Celery]) -> Celery:
 
 
 @pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
 def write(client: redis.Redis, prefix: str) -> Write:
     """Store a run of an entry."""
     return lambda *arguments, **fields: record(client, prefix, *arguments, **fields)

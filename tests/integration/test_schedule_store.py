@@ -52,11 +52,6 @@ FIELDS: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 # create
 
 

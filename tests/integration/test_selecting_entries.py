@@ -34,11 +34,6 @@ DEFINITION = '{"task":"proj.work","schedule":{"__type__":"interval","every":60}}
 
 
 @pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
 def run(app: Celery) -> Callable[..., Result]:
     def run(*arguments: str, **extra: object) -> Result:
         return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app), **extra)  # type: ignore[arg-type]

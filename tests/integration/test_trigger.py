@@ -25,11 +25,6 @@ from redisbeater.context import Context
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def run(app: Celery, *arguments: str) -> Result:
     return CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=app))
 

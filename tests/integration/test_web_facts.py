@@ -25,11 +25,6 @@ def app(make_app: Callable[..., Celery]) -> Celery:
     return app_with_tasks(make_app(redisbeater_track_runs=True))
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def _sent(store: ScheduleStore, number: int) -> list[str]:
     """Send so many runs of an entry; return their ids."""
     store.create("report", "shop.report", 3600.0, overlap="allow")

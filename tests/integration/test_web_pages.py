@@ -38,11 +38,6 @@ def app(make_app: Callable[..., Celery]) -> Celery:
     return app_with_tasks(make_app(redisbeater_track_runs=True))
 
 
-@pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
 def test_every_page_is_whole_without_entries_and_with_some(app: Celery, store: ScheduleStore) -> None:
     web = browse(app)
     paths = [action.path for action in ACTIONS if action.method == "GET" and action.path not in ("/events", "/run")]

@@ -38,11 +38,6 @@ def app(make_app: Callable[..., Celery]) -> Celery:
 
 
 @pytest.fixture
-def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
-
-
-@pytest.fixture
 def due(client: redis.Redis, prefix: str) -> Write:
     """Set when an entry is next due."""
 
