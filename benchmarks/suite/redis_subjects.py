@@ -83,6 +83,13 @@ class Redisbeater(RedisSubject):
 
         self.scheduler = RedisScheduler(self.app)
 
+    def warm_up(self) -> None:
+        """Send one run, then tune the process as ``celery beat`` does when it starts."""
+        from redisbeater.beat.process import tune_process
+
+        super().warm_up()
+        tune_process()
+
 
 class RedBeat(RedisSubject):
     """celery-redbeat."""

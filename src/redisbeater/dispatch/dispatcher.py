@@ -36,7 +36,8 @@ __all__ = ("ClaimDispatch", "Dispatcher")
 logger = get_logger(__name__)
 
 #: Entries in the first publish batch of a claim, so that the first run leaves at once, and the most in any later one.
-FIRST_PUBLISH_BATCH, LARGEST_PUBLISH_BATCH = 8, 64
+#: A publish batch itself costs as much as sending three runs.
+FIRST_PUBLISH_BATCH, LARGEST_PUBLISH_BATCH = 8, 128
 
 #: How many runs one claim sends besides the first run of each entry, and for how long. The rest comes up again behind
 #: the entries that are due by then, so that none waits for others that catch up.
@@ -131,9 +132,8 @@ class ClaimDispatch:
                 published = self._publish_next(1 if self._batch.sends_one_by_one else size)
                 if len(self._batch.broken) >= SAVE_PAGE:
                     self._refusals.quarantine_broken()
-            # A little more than the last publish batch took in its time.
-            is_whole = published >= size
-            size = min(published + (published // 4 + 1 if is_whole else 1), LARGEST_PUBLISH_BATCH)
+            # Twice as many as before, or one more than the last publish batch took in its time.
+            size = min(size * 2 if published >= size else published + 1, LARGEST_PUBLISH_BATCH)
 
     def _publish_catch_up(self) -> None:
         """Publish further runs, in rounds: a share for each entry that catches up, then another one."""
@@ -172,12 +172,10 @@ class ClaimDispatch:
     def _publish_next(self, count: int) -> int:
         """Publish up to ``count`` entries and wait for their confirms. Return how many were taken from the batch."""
         unsent = len(self._batch.unsent)
-        planned = self._plan_next(count)
-        if self._batch.sends_one_by_one:
-            del planned[count:]  # they were planned to share a publish batch, and one of them has made it fail
-        self._publish_planned(planned)
+        self._planned = self._plan_next(count)
+        self._publish_planned(self._planned[:count])
         published = max(unsent - len(self._batch.unsent), 0)
-        self._planned = planned[published:]
+        del self._planned[:published]
         return published
 
     def _plan_next(self, count: int) -> list[PlannedEntry]:

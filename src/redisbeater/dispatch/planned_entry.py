@@ -18,7 +18,7 @@ from redisbeater.store.snapshot import oversized
 __all__ = ("PlannedEntry", "gathering_ends_at", "plan_catch_up", "plan_entries")
 
 #: Planning and publishing each end after this long: the first run of a publish batch waits for the last one.
-GATHER_SECONDS = 0.02
+GATHER_SECONDS = 0.05
 
 _MAKING_RUNS = broken_by_code("$")
 

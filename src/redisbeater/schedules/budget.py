@@ -39,9 +39,12 @@ class Steps:
         limit: how many steps there are.
     """
 
+    __slots__ = ("_paid", "left", "limit")
+
     def __init__(self, limit: int = SEARCHING_STEPS) -> None:
         self.limit = self.left = limit
-        self._paid: set[Hashable] = set()
+        #: What was paid for already; None: nothing. Each plan has a budget, and few remember anything.
+        self._paid: set[Hashable] | None = None
 
     @property
     def taken(self) -> int:
@@ -60,6 +63,8 @@ class Steps:
 
     def take_once(self, key: Hashable, steps: int) -> None:
         """Take steps for something that is remembered, and costs nothing the next time."""
+        if self._paid is None:
+            self._paid = set()
         if key not in self._paid:
             self._paid.add(key)
             self.take(steps)

@@ -34,7 +34,7 @@ _FIRE_TIME_STEPS = 10
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class Timetable:
     """The fire times of a schedule in a zone between two bounds, both inclusive; all instants are aware UTC.
 

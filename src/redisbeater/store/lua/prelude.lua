@@ -88,12 +88,9 @@ end
 local function write_meta(entry, meta, recorded_run, skipped)
   if not meta then return end
   if skipped then redis.call('HSET', entry, 'skipped', skipped) end
+  if recorded_run then return redis.call('HSET', entry, 'meta', meta, 'recorded_run', recorded_run) end
   redis.call('HSET', entry, 'meta', meta)
-  if recorded_run then
-    redis.call('HSET', entry, 'recorded_run', recorded_run)
-  else
-    redis.call('HDEL', entry, 'recorded_run')
-  end
+  redis.call('HDEL', entry, 'recorded_run')
 end
 
 -- Return the SHA-1 by which a change of definition, meta or recorded run is noticed; '' when none of them is stored. Of an
