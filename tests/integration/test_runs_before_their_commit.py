@@ -47,6 +47,7 @@ def test_the_history_is_cut_at_the_next_end(site: RunSite) -> None:
     claim = site.claim()
     site.commit(claim, *executed(site))
 
+    site.clock.go_on(60)
     site.send("last")
     site.start("last")
     site.finish("last")
