@@ -1,13 +1,17 @@
 """Publish batches whatever happens in the middle of them: no fire time is lost, early, or has two ids.
 
-A case has up to 120 entries that are due, what becomes of some of them, and faults that come while one of them is being
-sent: of the broker, of the lock, of the lease, of what is stored. Nothing is expected of an entry that is refused, but that
-it holds up no other.
+A case has up to 120 entries that are due, what becomes of some of them, and faults that come while one of them is
+being sent: of the broker, of the lock, of the lease, of what is stored. Of an entry that is refused nothing is expected
+but that it holds up no other.
+
+The examples are the same in each run. With ``REDISBEATER_EXAMPLES=500`` in the environment there are as many others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import threading
 import time
 import uuid
@@ -16,19 +20,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from celery import Celery, Task
-from due import now, save_due, stored
+from due import now, stored
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from outbox import Sent, take
 from proxy import LOOPBACK, Proxy
 from servers import Server, programs
 from waiting import wait_until
 
-from redisbeater import EntryNotFound, RedisScheduler, ScheduleStore
+from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.dispatch import planned_entry
 from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
 
@@ -43,8 +46,8 @@ PREFIX, LOCK = "t-faults:", "t-faults::lock"
 #: Bytes that the broker takes at once; it ends the connection of who sends more.
 MOST_BYTES = 1024 * 1024
 
-#: What becomes of an entry: it is refused before its message leaves, once or each time, the broker refuses its message, its
-#: task is slow to send, it is due in a moment.
+#: What becomes of an entry: it is refused before its message leaves, once or each time; the broker refuses its message;
+#: its task is slow to send; it is due in a moment.
 FATES = ("refused once", "refused", "huge", "slow", "soon")
 
 #: The fates in which an entry is never sent.
@@ -90,6 +93,9 @@ CASES = st.builds(
 )
 
 
+def anything(*args: Any, **kwargs: Any) -> None: ...
+
+
 class Faulty(Task):
     """A task of which sending a run may fail, take long, or be the moment of a fault."""
 
@@ -101,6 +107,14 @@ class Faulty(Task):
         if self.site.case.fates.get(number) == "huge":
             args = ["x" * 2 * MOST_BYTES]
         return super().apply_async(args, kwargs, **options)
+
+
+class Run(NamedTuple):
+    """A run that has arrived."""
+
+    name: str
+    fire_time: datetime
+    id: str
 
 
 class Site:
@@ -117,26 +131,39 @@ class Site:
         #: The entries that are still to be refused, or slow, once.
         self._refused_once = {number for number, fate in case.fates.items() if fate == "refused once"}
         self._slow = {number for number, fate in case.fates.items() if fate == "slow"}
-        self.sent: list[Sent] = []
-        self.early: list[Sent] = []
+        self.sent: list[Run] = []
+        self.early: list[Run] = []
         self.deleted: set[str] = set()
         for beat in self._beats:
             beat.tick()  # it leads, and is connected
         self.names = [f"entry-{number:03}" for number in range(case.count)]
         #: The fire times of each entry.
-        self.owed = {name: self._save(number, name) for number, name in enumerate(self.names)}
+        self.owed: dict[str, set[datetime]] = {}
+        with ScheduleStore(self.apps[0]).bulk() as bulk:
+            for number, name in enumerate(self.names):
+                bulk.upsert(self._entry(number, name))
 
     def tick(self, beat: int = 0) -> None:
         """Let a beat make one pass, and take what has arrived."""
         self._beats[beat].tick()
         self._proxy.heal()
-        arrived = take(self.apps[0], self._queue)
+        arrived = self._take()
         self.sent += arrived
         self.early += [run for run in arrived if run.fire_time > now()]
 
     def tick_all(self) -> None:
         for beat in range(len(self._beats)):
             self.tick(beat)
+
+    def _take(self) -> list[Run]:
+        """Remove what is in the queue, and return it."""
+        with self._server.client(BROKER_DB).pipeline() as pipe:
+            texts, _ = pipe.lrange(self._queue, 0, -1).delete(self._queue).execute()
+        headers = [json.loads(text)["headers"] for text in reversed(texts)]
+        return [
+            Run(each["periodic_task_name"], datetime.fromisoformat(each["scheduled_for"]), each["id"])
+            for each in headers
+        ]
 
     def before(self, number: int) -> None:
         """Do what is to happen before a run of an entry is published; raise what its task raises."""
@@ -151,7 +178,10 @@ class Site:
             raise ValueError("not today")
 
     def is_done(self) -> bool:
-        """Whether all fire times are counted of each entry of which that is expected."""
+        """Whether all fire times have arrived, and are counted, of each entry of which that is expected."""
+        arrived = {(run.name, run.fire_time) for run in self.sent}
+        if any((name, each) not in arrived for name, owed in self.expected().items() for each in owed):
+            return False
         return all(self._is_done(name) for number, name in enumerate(self.names) if self._is_expected(number))
 
     def counted(self) -> dict[str, int]:
@@ -218,21 +248,17 @@ class Site:
             app.conf.update(redisbeater_lease_timeout=1, redisbeater_lock_timeout=1, redisbeater_publish_timeout=0.3)
         app.conf.redisbeater_track_runs = self.case.tracks_runs
         for name in ("proj.faulty", "proj.slow"):
-            app.task(name=name, base=Faulty, shared=False)(lambda *args, **kwargs: None).site = self
+            app.task(name=name, base=Faulty, shared=False)(anything).site = self
         return app
 
-    def _save(self, number: int, name: str) -> set[datetime]:
+    def _entry(self, number: int, name: str) -> RedisScheduleEntry:
         fate, runs = self.case.fates.get(number), self.case.runs.get(number, 1)
-        if runs == 1:
-            late, fields = float(self.case.count - number), {"every": 86_400.0}
-            late = -0.2 if fate == "soon" else late
-        else:
-            late = CATCH_UP_EVERY * runs + self.case.count - number
-            fields = {"every": CATCH_UP_EVERY, "max_runs": runs, "coalesce": "all"}
-        task = "proj.slow" if fate == "slow" else "proj.faulty"
-        due_at = save_due(self.apps[0], name, task, late=late, **fields).due_at
-        assert due_at is not None
-        return {due_at + step * timedelta(seconds=CATCH_UP_EVERY) for step in range(runs)}
+        every, fields = (CATCH_UP_EVERY, {"max_runs": runs, "coalesce": "all"}) if runs > 1 else (86_400.0, {})
+        late = CATCH_UP_EVERY * (runs - 1) + self.case.count - number
+        first = now() - timedelta(seconds=-0.2 if fate == "soon" else late)
+        self.owed[name] = {first + step * timedelta(seconds=every) for step in range(runs)}
+        task, last_run_at = "proj.slow" if fate == "slow" else "proj.faulty", first - timedelta(seconds=every)
+        return RedisScheduleEntry(name, task, every, app=self.apps[0], last_run_at=last_run_at, **fields)
 
 
 @contextlib.contextmanager
@@ -268,9 +294,19 @@ def check(site: Site) -> None:
         assert site.counted() == {name: len(fire_times) for name, fire_times in site.expected().items()}
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+OWN = os.environ.get("REDISBEATER_EXAMPLES")
+cases = settings(
+    max_examples=int(OWN or 4), derandomize=not OWN, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@cases
 @given(case=CASES)
-@example(case=Case(count=120, events={7: "reply lost", 60: "lock lost"}, fates={3: "huge", 20: "refused once"}, tracks_runs=True))
+@example(
+    case=Case(
+        count=120, events={7: "reply lost", 60: "lock lost"}, fates={3: "huge", 20: "refused once"}, tracks_runs=True
+    )
+)
 @example(case=Case(count=40, runs={2: 40, 9: 5}, events={9: "taken over"}, has_lock=False, gather_seconds=0.005))
 def test_nothing_is_lost_early_or_sent_with_two_ids_whatever_happens(server: Server, case: Case) -> None:
     with site_of(server, case) as site:
@@ -283,16 +319,20 @@ def test_nothing_is_lost_early_or_sent_with_two_ids_whatever_happens(server: Ser
         check(site)
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@cases
 @given(case=CASES)
 @example(case=Case(count=100, fates={1: "huge", 2: "refused", 40: "slow", 41: "huge", 99: "huge"}, gather_seconds=5.0))
-def test_an_entry_that_is_refused_or_slow_holds_up_no_other_for_longer_than_one_pass(server: Server, case: Case) -> None:
+def test_an_entry_that_is_refused_or_slow_holds_up_no_other_for_longer_than_one_pass(
+    server: Server, case: Case
+) -> None:
     events = {number: event for number, event in case.events.items() if event in CHANGES}
     case = replace(case, count=min(case.count, 100), events=events)
     with site_of(server, case) as site:
         site.tick()
 
-        late = [number for number in range(case.count) if case.fates.get(number) not in (*NEVER, "refused once", "soon")]
+        late = [
+            number for number in range(case.count) if case.fates.get(number) not in (*NEVER, "refused once", "soon")
+        ]
         sent = {run.name for run in site.sent}
         assert {site.names[number] for number in late} - site.deleted <= sent
         assert len({run.id for run in site.sent}) == len({(run.name, run.fire_time) for run in site.sent})
