@@ -8,8 +8,10 @@
 
 The beats are real ``celery beat`` processes; one real server keeps the schedule and one is the broker. The fire times
 of every entry are computed from its definition alone. They must equal the runs that arrived at the broker plus those
-that are recorded as skipped. With ``--track-runs`` beats record the runs, and a thread reports of most of them that they
-began and ended, as workers would: each record must have its run, a success stays one, and nothing is kept for ever.
+that are recorded as skipped. With ``--track-runs`` beats record the runs, and a thread reports of most of them that
+they began and ended, as workers would: each record must have its run, a success stays one, and nothing is kept for
+ever.
+
 Exit code 1: a run is missing, early or unexpected, a fire time has two ids, a record is wrong, or a beat did not end on
 SIGTERM.
 Needs ``pip install ".[test]"``.

@@ -84,9 +84,7 @@ class Director:
 
     def _is_over(self) -> bool:
         passed, script = time.monotonic() - self._began_at, self._script
-        return passed >= script.most_seconds or (
-            passed >= script.seconds and self.faults.tally["kill"] >= script.kills
-        )
+        return passed >= script.most_seconds or (passed >= script.seconds and self.faults.tally["kill"] >= script.kills)
 
     def _undo(self, now: float) -> None:
         due = [undo for undo in self._open if undo.at <= now]

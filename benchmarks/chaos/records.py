@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from chaos.ledger import Account, Fault, Message, Problem
@@ -37,7 +38,7 @@ class Stored:
 
     Attributes:
         records: of all runs.
-        forever: the keys that have no time to live, of those that must have one: records, payloads and histories of runs
+        forever: the keys without a time to live, of those that must have one: records, payloads and histories of runs
             that beat has not to look at any more, answers, claims, logs of deleted entries.
         overdue: ids of the runs that beat should have looked at, with the seconds since then.
         histories: ids of the runs in the history of each entry that exists.
@@ -63,11 +64,12 @@ def audit_records(
         succeeded: the ids of the runs whose success was reported.
     """
     runs = {message.id: message for message in messages}
+    of_records = (_of_record(record, runs.get(record.id), stored, succeeded) for record in stored.records)
     return [
-        *(problem for record in stored.records for problem in _of_record(record, runs.get(record.id), stored, succeeded)),
+        *chain.from_iterable(of_records),
         *(_problem(Fault.FOREVER, "", f"{key} has no time to live") for key in stored.forever),
         *(_problem(Fault.OVERDUE, "", f"run {id_}: for {late:.0f} s") for id_, late in stored.overdue.items()),
-        *(problem for account in accounts for problem in _of_counts(account, stored)),
+        *chain.from_iterable(_of_counts(account, stored) for account in accounts),
     ]
 
 
@@ -113,15 +115,12 @@ def read_stored(client: Any, prefix: str, now: datetime) -> Stored:
     entries = {keys.name(key) for key in client.zrange(keys.schedule, 0, -1)}
     found = list(client.scan_iter(match=f"{prefix}:*", count=PAGE))
     hashes = _of_each(client, "hgetall", [key for key in found if key.startswith(keys.run(""))])
-    is_busy = {hashes[key].get("name") for key in waiting if key in hashes}
+    busy = {hashes[key].get("name") for key in waiting if key in hashes}
+    lives = _of_each(client, "pttl", [key for key in found if _may_not_stay(key, keys, entries)])
     listed = {name: client.zrange(keys.runs_of(name), 0, -1) for name in entries}
     return Stored(
         records=[_record(keys.run_id(key), fields) for key, fields in hashes.items()],
-        forever=sorted(
-            key
-            for key, left in _of_each(client, "pttl", [key for key in found if _may_not_stay(key, keys, entries)]).items()
-            if left < 0 and not _is_needed(key, keys, waiting, is_busy)
-        ),
+        forever=sorted(key for key, left in lives.items() if left < 0 and not _is_needed(key, keys, waiting, busy)),
         overdue={key: late for key, late in _lateness(leases, keys, now).items() if late > OVERDUE_SECONDS},
         histories={name: {keys.run_id(key) for key in members} for name, members in listed.items()},
         sent={name: int(client.hget(keys.entry(name), "n.sent") or 0) for name in entries},

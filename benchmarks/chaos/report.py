@@ -119,7 +119,10 @@ class Report:
             "gap": f"{self.gap_median:.2f} s median, {self.gap_longest:.2f} s at most from the kill of a leader to the "
             f"next run, after {self.gaps} kills that left a healthy beat",
         }
-        rows = {name: text for name, text in rows.items() if {"gap": self.gaps, "records": self.records}.get(name, True)}
+        if not self.gaps:
+            del rows["gap"]
+        if not self.records:
+            del rows["records"]
         width = max(map(len, rows))
         shown = [f"{each.fault.value}: {each.name}: {each.detail}" for each in self.details[:SHOWN]]
         return "\n".join([*(f"{name:<{width}}  {text}" for name, text in rows.items()), *shown])

@@ -78,8 +78,8 @@ def plan_table(found: Sequence[Mapping[str, float]]) -> str:
 def _advice(core: float, beats: float, servers: int) -> str:
     processes = math.ceil(beats / servers / MOST_OF_A_CORE)
     if servers > 1:
-        number = WORDS[servers]
-        return f"{number} schedules on {number} Redis, {_percent(core / servers)} each, with {_word(processes)} beats each"
+        number, share = _word(servers), _percent(core / servers)
+        return f"{number} schedules on {number} Redis, {share} each, with {_word(processes)} beats each"
     if processes == 1:
         return "one leader and a standby; any Redis, the broker's too"
     return f"{_word(processes)} beats without a lock, each with a core; a Redis of its own"

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from suite.page_tables import cost_table, memory_table, plan_table, schedules_table
 
-PAGE = (ROOT / "docs" / "scaling.rst").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "scaling.rst").read_text()
 
 
 def figure(of: str) -> float:
