@@ -27,7 +27,10 @@ from celery import Celery, Task
 from due import now, stored
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from kombu import Exchange, Queue
+from outbox import take
 from proxy import LOOPBACK, Proxy
+from rabbitmq import RabbitMQ
 from servers import Server, programs
 from waiting import wait_until
 
@@ -48,10 +51,10 @@ MOST_BYTES = 1024 * 1024
 
 #: What becomes of an entry: it is refused before its message leaves, once or each time; the broker refuses its message;
 #: its task is slow to send; it is due in a moment.
-FATES = ("refused once", "refused", "huge", "slow", "soon")
+FATES = ("refused once", "refused", "too much", "slow", "soon")
 
 #: The fates in which an entry is never sent.
-NEVER = ("refused", "huge")
+NEVER = ("refused", "too much")
 
 #: Faults that hit all entries, and changes of one of them.
 FAULTS = ("reply lost", "cut", "broker away", "lock lost", "lease over", "taken over")
@@ -104,8 +107,8 @@ class Faulty(Task):
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         number = int(options["headers"]["periodic_task_name"].removeprefix("entry-"))
         self.site.before(number)
-        if self.site.case.fates.get(number) == "huge":
-            args = ["x" * 2 * MOST_BYTES]
+        if self.site.case.fates.get(number) == "too much":
+            args, options = self.site.too_much(args, options)
         return super().apply_async(args, kwargs, **options)
 
 
@@ -118,12 +121,12 @@ class Run(NamedTuple):
 
 
 class Site:
-    """A schedule, beats that send through a proxy, and all that has arrived."""
+    """A schedule, beats that send to a Redis through a proxy, and all that has arrived."""
 
     def __init__(self, server: Server, case: Case, stack: ExitStack) -> None:
         self.case, self._server = case, server
         self.client = server.client()
-        self._proxy = stack.enter_context(Proxy(server.port))
+        self._proxy = stack.enter_context(Proxy(self._port))
         self._queue = f"queue-{uuid.uuid4().hex}"
         self.apps = [self._app() for _ in range(1 if case.has_lock else 2)]
         self._beats = [stack.enter_context(contextlib.closing(RedisScheduler(app))) for app in self.apps]
@@ -154,16 +157,6 @@ class Site:
     def tick_all(self) -> None:
         for beat in range(len(self._beats)):
             self.tick(beat)
-
-    def _take(self) -> list[Run]:
-        """Remove what is in the queue, and return it."""
-        with self._server.client(BROKER_DB).pipeline() as pipe:
-            texts, _ = pipe.lrange(self._queue, 0, -1).delete(self._queue).execute()
-        headers = [json.loads(text)["headers"] for text in reversed(texts)]
-        return [
-            Run(each["periodic_task_name"], datetime.fromisoformat(each["scheduled_for"]), each["id"])
-            for each in headers
-        ]
 
     def before(self, number: int) -> None:
         """Do what is to happen before a run of an entry is published; raise what its task raises."""
@@ -234,8 +227,7 @@ class Site:
     def _app(self) -> Celery:
         app = Celery("proj", set_as_current=False)
         app.conf.update(
-            broker_read_url=self._server.url(BROKER_DB),
-            broker_write_url=f"redis://{LOOPBACK}:{self._proxy.port}/{BROKER_DB}",
+            **self._urls(),
             task_default_queue=self._queue,
             result_expires=None,
             redisbeater_redis_url=self._server.url(),
@@ -251,6 +243,28 @@ class Site:
             app.task(name=name, base=Faulty, shared=False)(anything).site = self
         return app
 
+    @property
+    def _port(self) -> int:
+        return self._server.port
+
+    def _urls(self) -> dict[str, str]:
+        through_proxy = f"redis://{LOOPBACK}:{self._proxy.port}/{BROKER_DB}"
+        return {"broker_read_url": self._server.url(BROKER_DB), "broker_write_url": through_proxy}
+
+    def _take(self) -> list[Run]:
+        """Remove what is in the queue, and return it."""
+        with self._server.client(BROKER_DB).pipeline() as pipe:
+            texts, _ = pipe.lrange(self._queue, 0, -1).delete(self._queue).execute()
+        headers = [json.loads(text)["headers"] for text in reversed(texts)]
+        return [
+            Run(each["periodic_task_name"], datetime.fromisoformat(each["scheduled_for"]), each["id"])
+            for each in headers
+        ]
+
+    def too_much(self, args: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Change arguments and options of a message so that the broker refuses it."""
+        return ["x" * 2 * MOST_BYTES], options
+
     def _entry(self, number: int, name: str) -> RedisScheduleEntry:
         fate, runs = self.case.fates.get(number), self.case.runs.get(number, 1)
         every, fields = (CATCH_UP_EVERY, {"max_runs": runs, "coalesce": "all"}) if runs > 1 else (86_400.0, {})
@@ -261,8 +275,32 @@ class Site:
         return RedisScheduleEntry(name, task, every, app=self.apps[0], last_run_at=last_run_at, **fields)
 
 
+class RabbitMQSite(Site):
+    """The same with a RabbitMQ, of which another queue is full."""
+
+    def __init__(self, server: Server, case: Case, stack: ExitStack, rabbitmq: RabbitMQ) -> None:
+        self._rabbitmq = rabbitmq
+        super().__init__(server, case, stack)
+
+    @property
+    def _port(self) -> int:
+        return self._rabbitmq.port
+
+    def _urls(self) -> dict[str, Any]:
+        self._full = Queue(f"{self._queue}-full", Exchange(f"{self._queue}-full"), self._queue, max_length=0)
+        self._full.queue_arguments = {"x-overflow": "reject-publish"}
+        urls = {"broker_read_url": self._rabbitmq.url(), "broker_write_url": self._rabbitmq.url(self._proxy.port)}
+        return {**urls, "task_queues": [Queue(self._queue), self._full]}
+
+    def _take(self) -> list[Run]:
+        return [Run(run.name, run.fire_time, run.id) for run in take(self.apps[0], self._queue)]
+
+    def too_much(self, args: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, {**options, "queue": self._full.name}
+
+
 @contextlib.contextmanager
-def site_of(server: Server, case: Case) -> Iterator[Site]:
+def site_of(server: Server, case: Case, rabbitmq: RabbitMQ | None = None) -> Iterator[Site]:
     """Run a case on a server that has nothing else, and ends the connection of who sends it a huge message."""
     for db in (0, BROKER_DB):
         server.client(db).flushdb()
@@ -272,11 +310,21 @@ def site_of(server: Server, case: Case) -> Iterator[Site]:
     try:
         with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
             patch.setattr(planned_entry, "GATHER_SECONDS", case.gather_seconds)
-            yield Site(server, case, stack)
+            yield Site(server, case, stack) if rabbitmq is None else RabbitMQSite(server, case, stack, rabbitmq)
     finally:
         client.config_set("proto-max-bulk-len", before["proto-max-bulk-len"])
         for db in (0, BROKER_DB):
             server.client(db).flushdb()
+
+
+def send_all(site: Site) -> None:
+    """Let the beats make passes until all runs have arrived and are counted."""
+
+    def tick() -> bool:
+        site.tick_all()
+        return site.is_done()
+
+    wait_until(tick, f"all runs of {site.case}")
 
 
 def check(site: Site) -> None:
@@ -304,24 +352,34 @@ cases = settings(
 @given(case=CASES)
 @example(
     case=Case(
-        count=120, events={7: "reply lost", 60: "lock lost"}, fates={3: "huge", 20: "refused once"}, tracks_runs=True
+        count=120,
+        events={7: "reply lost", 60: "lock lost"},
+        fates={3: "too much", 20: "refused once"},
+        tracks_runs=True,
     )
 )
 @example(case=Case(count=40, runs={2: 40, 9: 5}, events={9: "taken over"}, has_lock=False, gather_seconds=0.005))
 def test_nothing_is_lost_early_or_sent_with_two_ids_whatever_happens(server: Server, case: Case) -> None:
     with site_of(server, case) as site:
-
-        def tick() -> bool:
-            site.tick_all()
-            return site.is_done()
-
-        wait_until(tick, f"all runs of {case}")
+        send_all(site)
         check(site)
 
 
 @cases
 @given(case=CASES)
-@example(case=Case(count=100, fates={1: "huge", 2: "refused", 40: "slow", 41: "huge", 99: "huge"}, gather_seconds=5.0))
+def test_nothing_is_lost_early_or_sent_with_two_ids_by_rabbitmq(server: Server, rabbitmq: RabbitMQ, case: Case) -> None:
+    with site_of(server, case, rabbitmq) as site:
+        send_all(site)
+        check(site)
+
+
+@cases
+@given(case=CASES)
+@example(
+    case=Case(
+        count=100, fates={1: "too much", 2: "refused", 40: "slow", 41: "too much", 99: "too much"}, gather_seconds=5.0
+    )
+)
 def test_an_entry_that_is_refused_or_slow_holds_up_no_other_for_longer_than_one_pass(
     server: Server, case: Case
 ) -> None:
