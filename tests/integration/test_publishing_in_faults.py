@@ -236,8 +236,10 @@ class Site:
         )
         if not self.case.has_lock:
             app.conf.redisbeater_lock_key = None
-        if self.case.has_faults:
-            app.conf.update(redisbeater_lease_timeout=1, redisbeater_lock_timeout=1, redisbeater_publish_timeout=0.3)
+        # Where nothing of these is to run out, it does not on a slow machine either.
+        lease, publish = (1, 0.3) if self.case.has_faults else (600, 60)
+        app.conf.update(redisbeater_lease_timeout=lease, redisbeater_lock_timeout=lease)
+        app.conf.redisbeater_publish_timeout = publish
         app.conf.redisbeater_track_runs = self.case.tracks_runs
         for name in ("proj.faulty", "proj.slow"):
             app.task(name=name, base=Faulty, shared=False)(anything).site = self
