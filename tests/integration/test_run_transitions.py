@@ -495,6 +495,20 @@ def test_a_dead_worker_holds_its_entry_up_no_longer_than_its_lease(site: RunSite
     assert [entry.active for entry in site.claim().entries] == [()]
 
 
+def test_a_run_that_waits_is_kept_for_a_year_and_once_it_is_sent_without_a_limit(site: RunSite) -> None:
+    site.send("a")
+    site.send("b", state=S.BUFFERED)
+    keys = (site.keys.run("b"), site.keys.payload_of("b"))
+    waiting = [site.client.ttl(key) for key in keys]
+    site.start("a")
+    site.finish("a")
+
+    site.commit(site.claim(), resent=site.runs.take(token=""))
+
+    assert all(365 * 86_400 < seconds <= 366 * 86_400 for seconds in waiting)
+    assert (site.state("b"), [site.client.ttl(key) for key in keys]) == (S.SENT, [-1, -1])
+
+
 def test_a_buffered_run_is_sent_when_the_one_before_it_ends(site: RunSite) -> None:
     site.send("a")
     site.send("b", state=S.BUFFERED)
