@@ -175,7 +175,7 @@ def test_a_run_that_is_to_be_tried_again_waits_from_then_on(site: RunSite) -> No
     site.send("a")
     site.start("a")
 
-    site.finish("a", S.RETRY, retry_at=site.clock.now + timedelta(seconds=300))
+    site.finish("a", S.RETRY, retry_in=300)
 
     run = site.runs.run("a")
     assert run is not None
