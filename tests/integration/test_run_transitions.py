@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -656,6 +657,45 @@ def test_a_reserved_run_that_could_not_be_sent_is_lost_and_no_failure(site: RunS
     assert run is not None
     assert (run.state, run.error, site.runs.counts("report").failures) == (S.LOST, "SendFailed: no broker", 0)
     assert site.active() == set()
+
+
+# -- records that somebody deletes
+
+#: What is reported of a run, step by step.
+STEPS: dict[str, Callable[[RunSite], object]] = {
+    "send": lambda site: site.send("a"),
+    "start": lambda site: site.start("a"),
+    "renew": lambda site: site.runs.renew({"a": "w1:1:a"}),
+    "retry": lambda site: site.finish("a", S.RETRY, retry_in=5),
+    "try again": lambda site: site.start("a", "w1:1:b", step=1),
+    "renew again": lambda site: site.runs.renew({"a": "w1:1:b"}),
+    "die": lambda site: site.runs.drop(site.execution("a", "w1:1:b", step=1)),
+    "be lost": lambda site: site.clock.go_on(LEASE + 1) or site.lose_overdue(requeue_in=0),
+    "be sent again": lambda site: site.store.commit(site.claim(), [], site.runs.take(token="")),
+    "be executed again": lambda site: site.start("a", "w2:2:c", attempt=2),
+    "be stopped": lambda site: site.runs.stop("a"),
+    "end": lambda site: site.finish("a", S.SUCCESS, "w2:2:c", attempt=2, seconds=2.0),
+}
+
+
+@pytest.mark.parametrize("is_flushed", [False, True], ids=["the-record", "the-schedule"])
+@pytest.mark.parametrize("after", list(STEPS)[:-1])
+def test_what_is_deleted_in_the_middle_of_a_run_leaves_no_half_of_it(
+    site: RunSite, after: str, is_flushed: bool
+) -> None:
+    for step, do in STEPS.items():
+        do(site)
+        if step == after:
+            found = site.client.scan_iter(f"{site.keys.prefix}*") if is_flushed else [site.keys.run("a")]
+            site.client.delete(*(key for key in found if not key.endswith("clock")))
+
+    run = site.runs.run("a")
+    assert run is not None
+    assert (run.state, run.name, run.task, run.holder) == (S.SUCCESS, "report", "proj.work", "w2:2:c")
+    assert run.took == 2.0
+    assert (site.active(), site.client.exists(site.keys.active, site.keys.resend)) == (set(), 0)
+    assert site.client.ttl(site.keys.run("a")) > 0
+    assert [each.id for each in site.runs.history("report")] == ["a"]
 
 
 # -- the entry
