@@ -61,7 +61,7 @@ def test_the_twin_in_json_is_what_the_command_line_prints(app: Celery, store: Sc
     printed = json.loads(run("show", "report", "--json").stdout)
     assert {name: shown[name] for name in printed} == printed
     assert [run["fire_time"] for run in web.get("/upcoming.json?name=report&n=3").json()] == [
-        entry["fire_time"] for entry in json.loads(run("upcoming", "report", "-n", "3", "--json").stdout)
+        json.loads(line)["fire_time"] for line in run("upcoming", "report", "-n", "3", "--json").stdout.splitlines()
     ]
 
 

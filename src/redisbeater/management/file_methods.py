@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from redisbeater.context import task_options
 from redisbeater.editing.author import Author
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.management.app_store import AppStore
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.files.apply import apply_changes
 from redisbeater.management.files.changes import Applied, Changes
@@ -18,12 +18,6 @@ from redisbeater.management.files.plan import Terms, plan_changes
 from redisbeater.management.forecast import simulate_schedule
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.simulation import Simulation
-
-if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
-    pass
-
-
-from redisbeater.management.app_store import AppStore
 
 __all__ = ("FileMethods",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from redisbeater.display import quoted
 from redisbeater.editing.author import Author
@@ -15,6 +15,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
+from redisbeater.management.app_store import AppStore
 from redisbeater.management.beats import longest_pass
 from redisbeater.management.clock_changes import next_clock_change
 from redisbeater.management.entry_filter import Filter
@@ -34,12 +35,6 @@ from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.pause import Pause
 from redisbeater.store import Late
-
-if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
-    pass
-
-
-from redisbeater.management.app_store import AppStore
 
 __all__ = ("ScheduleMethods",)
 
