@@ -200,7 +200,8 @@ def _indexed(context: Context, states: frozenset[str]) -> Iterator[Iterable[list
         yield redis.failing.names()
     if "late" in states:
         now, _ = redis.clock()
-        yield redis.contents.names_until(now + 2 * timedelta(seconds=context.config.lease_timeout))
+        yield redis.contents.claimed_names(now, now + 2 * timedelta(seconds=context.config.lease_timeout))
+        yield redis.contents.names_until(now)
     if "finished" in states:
         yield redis.contents.dormant_names()
 
@@ -248,13 +249,22 @@ class Reader:
 
         Where all of the first entries are wanted, no more than those are read.
         """
-        new = filter(self._is_new, names)
+        new: Iterator[str] = filter(self._is_new, names)
+        if self._text:
+            new = self._with_text(new)
         size = PIECE if limit is None else min(limit, PIECE)
         while piece := list(islice(new, size)):
             for snapshot in self._context.redis.load_many(piece):
                 if found := self.found(snapshot):
                     yield found
             size = min(2 * size, PIECE)
+
+    def _with_text(self, names: Iterator[str]) -> Iterator[str]:
+        """Yield the names of entries that may have the text: Redis looks through the definitions of a page at once."""
+        while page := list(islice(names, PAGE)):
+            contents = self._context.redis.contents
+            found = set(contents.names_with_text([name for name in page if not self._has_text(name)], self._text))
+            yield from (name for name in page if name in found or self._has_text(name))
 
     def _is_new(self, name: str) -> bool:
         if name in self._seen or not self._wanted.lets_name_through(name):

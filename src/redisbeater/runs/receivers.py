@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 from celery import Celery, current_task, signals
@@ -104,7 +104,7 @@ def _publish(process: Process, task: Any, headers: dict[str, Any]) -> None:
     if running.holds:
         # What it raises is on its way: Task.retry() is called where an error is handled.
         error = sys.exc_info()[1]
-        process.release(running, _instant(headers.get("eta"), task.app), error_text(error) if error else "")
+        process.release(running, _seconds_until(headers.get("eta"), task.app), error_text(error) if error else "")
 
 
 def on_postrun(task: Any, retval: Any = None, state: str | None = None, **_: Any) -> None:
@@ -130,8 +130,8 @@ def _end(process: Process, task: Any, request: Any, retval: Any, state: str | No
     elif running.is_published_again:
         pass  # RETRY, or IGNORED because the task was replaced: reported when that message was published
     elif state == "RETRY":
-        retry_at = _instant(retval.when, task.app)
-        process.end(running, State.RETRY, retry_at=retry_at, error=error_text(retval.exc or ""))
+        retry_in = _seconds_until(retval.when, task.app)
+        process.end(running, State.RETRY, retry_in=retry_in, error=error_text(retval.exc or ""))
     else:
         _end_ignored(process, running, task)
 
@@ -213,8 +213,8 @@ def on_retry(sender: Any, request: Any, reason: Any = None, **_: Any) -> None:
     if reason is None:
         _drop(sender, request, "cancelled by Celery")
     elif isinstance(reason.exc, WorkerLostError):
-        retry_at = _instant(reason.when, sender.app)
-        _end_from_outside(sender, request, State.RETRY, error=error_text(reason.exc), retry_at=retry_at)
+        retry_in = _seconds_until(reason.when, sender.app)
+        _end_from_outside(sender, request, State.RETRY, error=error_text(reason.exc), retry_in=retry_in)
 
 
 @_reporting
@@ -236,10 +236,13 @@ def _drop(process: Process, task: Any, request: Any, error: str) -> None:
         process.drop(execution, error)
 
 
-def _instant(when: Any, app: Celery) -> datetime | None:
-    """Return when a retry may start, from what Celery has: seconds from now, a datetime, its text, or None."""
-    if isinstance(when, (int, float)):
-        return datetime.now(timezone.utc) + timedelta(seconds=when)
+def _seconds_until(when: Any, app: Celery) -> float | None:
+    """Return the seconds until a retry may start, from what Celery has: seconds, a datetime, its text, or None.
+
+    Times are those of this host's clock, and are compared with it alone: it may be wrong.
+    """
     if isinstance(when, str):
         when = datetime.fromisoformat(when)
-    return maybe_make_aware(when, app.timezone).astimezone(timezone.utc) if isinstance(when, datetime) else None
+    if isinstance(when, datetime):
+        when = (maybe_make_aware(when, app.timezone) - datetime.now(timezone.utc)).total_seconds()
+    return float(when) if isinstance(when, (int, float)) else None

@@ -18,6 +18,9 @@ __all__ = ("Contents", "Unscheduled", "pages")
 
 T = TypeVar("T")
 
+#: What JSON escapes, or may.
+_ESCAPED = frozenset("\"\\/<>&'")
+
 #: How many names one round trip asks for.
 PAGE = 1000
 
@@ -89,6 +92,25 @@ class Contents:
     def names_until(self, moment: datetime) -> Iterator[list[str]]:
         """Yield, as :meth:`names_by_score` does, the names of the entries that beat looks at until then."""
         yield from self._names_between("0", to_unix(moment))
+
+    def claimed_names(self, now: datetime, until: datetime) -> Iterator[list[str]]:
+        """Yield the names of entries that are due at ``now``, but at which beat looks later, up to ``until``.
+
+        They are claimed, or wait for another try or for their jitter.
+        """
+        start, is_last = 0, False
+        while not is_last:
+            terms = [to_unix(now), to_unix(until), str(start), str(PAGE), self._keys.prefix]
+            reply = json.loads(self._connection.run("find_claimed", [self._keys.schedule], terms))
+            start, is_last = start + int(reply["read"]), int(reply["read"]) < PAGE
+            yield self._names(reply["keys"] or ())
+
+    def names_with_text(self, names: Sequence[str], text: str) -> list[str]:
+        """Return those names whose definition has a text in any case, or may have it; of a page of names."""
+        if not names or not text.isascii() or not text.isprintable() or set(text) & _ESCAPED:
+            return list(names)
+        keys = [self._keys.entry(name) for name in names]
+        return [names[place - 1] for place in self._connection.run("find_text", keys, [text.lower()])]
 
     def dormant_names(self) -> Iterator[list[str]]:
         """Yield, as :meth:`names_by_score` does, the names of the entries that beat does not look at."""

@@ -122,7 +122,8 @@ local function list_new(prefix, wait, key, new, is_sent, now)
 end
 
 -- Store a run that was sent, or that is to wait. Of one that is stored, because its worker was quicker, only what is missing is
--- written. A run that was recorded before stays as it is. Return whether it is now known to have been sent.
+-- written. A run that was recorded before stays as it is. One that waits is kept for a year: where tracking is switched off
+-- meanwhile, nobody sends or removes it. Return whether it is now known to have been sent.
 local function record_run(prefix, wait, new, now)
   local key, is_sent = prefix .. ':run:' .. new.id, new.state ~= 'BUFFERED'
   local state, sent_at = unpack(try('HMGET', key, 'state', 'sent_at') or {'FOREIGN', now})
@@ -132,7 +133,8 @@ local function record_run(prefix, wait, new, now)
   if not state and new.attempt then terms[#terms + 1], terms[#terms + 2] = 'attempt', new.attempt end
   for i, text in ipairs(terms) do new.fields[#new.fields + 1] = text end
   redis.call('HSET', key, unpack(new.fields))
-  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state) end
+  if not is_sent then redis.call('PEXPIRE', key, 366 * 86400000) end
+  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state or not is_sent) end
   if not state then list_new(prefix, wait, key, new, is_sent, now) end
   return is_sent
 end
