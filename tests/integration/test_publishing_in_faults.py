@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -66,13 +66,15 @@ CATCH_UP_EVERY = 10.0
 
 @dataclass(frozen=True)
 class Case:
-    """Entries by their number, the oldest first, and what comes when one of them is being sent for the first time."""
+    """Entries by their number, the oldest first, and what comes when one of them is being sent."""
 
     count: int
     fates: dict[int, str] = field(default_factory=dict)
     #: How many fire times an entry catches up.
     runs: dict[int, int] = field(default_factory=dict)
     events: dict[int, str] = field(default_factory=dict)
+    #: At which of its runs that comes; at its last one, where it has fewer.
+    at_run: int = 1
     #: For how long plans are gathered, and published.
     gather_seconds: float = 0.05
     has_lock: bool = True
@@ -90,6 +92,7 @@ CASES = st.builds(
     fates=st.dictionaries(NUMBERS, st.sampled_from(FATES), max_size=8),
     runs=st.dictionaries(NUMBERS, st.integers(2, 40), max_size=4),
     events=st.dictionaries(NUMBERS, st.sampled_from([*FAULTS, *CHANGES]), max_size=3),
+    at_run=st.sampled_from([1, 3, 30]),
     gather_seconds=st.sampled_from([0.0005, 0.005, 5.0]),
     has_lock=st.booleans(),
     tracks_runs=st.booleans(),
@@ -130,7 +133,7 @@ class Site:
         self._queue = f"queue-{uuid.uuid4().hex}"
         self.apps = [self._app() for _ in range(1 if case.has_lock else 2)]
         self._beats = [stack.enter_context(contextlib.closing(RedisScheduler(app))) for app in self.apps]
-        self._events = dict(case.events)
+        self._events, self._sends = dict(case.events), Counter[int]()
         #: The entries that are still to be refused, or slow, once.
         self._refused_once = {number for number, fate in case.fates.items() if fate == "refused once"}
         self._slow = {number for number, fate in case.fates.items() if fate == "slow"}
@@ -160,9 +163,10 @@ class Site:
 
     def before(self, number: int) -> None:
         """Do what is to happen before a run of an entry is published; raise what its task raises."""
-        fate, event = self.case.fates.get(number), self._events.pop(number, None)
-        if event is not None:
-            self._do(event, number)
+        fate = self.case.fates.get(number)
+        self._sends[number] += 1
+        if number in self._events and self._sends[number] >= min(self.case.at_run, self.case.runs.get(number, 1)):
+            self._do(self._events.pop(number), number)
         if number in self._slow:
             self._slow.remove(number)
             time.sleep(SLOW_SECONDS)
@@ -360,7 +364,7 @@ cases = settings(
         tracks_runs=True,
     )
 )
-@example(case=Case(count=40, runs={2: 40, 9: 5}, events={9: "taken over"}, has_lock=False, gather_seconds=0.005))
+@example(case=Case(count=40, runs={2: 40, 9: 5}, events={2: "taken over", 9: "cut"}, at_run=30, has_lock=False))
 def test_nothing_is_lost_early_or_sent_with_two_ids_whatever_happens(server: Server, case: Case) -> None:
     with site_of(server, case) as site:
         send_all(site)
