@@ -153,6 +153,20 @@ def test_the_search_finds_what_reading_everything_finds(
         assert {row.name for row in store.rows(1, 200, text=text).rows} == expected, text
 
 
+def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleStore) -> None:
+    others = map(chr, range(128, 0x11000))
+    folding = {
+        letter: folded for letter in others if (folded := letter.casefold().strip("\u0307\u030c")).isascii() and folded
+    }
+    with store.bulk() as bulk:
+        for letter in folding:
+            bulk.upsert(RedisScheduleEntry(f"{ord(letter)}", "x.y", 60.0, description=f"(({letter}))", app=app))
+    assert {"\N{LATIN SMALL LETTER SHARP S}", "\N{KELVIN SIGN}", "\N{LATIN SMALL LIGATURE FFI}"} <= set(folding)
+    for letter, folded in folding.items():
+        found = {row.name for row in store.rows(1, 200, text=f"(({folded}").rows}
+        assert str(ord(letter)) in found, letter
+
+
 def test_late_entries_are_found_by_pages(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
     with store.bulk() as bulk:
         for number in range(70):

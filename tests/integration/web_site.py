@@ -33,17 +33,6 @@ def browse(
     return client
 
 
-def app_with_tasks(app: Celery) -> Celery:
-    """Give an app two tasks, so that entries can have them."""
-
-    def work(*args: Any, **kwargs: Any) -> None:
-        """Do nothing."""
-
-    for name in ("shop.report", "shop.sync"):
-        app.task(name=name)(work)
-    return app
-
-
 def run_block(text: str, app: Celery, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Run the block of the page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
     project = ModuleType("proj")

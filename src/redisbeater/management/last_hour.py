@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.model.run import State
-from redisbeater.store import pages
 
 __all__ = ("LastHour", "read_last_hour")
 
@@ -21,9 +18,6 @@ LATE = timedelta(seconds=60)
 
 #: Runs that are counted; with more, the numbers are the least that there can be.
 MOST_RUNS = 20_000
-
-#: Entries that one step counts.
-PIECE = 250
 
 _ENDS = (State.SUCCESS, State.FAILURE, State.LOST, State.REVOKED, State.EXPIRED)
 _ACTIVE = (State.SENT, State.STARTED, State.RETRY)
@@ -63,17 +57,8 @@ class LastHour:
 def read_last_hour(context: Context, now: datetime) -> LastHour:
     """Return the numbers of the hour before ``now``; at most 20,000 runs are read."""
     since, is_tracked = now - HOUR, context.config.track_runs
-    states: Counter[str] = Counter()
-    runs = late = skipped = 0
-    is_at_least = False
-    for names in _pieces(context):
-        found = context.redis.runs.tally(names, since, LATE)
-        states.update(found.states)
-        runs, late, skipped = runs + found.runs, late + found.late, skipped + found.skipped
-        is_at_least = is_at_least or found.is_at_least
-        if runs >= MOST_RUNS:
-            is_at_least = True
-            break
+    found = context.redis.runs.tally(since, LATE, MOST_RUNS)
+    states = found.states
     ends = {state.value.lower(): states[state.value] if is_tracked else None for state in _ENDS}
     active = sum(states[state.value] for state in _ACTIVE)
     sent = active + sum(states[state.value] for state in _ENDS)
@@ -81,14 +66,8 @@ def read_last_hour(context: Context, now: datetime) -> LastHour:
         since=since,
         sent=sent if is_tracked else None,
         active=active if is_tracked else None,
-        late=late if is_tracked else None,
-        skipped=skipped,
-        is_at_least=is_at_least,
+        late=found.late if is_tracked else None,
+        skipped=found.skipped,
+        is_at_least=found.is_at_least,
         **ends,
     )
-
-
-def _pieces(context: Context) -> Iterator[list[str]]:
-    """Yield the names of all entries, each once."""
-    names = context.redis.contents.names()
-    return (list(piece) for piece in pages(names, PIECE))

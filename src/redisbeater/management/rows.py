@@ -17,7 +17,7 @@ from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.entry_filter import EVERY, Filter
 from redisbeater.management.field_defaults import FieldDefault, field_defaults
 from redisbeater.management.redaction import redacted, redacted_text
-from redisbeater.management.search import LATE, FoundEntry, Progress, Reader, search
+from redisbeater.management.search import LATE, FoundEntry, Progress, Reader, names_with_text, search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
@@ -183,11 +183,15 @@ def page_of_rows(
 ) -> RowPage:
     """Return a page of the rows; the last one for a number that is too high.
 
-    Where Redis counts the entries, only those of the pages up to it are read: all, failing ones, late ones.
+    Where Redis counts the entries, only those of the pages up to it are read: all, failing ones, late ones; or those
+    that Redis finds for a text, of which some rare ones may not have it.
     """
-    counted = None if text or wanted != EVERY else _count(context, frozenset(states))
+    names = names_with_text(context, wanted, states, text) if wanted == EVERY else None
+    counted = len(names) if names is not None else None
+    if wanted == EVERY and not text:
+        counted = _count(context, frozenset(states))
     limit = None if counted is None else number * size
-    found = search(context, wanted, limit, states=states, sort=sort, text=text)
+    found = search(context, wanted, limit, states=states, sort=sort, text=text, names=names)
     is_whole = counted is None or limit is None or len(found) < limit
     total = len(found) if is_whole or counted is None else max(counted, len(found))
     pages = max(-(-total // size), 1)

@@ -24,6 +24,9 @@ _ESCAPED = frozenset("\"\\/<>&'")
 #: How many names one round trip asks for.
 PAGE = 1000
 
+#: How many entries one script looks at that keeps some of them: a few milliseconds of the server.
+KEPT_PAGE = 500
+
 #: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
 SEARCH_PAGE = 250
 
@@ -98,19 +101,24 @@ class Contents:
 
         They are claimed, or wait for another try or for their jitter.
         """
+        yield from self._kept("find_claimed", to_unix(now), to_unix(until))
+
+    def names_with_text(self, text: str) -> Iterator[list[str]]:
+        """Yield, as :meth:`names_by_score` does, the names of the entries that have an ASCII text, in any case.
+
+        They have it in name, task or description; some of them may not have it.
+        """
+        yield from self._kept("find_text", "0", "+inf", text.lower())
+        yield from self._kept("find_text", "-inf", "(0", text.lower())
+
+    def _kept(self, script: str, lowest: str, highest: str, *terms: str) -> Iterator[list[str]]:
+        """Yield what a script keeps of each page of the schedule."""
         start, is_last = 0, False
         while not is_last:
-            terms = [to_unix(now), to_unix(until), str(start), str(PAGE), self._keys.prefix]
-            reply = json.loads(self._connection.run("find_claimed", [self._keys.schedule], terms))
-            start, is_last = start + int(reply["read"]), int(reply["read"]) < PAGE
+            args = [lowest, highest, str(start), str(KEPT_PAGE), self._keys.prefix, *terms]
+            reply = json.loads(self._connection.run(script, [self._keys.schedule], args))
+            start, is_last = start + int(reply["read"]), int(reply["read"]) < KEPT_PAGE
             yield self._names(reply["keys"] or ())
-
-    def names_with_text(self, names: Sequence[str], text: str) -> list[str]:
-        """Return those names whose definition has a text in any case, or may have it; of a page of names."""
-        if not names or not text.isascii() or not text.isprintable() or set(text) & _ESCAPED:
-            return list(names)
-        keys = [self._keys.entry(name) for name in names]
-        return [names[place - 1] for place in self._connection.run("find_text", keys, [text.lower()])]
 
     def dormant_names(self) -> Iterator[list[str]]:
         """Yield, as :meth:`names_by_score` does, the names of the entries that beat does not look at."""

@@ -28,8 +28,8 @@ PAGE = 250
 #: How many runs one script reads in brief: a page of 50 entries, with 30 runs each.
 MOST_BRIEFS = 1_500
 
-#: After so many runs one script counts those of no other entry: a few milliseconds of the server.
-ENOUGH_RUNS = 1_000
+#: How many entries, and runs, one script counts: a few milliseconds of the server.
+TALLY_PAGE, ENOUGH_RUNS = 100, 2_000
 
 #: The fields of an entry that count its runs.
 COUNTED = ("sent", "success", "failure", "lost", "revoked", "expired", "skipped")
@@ -134,21 +134,24 @@ class RunRecords:
                 found[name] = [run for run in runs if run is not None]
         return found
 
-    def tally(self, names: Sequence[str], since: datetime, late: timedelta) -> Tally:
-        """Count the runs of several entries that were sent from a moment on, and what was skipped since.
+    def tally(self, since: datetime, late: timedelta, most: int) -> Tally:
+        """Count the runs of all entries that were sent from a moment on, and what was skipped since.
 
         Arguments:
-            names: the names of the entries.
             since: the moment, aware UTC.
             late: a run of the schedule that was sent so long after its fire time is late.
+            most: number of runs; then the rest is left out.
         """
-        found, done, keys = Tally(), 0, self._keys
+        found, cursor, keys = Tally(), "", self._keys
         terms = [to_unix(since), str(ENOUGH_RUNS), str(self._config.run_history_limit), str(late.total_seconds())]
-        while done < len(names):
-            both = [key for name in names[done:] for key in (keys.runs_of(name), keys.log_of(name))]
-            reply = json.loads(self._connection.run("runs/tally", both, terms))
+        while cursor != "0":
+            args = [cursor or "0", str(TALLY_PAGE), keys.prefix, *terms]
+            reply = json.loads(self._connection.run("runs/tally", [keys.schedule], args))
             found.add(reply)
-            done += int(reply["entries"])
+            cursor = str(reply["cursor"])
+            if found.runs >= most:
+                found.is_at_least = found.is_at_least or cursor != "0"
+                break
         return found
 
     def _scored(

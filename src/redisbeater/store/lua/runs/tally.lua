@@ -1,16 +1,20 @@
--- Count what became of the runs of several entries that were sent from a moment on, and fire times from then on that were
--- skipped. When enough runs were read, the other entries are left for another call.
+-- Count what became of the runs of the entries of one page that were sent from a moment on, and what was skipped since.
 --
--- KEYS[1..] entries  of each entry two keys: its history, a sorted set: run key -> when it was sent; its log, a list: lines,
---                    newest first
--- ARGV[1] since      UNIX seconds
--- ARGV[2] enough     number of runs
--- ARGV[3] limit      number of runs that a history keeps
--- ARGV[4] late       seconds: a run of the schedule that was sent so long after its fire time is late
--- Returns JSON: {entries: how many were read, runs, states: {state -> number of runs}, late, skipped: numbers, is_at_least: whether
---      there were more than was kept or read}
-local since, enough, limit, late = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local found = {entries = 0, runs = 0, states = {}, late = 0, skipped = 0, is_at_least = false}
+-- Entry keys are read from the schedule, and the keys of histories and logs built from them: they share its slot by construction.
+--
+-- KEYS[1] schedule  sorted set: entry key -> UNIX seconds
+-- ARGV[1] cursor    of the page; 0: the first one
+-- ARGV[2] page      number of entries, roughly
+-- ARGV[3] prefix    text: what every key begins with
+-- ARGV[4] since     UNIX seconds
+-- ARGV[5] enough    number of runs after which the runs of no other entry of the page are read
+-- ARGV[6] limit     number of runs that a history keeps
+-- ARGV[7] late      seconds: a run of the schedule that was sent so long after its fire time is late
+-- Returns JSON: {cursor: of the next page, '0' after the last one; runs, states: {state -> number of runs}, late, skipped: numbers,
+--      is_at_least: whether there were more than was kept or read}
+local schedule = KEYS[1]
+local cursor, page, prefix, since, enough, limit, late = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local found = {runs = 0, states = {}, late = 0, skipped = 0, is_at_least = false}
 
 local function count_run(key)
   local run = read(key, 'state', 'kind', 'fire_time', 'sent_at')
@@ -22,10 +26,11 @@ local function count_run(key)
 end
 
 local function count_runs(history)
-  local keys = try('ZRANGEBYSCORE', history, since, '+inf', 'LIMIT', 0, enough) or {}
+  local most = math.min(tonumber(limit), enough - found.runs)
+  local keys = most > 0 and try('ZREVRANGEBYSCORE', history, '+inf', since, 'LIMIT', 0, most) or {}
   for _, key in ipairs(keys) do count_run(key) end
   found.runs = found.runs + #keys
-  if #keys >= math.min(tonumber(limit), tonumber(enough)) then found.is_at_least = true end
+  if #keys >= most then found.is_at_least = true end
 end
 
 local function count_skipped(log)
@@ -39,11 +44,11 @@ local function count_skipped(log)
   end
 end
 
-for i = 1, #KEYS, 2 do
-  if found.runs < tonumber(enough) then
-    count_runs(KEYS[i])
-    count_skipped(KEYS[i + 1])
-    found.entries = found.entries + 1
-  end
+local reply = redis.call('ZSCAN', schedule, cursor, 'COUNT', page)
+for i = 1, #reply[2], 2 do
+  local name = string.sub(reply[2][i], #prefix + 1)
+  count_runs(prefix .. ':runs:' .. name)
+  count_skipped(prefix .. ':log:' .. name)
 end
+found.cursor = reply[1]
 return cjson.encode(found)
