@@ -117,7 +117,6 @@ class Site:
         self.apps = [self._app() for _ in range(1 if case.has_lock else 2)]
         self._beats = [stack.enter_context(contextlib.closing(RedisScheduler(app))) for app in self.apps]
         self._events, self._sends = dict(case.events), Counter[int]()
-        #: The entries that are still to be refused, or slow, once.
         self._refused_once = {number for number, fate in case.fates.items() if fate == "refused once"}
         self._slow = {number for number, fate in case.fates.items() if fate == "slow"}
         self.sent: list[Run] = []
