@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
+from zoneinfo import available_timezones
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
@@ -279,12 +281,18 @@ async def _form(
 ) -> Page:
     values = {
         "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS,
-        "tasks": await visit.store.tasks(), "allow_any_task": visit.site.allow_any_task,
+        "tasks": await visit.store.tasks(), "allow_any_task": visit.site.allow_any_task, "zones": zone_names(),
     }  # fmt: skip
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}
     data |= {"changes": report.as_dict()} if report else {}
     data |= {"preview": preview.as_dict()} if preview else {}
     return Page(template="form.html", values=values, data=data, fragment="content", status=status)
+
+
+@cache
+def zone_names() -> Sequence[str]:
+    """Return the names of all zones of this host, for a field that one searches while typing."""
+    return sorted(available_timezones())
 
 
 async def _conflict(visit: Visit, draft: Draft) -> Page:
