@@ -301,6 +301,7 @@ class Runs(RuleBasedStateMachine):
             assert set(site.client.smembers(site.keys.active_of(name))) == ours & (active | resend)
         assert not [run.id for run in runs if run.state in OVER and site.client.ttl(site.keys.run(run.id)) < 0]
         assert not [run.id for run in runs if run.state in OPEN and site.client.ttl(site.keys.run(run.id)) > 0]
+        assert not [run.id for run in runs if run.state is S.BUFFERED and site.client.ttl(site.keys.run(run.id)) < 0]
 
     def _check_counts(self, runs: list[Run]) -> None:
         """A success stays, and is counted once."""

@@ -22,10 +22,12 @@ BEARER = {"Authorization": f"Bearer {SECRET}"}
 HOST = "jobs.example.com"
 
 
-def browse(app: Celery, *, headers: dict[str, str] | None = None, root: str = "", **settings: Any) -> TestClient:
-    """Return a client of the page of an app; it sends the token, unless other headers are passed."""
+def browse(
+    app: Celery, *, headers: dict[str, str] | None = None, root: str = "", page: Any = None, **settings: Any
+) -> TestClient:
+    """Return a client of the page of an app, or of a given one; it sends the token, unless other headers are passed."""
     given = {"auth": token(SECRET), "allowed_hosts": [HOST], **settings}
-    web = create_app(app, **given)
+    web = page or create_app(app, **given)
     client = TestClient(web, base_url=f"http://{HOST}", root_path=root, client=("192.0.2.7", 4000))
     client.headers.update(BEARER if headers is None else headers)
     return client
