@@ -24,6 +24,20 @@ autodoc_member_order = "bysource"
 # Celery's and dateutil's own documentation is not linked: a build needs no network.
 nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"(datetime|collections\.abc)\..*")]
 
+#: Where links may lead; tests/unit/test_links.py holds it. ``sphinx-build -b linkcheck`` asks whether the pages answer.
+linked_hosts = (
+    "docs.celeryq.dev",
+    "keepachangelog.com",
+    "pypi.org",
+    "semver.org",
+    "www.contributor-covenant.org",
+)
+#: Addresses that stand for the reader's own, on pages and in the answers that they show.
+linkcheck_ignore = [r"https?://(localhost|127\.0\.0\.1)\b", r"https://([\w.-]+\.)?example\.(com|org)\b"]
+linkcheck_timeout = 15
+linkcheck_retries = 2
+linkcheck_anchors = True
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # for drawing.py and command_reference.py
 

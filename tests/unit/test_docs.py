@@ -17,6 +17,7 @@ from pages import DOCS, python_blocks
 
 from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config
+from redisbeater.model.policies import WORDED
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "redisbeater"
@@ -54,6 +55,14 @@ def test_every_setting_is_in_the_table(setting: str) -> None:
 
     assert f"* - :confval:`{PREFIX}{setting}`" in table
     assert f".. confval:: {PREFIX}{setting}\n" in table
+
+
+def test_the_words_of_policies_are_explained_as_the_form_of_the_web_page_explains_them() -> None:
+    page = (DOCS / "policies.rst").read_text(encoding="utf-8")
+    explained = re.findall(r'^   \* - ``(\w+)``\n     - ``"(\w+)"``\n     - (.+)$', page, re.MULTILINE)
+
+    assert explained == [(field, word.value, word.sentence) for field, words in WORDED.items() for word in words]
+    assert all(sentence.endswith(".") for _, _, sentence in explained)
 
 
 def logged() -> Iterator[str]:

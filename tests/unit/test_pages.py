@@ -26,18 +26,94 @@ INDEX = (DOCS / "index.rst").read_text(encoding="utf-8")
 MOST_LINES = 250
 MOST_LINES_OF_README = 150
 
-#: What people type into the search, and the page that they are to find.
+#: What people type into the search, and a page that they are to find. Sphinx searches index entries, too.
 SOUGHT = {
-    "pause": "pausing",
-    "trigger": "managing-runs",
-    "missed": "not-run",
-    "stuck": "not-run",
-    "daylight saving": "daylight-saving",
-    "overlap": "overlap",
+    "acl": "connecting",
+    "alert": "alerts",
+    "apscheduler": "moving-from-apscheduler",
+    "async": "managing",
     "backfill": "managing-runs",
-    "once": "howto-when",
+    "backup": "files",
+    "cancel": "managing-runs",
+    "catch up": "howto-change",
+    "cluster": "connecting",
+    "copy": "editing",
+    "cron": "schedules",
+    "crontab": "schedules",
+    "daylight saving": "daylight-saving",
+    "deadline": "howto-runs",
+    "delete": "editing",
+    "did not run": "not-run",
+    "disable": "editing",
+    "django": "django",
+    "django-celery-beat": "moving-from-django-celery-beat",
+    "docker": "kubernetes",
+    "dst": "daylight-saving",
+    "duplicate": "not-run",
+    "eta": "howto-when",
+    "every": "schedules",
+    "exceptions": "exceptions",
+    "failover": "operating",
+    "fastapi": "fastapi",
     "first monday": "howto-when",
     "flask": "flask",
+    "grafana": "monitoring",
+    "health check": "looking",
+    "high availability": "operating",
+    "history": "managing-runs",
+    "interval": "schedules",
+    "jitter": "policies",
+    "kill": "managing-runs",
+    "kubernetes": "kubernetes",
+    "labels": "editing",
+    "late": "not-run",
+    "leader": "how-it-works",
+    "lock": "how-it-works",
+    "lost run": "overlap",
+    "memory": "performance-of-large-schedules",
+    "metrics": "metrics",
+    "misfire grace time": "policies",
+    "missed": "not-run",
+    "multi-tenant": "howto-change",
+    "next run": "entries",
+    "once": "howto-when",
+    "one-off": "howto-when",
+    "overlap": "overlap",
+    "password": "connecting",
+    "pause": "pausing",
+    "priority": "entries",
+    "prometheus": "metrics",
+    "queue": "entries",
+    "rate limit": "policies",
+    "redbeat": "redbeat",
+    "rename": "editing",
+    "restore": "editing",
+    "resume": "pausing",
+    "retry": "howto-runs",
+    "revoke": "managing-runs",
+    "rrule": "schedules",
+    "run now": "managing-runs",
+    "scaling": "scaling",
+    "secrets": "howto-keep",
+    "sentinel": "connecting",
+    "sentry": "instruments",
+    "skip": "pausing",
+    "standby": "how-it-works",
+    "stop": "managing-runs",
+    "stuck": "not-run",
+    "sunset": "schedules",
+    "systemd": "systemd",
+    "test": "testing",
+    "time zone": "howto-when",
+    "timezone": "howto-when",
+    "tls": "connecting",
+    "trigger": "managing-runs",
+    "undelete": "editing",
+    "upgrade": "operating",
+    "utc": "howto-when",
+    "web page": "dashboard",
+    "workday": "howto-when",
+    "yaml": "files",
 }
 
 
@@ -135,6 +211,26 @@ def test_every_command_and_option_that_a_sentence_names_exists() -> None:
     assert wrong == []
 
 
+def indexed(page: str) -> set[str]:
+    """The index entries of a page, in lower case."""
+    found = re.findall(r"(?m)^\.\. index:: (.+)$", (DOCS / f"{page}.rst").read_text(encoding="utf-8"))
+    return {words.strip().lower() for line in found for words in line.split(",")}
+
+
 @pytest.mark.parametrize(("words", "page"), SOUGHT.items())
-def test_what_people_search_for_is_on_the_page_about_it(words: str, page: str) -> None:
-    assert words in (DOCS / f"{page}.rst").read_text(encoding="utf-8").lower()
+def test_what_people_search_for_is_in_the_index_and_leads_to_the_page_about_it(words: str, page: str) -> None:
+    assert words in indexed(page)
+
+
+def test_index_entries_are_where_a_reader_can_begin() -> None:
+    """An entry directly in front of a heading or its label, or below the title, leads to that section."""
+    lost = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        placed = re.findall(
+            r"(?m)^(?:=+\n\n\.\. index:: .+\n\n|\.\. index:: .+\n\n(?:\.\. _.+:\n\n)*\S.*\n[-~]+\n)", text
+        )
+        if len(placed) != text.count(".. index::"):
+            lost.append(page.stem)
+
+    assert lost == []

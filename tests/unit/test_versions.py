@@ -11,6 +11,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 import redisbeater
 
@@ -92,12 +93,26 @@ def test_the_readme_says_the_same() -> None:
     assert f"redis-py {row('redis-py')}, Redis {row('Redis')}" in readme
 
 
-def test_the_newest_section_of_the_changelog_is_of_this_version() -> None:
+def test_the_newest_section_of_the_changelog_is_of_this_version_or_of_the_next() -> None:
     headings = re.findall(r"^(\d+\.\d+\.\d+) \((.+)\)\n-+$", (ROOT / "CHANGELOG.rst").read_text(), flags=re.MULTILINE)
 
-    assert headings[0][0] == redisbeater.__version__
-    assert all(re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", when) for _, when in headings)
-    assert [when for _, when in headings[1:] if when == "unreleased"] == []
+    (newest, when), older = headings[0], headings[1:]
+    if when == "unreleased":
+        assert Version(newest) >= Version(redisbeater.__version__)
+    else:
+        assert newest == redisbeater.__version__
+    assert all(re.fullmatch(r"unreleased|\d{4}-\d\d-\d\d", date) for _, date in headings)
+    assert [date for _, date in older if date == "unreleased"] == []
+
+
+def test_a_section_of_the_changelog_has_its_parts_in_the_order_of_the_release_checklist() -> None:
+    releasing = " ".join((ROOT / "RELEASING.rst").read_text().split())
+    order = re.findall(r"in this order[^:]*: (.*?)\.", releasing)[0].split(", ")
+    sections = re.split(r"(?m)^\d+\.\d+\.\d+ \(", (ROOT / "CHANGELOG.rst").read_text())[1:]
+    for section in sections:
+        parts = re.findall(r"(?m)^(\w+)\n~+$", section)
+        assert parts == [part for part in order if part in parts]
+        assert parts
 
 
 def test_what_is_stable_is_called_so() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 
 from redisbeater.context import task_options
@@ -17,6 +17,7 @@ from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Terms, plan_changes
 from redisbeater.management.forecast import simulate_schedule
 from redisbeater.management.lint import Findings, Linter
+from redisbeater.management.search import checked_states
 from redisbeater.management.simulation import Simulation
 
 __all__ = ("FileMethods",)
@@ -110,6 +111,10 @@ class FileMethods(AppStore):
         entries: Iterable[RedisScheduleEntry] | Export | None = None,
         prefix: str | None = None,
         task: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        states: str | Collection[str] = (),
+        text: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> Simulation:
         """Return how many runs there will be from ``start``, now by default, up to ``end``, a day later by default.
@@ -122,13 +127,17 @@ class FileMethods(AppStore):
             entries: instead of the stored ones; as if each was created now.
             prefix: only entries whose name begins with this text.
             task: only entries of this task.
+            queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
+            states: only stored entries in one of these, as for :meth:`rows`.
+            text: only stored entries with this text, as for :meth:`rows`.
             progress: called with the number of entries that were read, then of those whose runs were counted.
 
         Raises:
-            ValueError: ``end`` is not after ``start``.
+            ValueError: ``end`` is not after ``start``, or a state is none.
         """
-        wanted = Filter(prefix=prefix, task=task)
-        return simulate_schedule(self._app, start, end, entries, wanted, progress)
+        wanted, chosen = Filter(prefix=prefix, task=task, queue=queue, labels=labels), checked_states(states)
+        return simulate_schedule(self._app, start, end, entries, wanted, progress, states=chosen, text=text)
 
     def lint(
         self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False

@@ -101,9 +101,13 @@ class ScheduleMethods(AppStore):
         """The pause of the schedule; None: it is not paused."""
         return pausing.read_pause(self._context)
 
-    def status(self) -> Status:
-        """Return who leads, who stands by, what is due, and how the leader fares."""
-        return read_status(self._context)
+    def status(self, *, details: bool = False) -> Status:
+        """Return who leads, who stands by, what is due, and how the leader fares.
+
+        With ``details`` also the last hour in numbers and what the server says about itself, for which the runs of all
+        entries are counted: 20,000 at most.
+        """
+        return read_status(self._context, details=details)
 
     def health(
         self,
@@ -206,6 +210,7 @@ class ScheduleMethods(AppStore):
         size: int = 50,
         *,
         text: str = "",
+        prefix: str | None = None,
         task: str | None = None,
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -218,6 +223,7 @@ class ScheduleMethods(AppStore):
             number: which page, from 1 on.
             size: how many entries it has.
             text: only entries with this text in their name, task or description, in any case.
+            prefix: only names that begin with this text.
             task: only entries of this task.
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
@@ -228,7 +234,7 @@ class ScheduleMethods(AppStore):
         Raises:
             ValueError: an argument is not valid.
         """
-        wanted, chosen = Filter(task=task, queue=queue, labels=labels), checked_states(states)
+        wanted, chosen = Filter(prefix=prefix, task=task, queue=queue, labels=labels), checked_states(states)
         check_sort(sort)
         return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
 
