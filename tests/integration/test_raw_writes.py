@@ -42,3 +42,5 @@ def test_raw_writes_harm_nobody_but_their_own_entry(site: HostileSite) -> None:
         site.endure(attack)
 
     check()
+
+    assert site.figures["attacks"] > 0
