@@ -20,6 +20,7 @@ from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
+from redisbeater.dashboard.recent_status import RecentStatus
 from redisbeater.dashboard.said import forget, heard
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -43,6 +44,7 @@ class Site:
         read_only: nobody has a right but to view.
         forecasts: what the next 24 hours bring.
         hub: tells open pages what changes.
+        status: the status of the schedule, with details.
         allow_any_task: whether forms take tasks that the application does not know.
     """
 
@@ -58,6 +60,7 @@ class Site:
     allow_any_task: bool
     hub: Hub
     forecasts: Forecasts
+    status: RecentStatus
 
     async def user(self, request: Request) -> User | None:
         """Return who sent a request, with the rights that this site leaves."""
