@@ -14,6 +14,7 @@ from servers import Server, programs
 from web_site import app_with_tasks, browse
 
 from redisbeater import ScheduleStore
+from redisbeater.dashboard import recent_status
 from redisbeater.management.server_words import UNKNOWN
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -111,6 +112,20 @@ def test_the_last_hour_is_counted_by_what_became_of_runs(
     for number in (10, 11):
         _run(client, prefix, "report", number, "SUCCESS", ago=10.0)
     assert store.status(details=True).last_hour.is_at_least is True  # type: ignore[union-attr]
+
+
+def test_an_open_page_counts_the_last_hour_once_in_five_seconds(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("report", "shop.report", 3600.0)
+    web = browse(app)
+    assert web.get("/status.json").json()["last_hour"]["sent"] == 0
+    _run(client, prefix, "report", 1, "SUCCESS", ago=1.0)
+    again = web.get("/status.json").json()
+    assert again["last_hour"]["sent"] == 0
+    assert again["redis"]["role"] == "master"
+    monkeypatch.setattr(recent_status, "FRESH_SECONDS", 0.0)
+    assert web.get("/status.json").json()["last_hour"]["sent"] == 1
 
 
 def test_without_records_of_runs_the_last_hour_is_unknown(make_app: Callable[..., Celery]) -> None:

@@ -28,6 +28,7 @@ from redisbeater.dashboard.drawing import environment
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
+from redisbeater.dashboard.recent_status import RecentStatus
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import Auth
 from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, run_actions, runs, schedule
@@ -126,6 +127,7 @@ def create_app(
         read_only=read_only,
         allow_any_task=allow_any_task,
         forecasts=Forecasts(store),
+        status=RecentStatus(store),
         hub=Hub(lambda: ScheduleStore(celery_app)),
         choices=policy_choices(config),
         inherited=inherited_words(config),

@@ -21,6 +21,7 @@ from redisbeater.dashboard.choices import Choice
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
+from redisbeater.dashboard.recent_status import RecentStatus
 from redisbeater.dashboard.said import forget, heard
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -44,6 +45,7 @@ class Site:
         read_only: nobody has a right but to view.
         forecasts: what the next 24 hours bring.
         hub: tells open pages what changes.
+        status: the status of the schedule, with details.
         allow_any_task: whether forms take tasks that the application does not know.
         choices: the options of each policy, for the form of an entry.
         inherited: what counts for fields of that form that are empty, in words.
@@ -61,6 +63,7 @@ class Site:
     allow_any_task: bool
     hub: Hub
     forecasts: Forecasts
+    status: RecentStatus
     choices: Mapping[str, list[Choice]]
     inherited: Mapping[str, str]
 
