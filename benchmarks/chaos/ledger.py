@@ -159,7 +159,7 @@ def _fire_times(policy: ResolvedPolicy, first: datetime, until: datetime | None)
     fire_time: datetime | None = first
     while fire_time is not None and (until is None or fire_time < until):
         yield fire_time
-        fire_time = policy.timetable.next(fire_time)
+        fire_time = policy.timetable.afresh().next(fire_time)  # the steps of one search are limited
 
 
 def _all(fire_times: Iterable[Iterable[datetime]]) -> set[datetime]:

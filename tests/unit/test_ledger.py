@@ -66,6 +66,10 @@ def test_fire_times_are_expected_from_the_first_up_to_the_next_one_that_beat_wai
     assert expected(definition(max_runs=2), second(1), None) == [second(1), second(2)]
 
 
+def test_fire_times_are_expected_of_a_run_that_takes_hours() -> None:
+    assert len(expected(definition(), second(0), second(10_000))) == 10_000
+
+
 def test_an_entry_whose_fire_times_were_each_sent_balances() -> None:
     finding = audit(FIVE, messages(range(1, 6)))
 

@@ -35,7 +35,7 @@ local function lose()
   local is_as_read = seen ~= '' and score == seen or seen == '' and run and run.state == 'SENT'
   if not run or not is_as_read then return 'ALIVE' end
   if note ~= '' then redis.call('HSET', run_key, seen == '' and 'error' or 'note', note) end
-  if line ~= '' then add_to_log(prefix .. ':log:' .. run.name, lines, line) end
+  if line ~= '' then log_run(prefix, run.name, lines, line, retention) end
   if delay ~= '' then requeue(run) else end_run(prefix, limit, retention, run, state, state == 'LOST' and seen ~= '') end
   return 'LOST'
 end

@@ -187,6 +187,13 @@ local function count_duration(prefix, run)
   count_total(prefix, 'ms', run.task, math.floor(run.took * 1000))
 end
 
+-- Add a line about a run to the log of its entry; that of an entry that was deleted is kept for so long.
+local function log_run(prefix, name, lines, line, retention)
+  local log = prefix .. ':log:' .. name
+  add_to_log(log, lines, line)
+  if redis.call('EXISTS', prefix .. name) == 0 then redis.call('PEXPIRE', log, retention) end
+end
+
 -- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. Without its record that commit would
 -- make a new one, of a run that waits for a worker. Beat may have died before it, so it is waited for an hour at most.
 local function awaits_commit(key)

@@ -20,7 +20,7 @@ local function stop()
   local is_active = run.state == 'SENT' or run.state == 'STARTED' or run.state == 'RETRY'
   if not waits and not is_active then return 'ENDED' end
   redis.call('HSET', run_key, 'stop', '1', unpack(cjson.decode(fields)))
-  add_to_log(prefix .. ':log:' .. run.name, lines, line)
+  log_run(prefix, run.name, lines, line, retention)
   if waits then revoke_waiting(prefix, limit, retention, run) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   return waits and 'REVOKED' or 'ASKED'

@@ -1,0 +1,35 @@
+"""Runs that go on after their entry was deleted: what is written about them does not stay for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from run_site import LEASE, RunSite
+from servers import programs
+
+from redisbeater import ScheduleStore
+
+#: Which Redis the schedule is in makes no difference here.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: What is done to a run, which adds a line to the log of its entry.
+LOGGED: dict[str, Callable[[RunSite], object]] = {
+    "lost": lambda site: site.lose_overdue(),
+    "requeued": lambda site: site.lose_overdue(requeue_in=10),
+    "stopped": lambda site: site.runs.stop("a"),
+}
+
+
+@pytest.mark.parametrize("what", LOGGED)
+def test_the_log_of_a_deleted_entry_still_expires_when_a_run_of_it_is(run_site: RunSite, what: str) -> None:
+    run_site.send("a")
+    run_site.start("a")
+    ScheduleStore(run_site.app).delete("report")
+    run_site.clock.go_on(LEASE + 1)
+
+    LOGGED[what](run_site)
+
+    log = run_site.keys.log_of("report")
+    assert f" {what} " in run_site.client.lindex(log, 0)
+    assert 0 < run_site.client.ttl(log) <= 7 * 86_400
