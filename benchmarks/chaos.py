@@ -3,12 +3,17 @@
     python benchmarks/chaos.py --quick                     # about half a minute
     python benchmarks/chaos.py --minutes 10 --no-lock
     python benchmarks/chaos.py --kills 1000 --json chaos.json
+    python benchmarks/chaos.py --kills 1000 --track-runs --most-minutes 45
     python benchmarks/chaos.py --faults kill,pause,failover    # the schedule behind Sentinels
 
 The beats are real ``celery beat`` processes; one real server keeps the schedule and one is the broker. The fire times
 of every entry are computed from its definition alone. They must equal the runs that arrived at the broker plus those
-that are recorded as skipped. Exit code 1: a run is missing, early or unexpected, a fire time has two ids, or a beat
-did not end on SIGTERM.
+that are recorded as skipped. With ``--track-runs`` beats record the runs, and a thread reports of most of them that
+they began and ended, as workers would: each record must have its run, a success stays one, and nothing is kept for
+ever.
+
+Exit code 1: a run is missing, early or unexpected, a fire time has two ids, a record is wrong, or a beat did not end on
+SIGTERM.
 Needs ``pip install ".[test]"``.
 """
 
@@ -16,23 +21,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import shlex
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from chaos.cluster import Cluster, Shape
 from chaos.director import Director, Script
 from chaos.faults import FAULTS
 from chaos.inbox import Inbox
+from chaos.ledger import Account, Message, Problem
+from chaos.records import audit_records, figures, read_stored
 from chaos.report import Record, Report, create_report
+from chaos.reporter import Reporter
 from chaos.roster import Roster
 from servers import programs
 
 #: The default faults: the schedule's server has no replica, and comes back with its data.
 DEFAULT_FAULTS = tuple(name for name in FAULTS if name != "failover")
+
+#: What every key of the schedule begins with.
+PREFIX = "redisbeater:"
 
 #: How long ``--quick`` injects faults, and how many kills it needs at least.
 QUICK_SECONDS, QUICK_KILLS = 15, 5
@@ -58,9 +71,12 @@ def run(options: argparse.Namespace, folder: Path) -> Report:
     with cluster, Inbox(cluster.broker) as inbox:
         roster = Roster(cluster.app(), rng)
         roster.create(options.entries)
+        reporter = _start_reporter(cluster, inbox, options) if options.track_runs else None
         director = Director(cluster, roster, inbox, _script(options), rng)
         director.run()
         beats = [place.beat for place in cluster.places]
+        accounts, messages = roster.accounts(), inbox.messages()
+        records, problems = _recorded(cluster, reporter, roster, accounts, messages) if reporter else ({}, [])
         record = Record(
             command=shlex.join(["python", "benchmarks/chaos.py", *sys.argv[1:]]),
             servers=cluster.schedule.version(),
@@ -74,10 +90,28 @@ def run(options: argparse.Namespace, folder: Path) -> Report:
             starts=sum(beat.starts for beat in beats),
             unresponsive=sum(beat.unresponsive for beat in beats),
             endings=[ending for beat in beats for ending in beat.endings],
-            accounts=roster.accounts(),
-            messages=inbox.messages(),
+            accounts=accounts,
+            messages=messages,
+            records=records,
+            record_problems=problems,
         )
     return create_report(record)
+
+
+def _start_reporter(cluster: Cluster, inbox: Inbox, options: argparse.Namespace) -> Reporter:
+    reporter = Reporter(cluster.app(), random.Random(options.seed))
+    reporter.start()
+    inbox.on_arrival = reporter.arrived
+    return reporter
+
+
+def _recorded(
+    cluster: Cluster, reporter: Reporter, roster: Roster, accounts: Sequence[Account], messages: Sequence[Message]
+) -> tuple[Mapping[str, int], Sequence[Problem]]:
+    """Return what the records of runs have shown, and what is wrong with them."""
+    reporter.end()
+    stored = read_stored(cluster.schedule.client(), PREFIX, roster.now())
+    return figures(stored, reporter.tally), audit_records(stored, messages, accounts, reporter.succeeded)
 
 
 def _shape(options: argparse.Namespace) -> Shape:
@@ -86,6 +120,7 @@ def _shape(options: argparse.Namespace) -> Shape:
         has_lock=options.lock,
         has_proxies="cut" in options.faults,
         has_replica="failover" in options.faults,
+        tracks_runs=options.track_runs,
     )
 
 
@@ -93,7 +128,8 @@ def _script(options: argparse.Namespace) -> Script:
     if options.quick:
         kills = QUICK_KILLS if "kill" in options.faults else 0
         return Script(seconds=QUICK_SECONDS, kills=kills, faults=options.faults)
-    return Script(seconds=options.minutes * 60, kills=options.kills, faults=options.faults)
+    most = options.most_minutes * 60 if options.most_minutes else math.inf
+    return Script(seconds=options.minutes * 60, kills=options.kills, faults=options.faults, most_seconds=most)
 
 
 def _options() -> argparse.Namespace:
@@ -101,6 +137,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few faults of each kind, for CI")
     parser.add_argument("--minutes", type=float, default=1.0, help="inject faults for at least this long (default: 1)")
     parser.add_argument("--kills", type=int, default=0, help="kill at least this many beats")
+    parser.add_argument("--most-minutes", type=float, metavar="MINUTES", help="and stop then, also with fewer kills")
     parser.add_argument("--beats", type=int, default=3, help="number of beats (default: 3)")
     parser.add_argument("--entries", type=int, default=24, help="number of entries at the start (default: 24)")
     parser.add_argument(
@@ -109,6 +146,7 @@ def _options() -> argparse.Namespace:
         default=True,
         help="run one leader, or let all beats send (default: --lock)",
     )
+    parser.add_argument("--track-runs", action="store_true", help="record the runs, and check the records")
     parser.add_argument(
         "--faults",
         type=_faults,

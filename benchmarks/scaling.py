@@ -1,6 +1,6 @@
 """Measure what a run costs the schedule's Redis and a beat, what entries take in memory, and two schedules beside one.
 
-    python benchmarks/scaling.py                          # all; about three minutes, and 1 GB of memory
+    python benchmarks/scaling.py                          # the tables of docs/scaling.rst; four minutes, 1 GB of memory
     python benchmarks/scaling.py cost --others 300000     # microseconds of processor time of a run
     python benchmarks/scaling.py memory --entries 100000  # bytes of an entry, by used_memory
     python benchmarks/scaling.py schedules                # one schedule on one server, two on two servers
@@ -10,7 +10,7 @@ The beats are real ``celery beat`` processes, each schedule is in a Redis of its
 is no worker. ``schedules`` runs two beats each time: both active on one schedule, or one on each of two, which a
 cluster of two masters keeps apart by the hash tags of their prefixes. The figure that scales is the processor time of
 the busiest Redis for each run of the application: the rate ends where it fills a core. Runs a second need a core for
-each process.
+each process. How many beats and which Redis some rates need is computed from what ``cost`` has measured.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Any
 
 from celery import Celery
 from suite.machine import NO_SERVER, describe, facts, running, server_program  # it puts tests/ on the path
+from suite.page_tables import cost_table, memory_table, plan_table, schedules_table
 
 from servers import stop  # isort: skip
 from topologies import Node, new_node  # isort: skip
@@ -101,16 +102,16 @@ class Site:
     def _listeners(self, prefix: str) -> int:
         return sum(int(node.client.pubsub_numsub(f"{prefix}:changes")[0][1]) for node in self.nodes)
 
-    def burst(self, prefixes: Sequence[str]) -> float:
-        """Make the entries of each schedule due; return the seconds until all messages are on the queue."""
+    def burst(self, prefixes: Sequence[str], due: int = DUE) -> float:
+        """Make so many entries of each schedule due; return the seconds until all messages are on the queue."""
         self.queue.flushall()
         for prefix in prefixes:
-            members = {f"{prefix}entry {number}": 0 for number in range(DUE)}
+            members = {f"{prefix}entry {number}": 0 for number in range(due)}
             self.node(prefix).client.zadd(f"{prefix}:schedule", members)  # type: ignore[arg-type]
         began = time.monotonic()
         for prefix in prefixes:
             self.node(prefix).client.publish(f"{prefix}:changes", "all")
-        total = DUE * len(prefixes)
+        total = due * len(prefixes)
         wait_until(lambda: self.queue.llen("celery") >= total, "the messages", PATIENCE_SECONDS)
         seconds = time.monotonic() - began
         for prefix in prefixes:  # the last commit
@@ -166,14 +167,23 @@ def measure_cost(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def measure_memory(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure the bytes that an entry adds to ``used_memory``."""
+    """Measure the bytes that an entry adds to ``used_memory``: new, and when it has run."""
+    prefix, count = PREFIXES[0], options.entries
     with ExitStack() as stack:
         site = Site(stack, 1)
-        site.fill(PREFIXES[0], 1)
-        before = int(site.nodes[0].info("memory")["used_memory"])
-        site.fill(PREFIXES[0], options.entries + 1)
-        grown = int(site.nodes[0].info("memory")["used_memory"]) - before
-        return [{"entries": options.entries, "bytes": round(grown / options.entries)}]
+
+        def used() -> int:
+            return int(site.nodes[0].info("memory")["used_memory"])
+
+        site.fill(prefix, 1)
+        with site.beat(prefix):  # what it keeps besides
+            site.burst([prefix], 1)
+        before = used()
+        site.fill(prefix, count + 1)
+        new = used() - before
+        with site.beat(prefix):
+            site.burst([prefix], count + 1)
+        return [{"entries": count, "new": round(new / count), "ran": round((used() - before) / count)}]
 
 
 def measure_schedules(_: argparse.Namespace) -> list[dict[str, Any]]:
@@ -196,6 +206,14 @@ PARTS: dict[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
 }
 
 
+#: What is printed of each part.
+TABLES: dict[str, Sequence[Callable[[list[dict[str, Any]]], str]]] = {
+    "cost": (cost_table, plan_table),
+    "memory": (memory_table,),
+    "schedules": (schedules_table,),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="?", choices=PARTS, help="only this one")
@@ -208,10 +226,10 @@ def main() -> None:
     found = {}
     for name in [options.part] if options.part else PARTS:
         found[name] = PARTS[name](options)
-        for row in found[name]:
-            print(f"{name}: " + ", ".join(f"{key} {value:,}" for key, value in row.items()), flush=True)
+        for table in TABLES[name]:
+            print(f"\n{table(found[name])}", flush=True)
     load = os.getloadavg()[1]
-    print(f"load of the last five minutes: {load:.1f}")
+    print(f"\nload of the last five minutes: {load:.1f}")
     if options.json:
         text = json.dumps({"machine": facts(program), "load": round(load, 1), "parts": found}, indent=2)
         options.json.write_text(text + "\n")

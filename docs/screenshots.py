@@ -1,6 +1,6 @@
 """Take the screenshots of ``docs/dashboard.rst`` from the demo: ``python docs/screenshots.py``.
 
-It takes Debian's chromium, and ``pip install ".[demo,dashboard]" playwright pillow``.
+It takes Debian's chromium, and ``pip install ".[demo,dashboard,docs,test]"``.
 """
 
 from __future__ import annotations

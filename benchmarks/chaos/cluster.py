@@ -28,6 +28,9 @@ LOCK_TIMEOUT_SECONDS, LEASE_TIMEOUT_SECONDS = 1.0, 2.0
 #: How long a beat waits for an answer of a server.
 SOCKET_TIMEOUT_SECONDS = 1.0
 
+#: The shortest lease of a run, and how long one may wait for a worker: beat judges many while the benchmark goes on.
+RUN_TIMEOUT_SECONDS, RUN_QUEUE_TIMEOUT_SECONDS = 10.0, 5.0
+
 SOURCE = """
 import json, os
 from celery import Celery
@@ -49,6 +52,7 @@ class Shape:
     has_proxies: bool
     #: Whether the schedule's server has a replica that takes over.
     has_replica: bool
+    tracks_runs: bool = False
 
 
 class Place:
@@ -153,6 +157,10 @@ class Cluster:
         }
         if schedule:
             settings["redisbeater_redis_url"] = _url(schedule)
+        if self._shape.tracks_runs:
+            settings["redisbeater_track_runs"] = True
+            settings["redisbeater_run_timeout"] = RUN_TIMEOUT_SECONDS
+            settings["redisbeater_run_queue_timeout"] = RUN_QUEUE_TIMEOUT_SECONDS
         return settings if self._shape.has_lock else {**settings, "redisbeater_lock_key": None}
 
 

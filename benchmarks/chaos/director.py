@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import sys
 import time
@@ -39,11 +40,15 @@ PROGRESS_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """Which faults are injected, and how long: until this many seconds have passed and this many beats were killed."""
+    """Which faults are injected, and how long: until this many seconds have passed and this many beats were killed.
+
+    After ``most_seconds`` it is over in any case.
+    """
 
     seconds: float
     kills: int
     faults: Sequence[str]
+    most_seconds: float = math.inf
 
 
 class Director:
@@ -78,8 +83,8 @@ class Director:
         self._inbox.drain()
 
     def _is_over(self) -> bool:
-        passed = time.monotonic() - self._began_at
-        return passed >= self._script.seconds and self.faults.tally["kill"] >= self._script.kills
+        passed, script = time.monotonic() - self._began_at, self._script
+        return passed >= script.most_seconds or (passed >= script.seconds and self.faults.tally["kill"] >= script.kills)
 
     def _undo(self, now: float) -> None:
         due = [undo for undo in self._open if undo.at <= now]

@@ -32,6 +32,8 @@ class Inbox:
 
     def __init__(self, server: DurableServer) -> None:
         self._server = server
+        #: Called with the headers of each message.
+        self.on_arrival: Callable[[dict[str, Any]], None] | None = None
         self._arrivals: dict[str, list[datetime]] = defaultdict(list)
         self._lock = threading.Lock()
         self._strike: tuple[Callable[[int], None], int] | None = None
@@ -81,17 +83,20 @@ class Inbox:
         if payload is None:
             return
         self.count += 1
-        self._strike_now(payload)
+        headers = json.loads(payload)["headers"]
+        if self.on_arrival is not None:
+            self.on_arrival(headers)
+        self._strike_now(headers)
         self._arrivals[payload].append(EPOCH + timedelta(seconds=seconds, microseconds=microseconds))
 
-    def _strike_now(self, payload: str) -> None:
+    def _strike_now(self, headers: dict[str, Any]) -> None:
         with self._lock:
             if self._strike is None:
                 return
             strike, countdown = self._strike
             self._strike = (strike, countdown - 1) if countdown > 1 else None
         if countdown == 1:
-            strike(_sender(json.loads(payload)["headers"]))
+            strike(_sender(headers))
 
     def _message(self, payload: str) -> Message:
         headers = json.loads(payload)["headers"]

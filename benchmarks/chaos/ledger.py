@@ -74,6 +74,11 @@ class Fault(str, Enum):
     UNEXPECTED = "unexpected"
     STALE = "stale arguments"
     IMBALANCE = "imbalance"
+    RECORD_ALONE = "record without its run"
+    FALLEN_BACK = "success that is none"
+    UNLISTED = "record in no history"
+    FOREVER = "no time to live"
+    OVERDUE = "lease that nobody judged"
 
 
 @dataclass(frozen=True, kw_only=True)

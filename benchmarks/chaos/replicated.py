@@ -44,6 +44,10 @@ class ReplicatedServer:
             retry=once,
         )
 
+    def client(self) -> Any:
+        """Return a client of the last known master, which waits for a reply without end."""
+        return self._master.client
+
     def kill(self) -> None:
         """Send SIGKILL as soon as the replica has all writes up to now; beats go on writing meanwhile."""
         self._wait_for_replica()

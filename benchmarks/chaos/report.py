@@ -42,6 +42,9 @@ class Record:
     endings: Sequence[Ending]
     accounts: Sequence[Account]
     messages: Sequence[Message]
+    #: What the records of runs have shown, and what is wrong with them; empty where runs are not tracked.
+    records: Mapping[str, int]
+    record_problems: Sequence[Problem]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +77,7 @@ class Report:
     distinct: int
     repeats: int
     overtaken: int
+    records: Mapping[str, int]
     problems: Mapping[str, int]
     share_of_health: float
     late_median: float
@@ -107,6 +111,7 @@ class Report:
             f"({_counts(self.skipped)})",
             "messages": f"{self.messages}: {self.distinct} distinct runs, {self.repeats} repeats with the same id, "
             f"{self.overtaken} sent, not committed, and skipped later",
+            "records": _counts(self.records),
             "problems": _counts(self.problems),
             "health": f"{self.share_of_health:.0%} of the time at least one beat and both servers could work",
             "late": f"while a beat could work {self.late_median:.2f} s median, {self.late_99_percent:.2f} s of 99 %, "
@@ -116,6 +121,8 @@ class Report:
         }
         if not self.gaps:
             del rows["gap"]
+        if not self.records:
+            del rows["records"]
         width = max(map(len, rows))
         shown = [f"{each.fault.value}: {each.name}: {each.detail}" for each in self.details[:SHOWN]]
         return "\n".join([*(f"{name:<{width}}  {text}" for name, text in rows.items()), *shown])
@@ -128,7 +135,7 @@ def create_report(record: Record) -> Report:
     lates = _lates(record)
     in_health = sorted((late for late in lates if is_clear(dark, late.due, late.arrived)), key=_seconds, reverse=True)
     gaps = _gaps(record, dark)
-    details = [problem for finding in findings for problem in finding.problems]
+    details = [*(problem for finding in findings for problem in finding.problems), *record.record_problems]
     return Report(
         command=record.command,
         machine=f"{os.cpu_count()} cores, Python {platform.python_version()}, {record.servers}",
@@ -146,6 +153,7 @@ def create_report(record: Record) -> Report:
         distinct=sum(finding.distinct for finding in findings),
         repeats=sum(finding.repeats for finding in findings),
         overtaken=sum(finding.overtaken for finding in findings),
+        records=dict(record.records),
         problems=dict(Counter(problem.fault.value for problem in details)),
         share_of_health=_share_of_health(record, dark),
         late_median=statistics.median(map(_seconds, in_health)) if in_health else 0.0,

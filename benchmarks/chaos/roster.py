@@ -79,6 +79,12 @@ KINDS: Mapping[str, Kind] = {
     "second again": Kind(fields=_every(1.0), actions=CHANGING),
 }
 
+#: The kinds besides where runs are tracked.
+TRACKED_KINDS: Mapping[str, Kind] = {
+    "one at a time": Kind(fields=_every(1.0, overlap="skip")),
+    "sent again when lost": Kind(fields=_every(2.0, requeue_lost=1)),
+}
+
 
 @dataclass(kw_only=True)
 class _Listed:
@@ -112,6 +118,7 @@ class Roster:
         self._rng = rng
         self._listed: list[_Listed] = []
         self._most = 0
+        self._kinds = {**KINDS, **TRACKED_KINDS} if self._context.config.track_runs else KINDS
         #: How often each change was made.
         self.tally: dict[str, int] = {}
 
@@ -152,8 +159,8 @@ class Roster:
 
     def _create_next(self) -> None:
         number = len(self._listed)
-        word = list(KINDS)[number % len(KINDS)]
-        self._create(f"{number}: {word}", KINDS[word])
+        word = list(self._kinds)[number % len(self._kinds)]
+        self._create(f"{number}: {word}", self._kinds[word])
 
     def _create(self, name: str, kind: Kind) -> None:
         fields = dict(kind.fields(self.now(), self._rng))

@@ -21,6 +21,7 @@ from redisbeater.editing.deletion import delete_entry
 from redisbeater.editing.entry_state import EntryPolicies, EntryState
 from redisbeater.editing.leaving_out import DisableUntil, SkipNext
 from redisbeater.editing.stored_entry import StoredEntry, load
+from redisbeater.editing.switching import Switch
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import InvalidEntry
@@ -284,7 +285,8 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
             InvalidEntry: that time has passed, or it has no fire time from then on.
         """
         if until is None:
-            return self._write_fields({"enabled": False, "disabled_until": None}, Author.of(by, note))
+            switch = Switch(name=check_stored_name(self.name), is_enabled=False, author=Author.of(by, note))
+            return self._write(switch)
         return self._write(DisableUntil(name=check_name(self.name), until=until, author=Author.of(by, note)))
 
     def skip_next(self, n: int = 1, *, undo: bool = False, note: str = "", by: str = "") -> RedisScheduleEntry:

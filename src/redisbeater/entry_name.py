@@ -22,7 +22,7 @@ __all__ = (
 MAX_NAME_BYTES = 512
 
 #: What can be done about an entry whose name is longer: another program stored it.
-WHAT_REMAINS = "; an entry of that name does not run, but can be deleted and renamed"
+WHAT_REMAINS = "; an entry of that name does not run, but can be disabled, deleted and renamed"
 
 
 def is_unreserved(name: Any) -> bool:
@@ -65,7 +65,7 @@ def check_name(name: Any, advice: str = WHAT_REMAINS) -> str:
 
 
 def check_stored_name(name: Any) -> str:
-    """Return a name under which another program may have stored an entry: to delete that, or to rename it.
+    """Return a name under which another program may have stored an entry: to disable, delete or rename that.
 
     Raises:
         InvalidEntry: as for :func:`check_unreserved`, or it is not valid unicode.

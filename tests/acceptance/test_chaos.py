@@ -16,10 +16,14 @@ TIMEOUT_SECONDS = 540
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS + 60)
-@pytest.mark.parametrize(("lock", "seed"), [("--lock", "11"), ("--no-lock", "12")], ids=["with a lock", "without"])
-def test_the_ledger_of_a_short_run_balances(lock: str, seed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [["--lock", "--track-runs", "--seed", "11"], ["--no-lock", "--seed", "12"]],
+    ids=["with a lock, and records of runs", "without"],
+)
+def test_the_ledger_of_a_short_run_balances(options: list[str], tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    command = [sys.executable, BENCHMARK, "--quick", lock, "--seed", seed, "--json", figures]
+    command = [sys.executable, BENCHMARK, "--quick", *options, "--json", figures]
 
     finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
 
@@ -29,3 +33,5 @@ def test_the_ledger_of_a_short_run_balances(lock: str, seed: str, tmp_path: Path
     assert found["faults"]["kill"] > 0
     assert found["runs"] > 0
     assert found["owed"] == found["runs"] + sum(found["skipped"].values())
+    if "--track-runs" in options:
+        assert found["records"]["SUCCESS"] > 0

@@ -16,6 +16,9 @@ from redisbeater.model.run import State
 #: Each pool with Redis as its broker, and the default one with RabbitMQ too.
 WORKERS = ("prefork", "threads", "solo", "gevent", "eventlet", "prefork on RabbitMQ")
 
+#: Other pools with RabbitMQ, for the tests in which the broker has a part.
+OTHERS_ON_RABBITMQ = ("threads on RabbitMQ", "solo on RabbitMQ", "gevent on RabbitMQ")
+
 #: Pools that can end a task; those that can lose or kill a process without the worker itself.
 CAN_TERMINATE, HAS_CHILDREN = ("prefork", "gevent", "eventlet"), ("prefork",)
 
@@ -44,6 +47,10 @@ def only(*pools: str) -> pytest.MarkDecorator:
     """Run a test on the workers of these pools."""
     workers = [worker for worker in WORKERS if worker.partition(" ")[0] in pools]
     return pytest.mark.parametrize("worker", workers, indirect=True, scope="module")
+
+
+#: Run a test on every pool with every broker.
+on_each_broker = pytest.mark.parametrize("worker", [*WORKERS, *OTHERS_ON_RABBITMQ], indirect=True, scope="module")
 
 
 def test_a_task_that_ends_is_reported_with_all_that_is_known_of_it(worker: Worker) -> None:
@@ -75,6 +82,7 @@ def test_a_retry_is_the_same_run(worker: Worker) -> None:
     assert (run.state, run.starts, run.attempt) == (State.SUCCESS, 2, 1)
 
 
+@on_each_broker
 def test_a_run_that_waits_for_its_retry_says_so(worker: Worker) -> None:
     run_id = worker.send("retry", 2)
 
@@ -96,6 +104,7 @@ def test_a_task_that_ignores_itself_has_ended_well(worker: Worker) -> None:
     assert (run.state, run.note) == (State.SUCCESS, "ignored")
 
 
+@on_each_broker
 def test_a_task_that_replaces_itself_is_one_run(worker: Worker) -> None:
     run_id = worker.send("replace")
 
@@ -105,6 +114,16 @@ def test_a_task_that_replaces_itself_is_one_run(worker: Worker) -> None:
     assert worker.noted("began", run_id) == 1
 
 
+@on_each_broker
+def test_a_task_that_puts_its_message_back_is_started_again(worker: Worker) -> None:
+    run_id = worker.send("requeue")
+
+    run = worker.ends(run_id)
+
+    assert (run.state, run.starts, run.attempt, run.acks_late) == (State.SUCCESS, 2, 1, True)
+    assert worker.noted("began", run_id) == 2
+
+
 def test_a_task_that_rejects_its_message_has_failed(worker: Worker) -> None:
     run_id = worker.send("reject")
 
@@ -112,6 +131,7 @@ def test_a_task_that_rejects_its_message_has_failed(worker: Worker) -> None:
     assert "no feed" in worker.ends(run_id).error
 
 
+@on_each_broker
 def test_a_run_that_is_revoked_before_its_start_is_revoked(worker: Worker) -> None:
     run_id = worker.send("work", countdown=1)
     worker.app.control.revoke(run_id)

@@ -77,6 +77,38 @@ def test_a_cold_shutdown_and_a_kill_give_runs_up_and_the_broker_starts_what_was_
     assert worker.noted("began", early) == 1
 
 
+def test_runs_that_are_active_while_their_pool_is_restarted_are_reported_as_ever(
+    make_worker: Callable[..., Worker],
+) -> None:
+    settings = {"worker_pool_restarts": True, "imports": ["redisbeater.runs"]}
+    worker = make_worker("--pool", "prefork", source=PLAIN, **settings)
+    worker.start("--concurrency", "2")
+    active = [worker.send("pause", 2.0) for _ in range(2)]
+    before = {worker.reaches(run_id, State.STARTED).pid for run_id in active}
+
+    worker.app.control.broadcast("pool_restart", arguments={"reload": True})
+    ended = [worker.ends(run_id) for run_id in active]
+    later = [worker.ends(worker.send("pause", 0)) for _ in range(4)]
+
+    assert {(run.state, run.starts) for run in (*ended, *later)} == {(State.SUCCESS, 1)}
+    assert before.isdisjoint(run.pid for run in later)
+
+
+def test_a_worker_that_does_not_report_yet_takes_no_run_from_one_that_does(make_worker: Callable[..., Worker]) -> None:
+    worker = make_worker("--pool", "solo", imports=["redisbeater.runs"], source="", worker_prefetch_multiplier=1)
+    worker.start()
+    worker.project.add_source("app.conf.imports = []\n")
+    worker.start()
+
+    sent = [worker.send_recorded("note") for _ in range(30)]
+    wait_until(lambda: len(worker.project.runs()) == len(sent), "all runs to be executed")
+    wait_until(lambda: State.STARTED not in {run.state for run in worker.store.many(sent).values()}, "the reports")
+
+    runs = worker.store.many(sent)
+    assert sorted(each["id"] for each in worker.project.runs()) == sorted(sent)
+    assert {(run.state, run.starts) for run in runs.values()} == {(State.SUCCESS, 1), (State.SENT, 0)}
+
+
 def test_children_that_end_after_each_task_report_it_before(make_worker: Callable[..., Worker]) -> None:
     worker = make_worker("--pool", "prefork", "--max-tasks-per-child", "1", imports=["redisbeater.runs"], source=PLAIN)
     worker.start("--concurrency", "2")

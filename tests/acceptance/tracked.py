@@ -20,7 +20,7 @@ from servers import Server
 from waiting import wait_until
 
 from redisbeater.context import Context
-from redisbeater.model.run import FINAL, Run, State
+from redisbeater.model.run import FINAL, NewRun, Run, State
 from redisbeater.store.runs import RunStore
 
 __all__ = ("ENTRY", "Worker")
@@ -86,6 +86,12 @@ def replace(self):
 @app.task(bind=True, name="proj.reject")
 def reject(self):
     raise Reject("no feed", requeue=False)
+
+@app.task(bind=True, name="proj.requeue", acks_late=True)
+def requeue(self):
+    began(self)
+    if not self.request.delivery_info["redelivered"]:
+        raise Reject("not here", requeue=True)
 
 @app.task(bind=True, name="proj.die")
 def die(self):
@@ -168,6 +174,12 @@ class Worker:
         run_id = run_id or str(uuid.uuid4())
         self.app.send_task(f"proj.{task}", args, task_id=run_id, headers=headers, **options)
         return run_id
+
+    def send_recorded(self, task: str, *args: Any) -> str:
+        """Record a run as beat would, send it, and return its id."""
+        run_id, now = str(uuid.uuid4()), datetime.now(timezone.utc)
+        self.store.reserve(NewRun(id=run_id, name=ENTRY, task=f"proj.{task}", fire_time=now, payload="{}"))
+        return self.send(task, *args, run_id=run_id)
 
     def run(self, run_id: str) -> Run | None:
         return self.store.run(run_id)

@@ -19,6 +19,10 @@ from redisbeater import RedisScheduler, ScheduleStore, runs
 from redisbeater.cli import redisbeater
 
 
+def _work(*args: object, **kwargs: object) -> None:
+    """Do nothing: no worker runs."""
+
+
 @pytest.fixture(autouse=True)
 def empty_broker() -> None:
     """Delete all messages: the whole process shares one in-memory broker."""
@@ -54,6 +58,21 @@ def scheduler(app: Celery, make_scheduler: Callable[..., RedisScheduler]) -> Red
 @pytest.fixture
 def store(app: Celery) -> ScheduleStore:
     return ScheduleStore(app)
+
+
+@pytest.fixture
+def shop(app: Celery) -> Celery:
+    """Give the app two tasks for the forms of the web page, and track its runs."""
+    app.conf.redisbeater_track_runs = True
+    for name in ("shop.report", "shop.sync"):
+        app.task(name=name)(_work)
+    return app
+
+
+@pytest.fixture
+def shop_with_report(shop: Celery) -> None:
+    """Create an entry of such an app."""
+    ScheduleStore(shop).create("report", "shop.report", 60.0)
 
 
 @pytest.fixture

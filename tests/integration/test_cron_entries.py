@@ -159,7 +159,7 @@ def test_the_command_line_shows_resolved_times(app: Celery) -> None:
     RedisScheduleEntry("report", "proj.work", cron("0 H H * * fri#1"), app=app).save()
 
     listed, shown = (run_cli(app, *arguments) for arguments in (("list",), ("show", "report")))
-    upcoming = json.loads(run_cli(app, "upcoming", "report", "-n", "3", "--json"))
+    upcoming = [json.loads(line) for line in run_cli(app, "upcoming", "report", "-n", "3", "--json").splitlines()]
 
     assert "at 06:56 on the first Friday of the month" in listed
     assert "at 06:56 on the first Friday of the month" in shown

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from click.testing import Result
+from click.testing import CliRunner, Result
 from due import UTC, now
 from outbox import names, run_due
 from servers import programs
 
 from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -227,3 +229,27 @@ def test_an_edit_of_an_older_version_is_refused_and_a_run_makes_none(
     assert (refused.value.expected, refused.value.found) == (read.version, edited.version)
     assert str(refused.value).startswith(f"'report' has version {edited.version}, not {read.version}")
     assert RedisScheduleEntry("report", app=app).disable().args == [1]
+
+
+# How times are shown
+
+
+def test_a_change_shows_times_in_the_zone_of_the_entry_or_in_utc(
+    make_app: Callable[..., Celery], store: ScheduleStore
+) -> None:
+    store.create("noon", "proj.work", crontab(hour=12, minute=0), timezone="Asia/Tokyo")
+    tokyo = make_app("tokyo", timezone="Asia/Tokyo")
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(redisbeater, list(arguments), obj=SimpleNamespace(app=tokyo))
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    for words in (("enable", "noon"), ("disable", "noon", "--until", "9:00"), ("skip-next", "noon")):
+        assert " 12:00:00 JST" in run(*words)
+        assert " 03:00:00 UTC" in run(*words, "--utc")
+    past = ("backfill", "noon", "--from", "2026-01-01", "--to", "2026-01-03")
+    assert ", from 1 Jan 12:00:00 to 2 Jan 12:00:00;" in run(*past)
+    assert ", from 1 Jan 03:00:00 to 2 Jan 03:00:00;" in run(*past, "--utc")
+    assert " 09:00:00 JST, in " in run("pause", "--until", "9:00")
+    assert " 00:00:00 UTC, in " in run("pause", "--until", "9:00", "--utc")

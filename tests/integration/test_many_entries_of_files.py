@@ -115,6 +115,8 @@ def test_work_on_many_entries_reports_how_far_it_is(store: ScheduleStore) -> Non
         (["export", "-o", "out.json"], "read 300 entries"),
         (["simulate"], "looked at 300 entries"),
         (["simulate", "--file", "f.json"], "looked at 300 entries"),
+        (["upcoming"], "read 300 entries"),
+        (["history"], "read the runs of 300 entries"),
         (["lint"], "looked at 300 entries"),
         (["lint", "--file", "f.json"], "looked at 300 entries"),
         (["import", "beat-schedule", "--yes"], "imported 300 entries"),
@@ -126,6 +128,7 @@ def test_a_command_that_takes_long_shows_how_far_it_is(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("redisbeater.cli.progress.QUIET_SECONDS", -1.0)
     terminal = Terminal()
+    app.conf.redisbeater_track_runs = arguments == ["history"]
     (tmp_path / "f.json").write_text(file(300, args=[1]).to_text())
     if arguments[0] == "import":
         app.conf.beat_schedule = {f"e{number}": {"task": "shop.work", "schedule": 60} for number in range(300)}

@@ -139,10 +139,12 @@ def test_a_copy_takes_the_options_of_create(store: ScheduleStore, run: Callable[
     assert names_then == {"report"}
     assert (done.exit_code, json.loads(done.stdout)["name"]) == (0, "second")
     assert (copied.args, copied.kwargs, copied.options) == ([1], {"pages": 3}, {"queue": "slow", "expires": 60})
-    assert (copied.schedule, copied.labels) == (cron("0 9 * * *"), {"customer": "weiss"})
+    assert (copied.schedule, copied.labels) == (cron("0 9 * * *"), {"team": "a", "customer": "weiss"})
     assert store.log("second")[0].details == {"by": "anna", "note": "for weiss"}
     assert run("copy", "report", "third", "--cron", "61 * * * *").exit_code == 2
     assert set(store.names()) == {"report", "second"}
+    assert run("copy", "report", "third", "--label", "team=").exit_code == 0
+    assert store.get("third").labels == {}
 
 
 # Delete and restore
@@ -247,23 +249,26 @@ def test_only_the_newest_deleted_entries_are_kept_and_none_of_a_bulk(
 # Names that are too long, as another program stored them
 
 
-def test_an_entry_whose_name_is_too_long_is_deleted_and_renamed_and_all_else_says_so(
+def test_an_entry_whose_name_is_too_long_is_disabled_deleted_and_renamed_and_all_else_says_so(
     store: ScheduleStore, run: Callable[..., Result], client: redis.Redis, prefix: str
 ) -> None:
     definition = json.dumps({"task": "proj.work", "schedule": {"__type__": "interval", "every": 60}})
-    long, other = "x" * 513, "日" * 171
+    long, other = "x" * 513, "日" * 171  # both of 513 bytes
     for name in (long, other):
         client.hset(f"{prefix}{name}", "definition", definition)
         client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": 4e9})
-    advice = "but can be deleted and renamed"
+    advice = "but can be disabled, deleted and renamed"
 
-    refused = [run(verb, long) for verb in ("disable", "enable", "skip-next", "trigger", "why")]
+    refused = [
+        run(*verb, long) for verb in (["disable", "--until", "2h"], ["enable"], ["skip-next"], ["trigger"], ["why"])
+    ]
+    disabled = run("disable", long)
     renamed, deleted = run("rename", long, "short"), run("delete", other)
 
     assert [result.exit_code for result in refused] == [2] * 5
     assert all("$.name: expected at most 512 bytes, got 513: 'xxx" in result.stderr for result in refused)
     assert all(advice in result.stderr for result in refused)
-    assert (renamed.exit_code, deleted.exit_code) == (0, 0)
+    assert (disabled.exit_code, renamed.exit_code, deleted.exit_code) == (0, 0, 0)
     assert set(store.names()) == {"short"}
-    assert store.get("short").task == "proj.work"
+    assert (store.get("short").task, store.get("short").state) == ("proj.work", "disabled")
     assert advice not in run("create", long, "proj.work", "--every", "60").stderr

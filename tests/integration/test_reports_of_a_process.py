@@ -7,11 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+import redis
+import time_machine
 from celery import Celery, signals
 from celery.app.task import Context as Request
+from celery.exceptions import Retry
 
 import redisbeater.runs
 from redisbeater.context import Context
@@ -23,6 +27,9 @@ from redisbeater.runs.process import Process
 HEADERS = {"redisbeater_attempt": 1, "periodic_task_name": "report", "scheduled_for": "2026-11-22T09:00:00+00:00"}
 
 THREAD = "redisbeater-runs"
+
+#: By how much times may differ on a machine that is busy.
+SLACK = timedelta(seconds=30)
 
 
 @pytest.fixture
@@ -189,6 +196,39 @@ def test_a_lease_is_renewed_when_a_quarter_of_it_is_over_and_not_before(app: Cel
 
         assert process.running.to_renew() == [running]
         assert process.running.renew_at() <= time.monotonic()
+
+
+@pytest.mark.parametrize("wrong_by", [timedelta(hours=1), timedelta(hours=-1)], ids=["ahead", "behind"])
+@pytest.mark.parametrize("is_number", [True, False], ids=["seconds", "a-time"])
+def test_times_and_leases_are_those_of_the_server_where_the_clock_of_a_worker_is_wrong(
+    app: Celery, task: Any, client: redis.Redis, wrong_by: timedelta, is_number: bool
+) -> None:
+    with time_machine.travel(datetime.now(timezone.utc) + wrong_by):
+        process = Process.of(app)
+        assert process is not None
+        retry_at = datetime.now(timezone.utc) + timedelta(seconds=60)
+        with executing(task, "one", state="RETRY", retval=Retry(when=60 if is_number else retry_at)):
+            running = process.running.of(task.request)
+            assert running is not None
+            running.renewed -= running.lease / 4
+            process.running.add(task.request, running)
+            process._outbox.put(process._renew)
+            started = stored(app, "one")
+        waiting = stored(app, "one")
+        with executing(task, "one", redisbeater_step=1):
+            pass
+
+    run, now = stored(app, "one"), datetime.fromtimestamp(client.time()[0], timezone.utc)  # type: ignore[index]
+    times = (started.started_at, started.seen_at, run.started_at, run.finished_at)
+    assert [time for time in times if time is None or abs(time - now) > SLACK] == []
+    assert started.lease_end is not None
+    assert abs(started.lease_end - now - timedelta(seconds=60)) < SLACK
+    assert waiting.lease_end is not None
+    assert abs(waiting.lease_end - now - timedelta(seconds=60 + 3600)) < SLACK
+    assert (run.state, run.starts) == (State.SUCCESS, 2)
+    assert run.took is not None
+    assert run.took < SLACK.total_seconds()
+    assert [each.id for each in Context.of(app).redis.runs.history("report", before=now + SLACK)] == ["one"]
 
 
 def test_a_start_that_waits_to_be_written_comes_before_its_renewal(app: Celery, task: Any) -> None:

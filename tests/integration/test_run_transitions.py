@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -175,7 +176,7 @@ def test_a_run_that_is_to_be_tried_again_waits_from_then_on(site: RunSite) -> No
     site.send("a")
     site.start("a")
 
-    site.finish("a", S.RETRY, retry_at=site.clock.now + timedelta(seconds=300))
+    site.finish("a", S.RETRY, retry_in=300)
 
     run = site.runs.run("a")
     assert run is not None
@@ -209,6 +210,18 @@ def test_an_end_is_not_overwritten_by_another_execution(site: RunSite, state: St
     counts = site.runs.counts("report")
     assert (words, site.state("a")) == (["LATE", "LATE"], state)
     assert counts.success + counts.failure + counts.revoked == 1
+
+
+def test_a_run_has_the_worker_that_began_it_last(site: RunSite) -> None:
+    site.send("a")
+    site.start("a", "w1:1:a", worker="reports@w1", pid=1)
+    site.start("a", "w2:2:b", is_redelivered=True, worker="celery@w2", pid=2)
+
+    run = site.runs.run("a")
+
+    assert run is not None
+    assert (run.worker, run.pid, run.holder) == ("celery@w2", 2, "w2:2:b")
+    assert site.client.hmget(site.keys.run("a"), "worker", "pid") == [None, None]
 
 
 def test_the_main_process_ends_a_run_of_its_child_by_host_and_process(site: RunSite) -> None:
@@ -495,6 +508,20 @@ def test_a_dead_worker_holds_its_entry_up_no_longer_than_its_lease(site: RunSite
     assert [entry.active for entry in site.claim().entries] == [()]
 
 
+def test_a_run_that_waits_is_kept_for_a_year_and_once_it_is_sent_without_a_limit(site: RunSite) -> None:
+    site.send("a")
+    site.send("b", state=S.BUFFERED)
+    keys = (site.keys.run("b"), site.keys.payload_of("b"))
+    waiting = [site.client.ttl(key) for key in keys]
+    site.start("a")
+    site.finish("a")
+
+    site.commit(site.claim(), resent=site.runs.take(token=""))
+
+    assert all(365 * 86_400 < seconds <= 366 * 86_400 for seconds in waiting)
+    assert (site.state("b"), [site.client.ttl(key) for key in keys]) == (S.SENT, [-1, -1])
+
+
 def test_a_buffered_run_is_sent_when_the_one_before_it_ends(site: RunSite) -> None:
     site.send("a")
     site.send("b", state=S.BUFFERED)
@@ -642,6 +669,45 @@ def test_a_reserved_run_that_could_not_be_sent_is_lost_and_no_failure(site: RunS
     assert run is not None
     assert (run.state, run.error, site.runs.counts("report").failures) == (S.LOST, "SendFailed: no broker", 0)
     assert site.active() == set()
+
+
+# -- records that somebody deletes
+
+#: What is reported of a run, step by step.
+STEPS: dict[str, Callable[[RunSite], object]] = {
+    "send": lambda site: site.send("a"),
+    "start": lambda site: site.start("a"),
+    "renew": lambda site: site.runs.renew({"a": "w1:1:a"}),
+    "retry": lambda site: site.finish("a", S.RETRY, retry_in=5),
+    "try again": lambda site: site.start("a", "w1:1:b", step=1),
+    "renew again": lambda site: site.runs.renew({"a": "w1:1:b"}),
+    "die": lambda site: site.runs.drop(site.execution("a", "w1:1:b", step=1)),
+    "be lost": lambda site: site.clock.go_on(LEASE + 1) or site.lose_overdue(requeue_in=0),
+    "be sent again": lambda site: site.store.commit(site.claim(), [], site.runs.take(token="")),
+    "be executed again": lambda site: site.start("a", "w2:2:c", attempt=2),
+    "be stopped": lambda site: site.runs.stop("a"),
+    "end": lambda site: site.finish("a", S.SUCCESS, "w2:2:c", attempt=2, seconds=2.0),
+}
+
+
+@pytest.mark.parametrize("is_flushed", [False, True], ids=["the-record", "the-schedule"])
+@pytest.mark.parametrize("after", list(STEPS)[:-1])
+def test_what_is_deleted_in_the_middle_of_a_run_leaves_no_half_of_it(
+    site: RunSite, after: str, is_flushed: bool
+) -> None:
+    for step, do in STEPS.items():
+        do(site)
+        if step == after:
+            found = site.client.scan_iter(f"{site.keys.prefix}*") if is_flushed else [site.keys.run("a")]
+            site.client.delete(*(key for key in found if not key.endswith("clock")))
+
+    run = site.runs.run("a")
+    assert run is not None
+    assert (run.state, run.name, run.task, run.holder) == (S.SUCCESS, "report", "proj.work", "w2:2:c")
+    assert run.took == 2.0
+    assert (site.active(), site.client.exists(site.keys.active, site.keys.resend)) == (set(), 0)
+    assert site.client.ttl(site.keys.run("a")) > 0
+    assert [each.id for each in site.runs.history("report")] == ["a"]
 
 
 # -- the entry

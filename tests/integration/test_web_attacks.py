@@ -8,7 +8,6 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Callable
 from html import unescape
 from urllib.parse import quote
 
@@ -17,14 +16,17 @@ import pytest
 from celery import Celery
 from servers import programs
 from starlette.requests import Request
-from web_site import BEARER, HOST, SECRET, TestClient, app_with_tasks, browse
+from web_site import BEARER, HOST, SECRET, TestClient, browse
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import User, basic, create_app, hash_password, token
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.defences import POLICY
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop_with_report"),
+]
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -38,13 +40,6 @@ NAMES = [
 TEXTS = [
     "\0", "9" * 5_000, "1e999", "[" * 20_000, "x" * 50_000, "9999-12-31T23:59:59", "10000000000 years", "\u202e",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Celery]) -> Celery:
-    app = app_with_tasks(make_app())
-    ScheduleStore(app).create("report", "shop.report", 60.0)
-    return app
 
 
 def test_every_combination_of_headers_of_a_forged_form(app: Celery) -> None:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 from celery import Celery
 from servers import programs
 from starlette.requests import Request
-from web_site import BEARER, HOST, SECRET, app_with_tasks, browse
+from web_site import BEARER, HOST, SECRET, browse
 
 from redisbeater import ImproperlyConfigured, ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, User, basic, create_app, hash_password, header, token
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.defences import POLICY
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop_with_report"),
+]
 
 READ = sorted(action.path for action in ACTIONS if action.method == "GET" and action.path != "/events")
 CHANGES = sorted(action.path for action in ACTIONS if action.method == "POST")
 RIGHTS = {(action.method, action.path): action.right for action in ACTIONS}
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Celery]) -> Celery:
-    app = app_with_tasks(make_app())
-    ScheduleStore(app).create("report", "shop.report", 60.0)
-    return app
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,15 @@ from celery import Celery
 from servers import programs
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from web_site import HOST, TestClient, app_with_tasks, run_block
+from web_site import HOST, TestClient, run_block
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, create_app, django
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Celery]) -> Celery:
-    app = app_with_tasks(make_app())
-    ScheduleStore(app).create("report", "shop.report", 60.0)
-    return app
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop_with_report"),
+]
 
 
 @pytest.fixture

@@ -9,20 +9,18 @@ import pytest
 import redis
 from celery import Celery
 from servers import programs
-from web_site import BEARER, app_with_tasks, browse
+from web_site import BEARER, browse
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.dashboard.views import run_actions
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop"),
+]
 
 JSON = {**BEARER, "Accept": "application/json"}
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Celery]) -> Celery:
-    return app_with_tasks(make_app(redisbeater_track_runs=True))
 
 
 def _sent(store: ScheduleStore, number: int) -> list[str]:

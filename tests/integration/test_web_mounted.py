@@ -22,20 +22,16 @@ from servers import programs
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from waiting import wait_until
-from web_site import BEARER, HOST, SECRET, TestClient, app_with_tasks, browse, run_block
+from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import OPERATE, User, basic, create_app, hash_password, header, token
 from redisbeater.dashboard.serving import Serving
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Celery]) -> Celery:
-    app = app_with_tasks(make_app(redisbeater_track_runs=True))
-    ScheduleStore(app).create("report", "shop.report", 60.0)
-    return app
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop_with_report"),
+]
 
 
 def _basic(name: str, password: str) -> dict[str, str]:

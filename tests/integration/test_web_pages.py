@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from servers import programs
-from web_site import BEARER, TestClient, app_with_tasks, browse
+from web_site import BEARER, TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
@@ -20,7 +20,10 @@ from redisbeater.dashboard.drawing import quote_name
 from redisbeater.management.redaction import BLANK
 from redisbeater.management.search import SORTS, STATES
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop"),
+]
 
 HOSTILE = [
     "a/b?c#d&e=%2F{{ 7*7 }}",
@@ -31,11 +34,6 @@ HOSTILE = [
     "..",
     "%00",
 ]
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Celery]) -> Celery:
-    return app_with_tasks(make_app(redisbeater_track_runs=True))
 
 
 def test_every_page_is_whole_without_entries_and_with_some(app: Celery, store: ScheduleStore) -> None:
@@ -57,11 +55,12 @@ def test_the_twin_in_json_is_what_the_command_line_prints(app: Celery, store: Sc
     web = browse(app)
     store.create("report", "shop.report", crontab(hour=9, minute=0), labels={"customer": "weiss"})
     shown = web.get("/entry.json?name=report").json()
-    assert web.get("/index.json").json()["entries"] == [json.loads(run("list", "--json").stdout)]
+    listed = json.loads(run("list", "--json").stdout)
+    assert web.get("/index.json").json()["entries"] == [{**listed, "last_late": None}]
     printed = json.loads(run("show", "report", "--json").stdout)
     assert {name: shown[name] for name in printed} == printed
     assert [run["fire_time"] for run in web.get("/upcoming.json?name=report&n=3").json()] == [
-        entry["fire_time"] for entry in json.loads(run("upcoming", "report", "-n", "3", "--json").stdout)
+        json.loads(line)["fire_time"] for line in run("upcoming", "report", "-n", "3", "--json").stdout.splitlines()
     ]
 
 

@@ -12,7 +12,7 @@ from celery import Celery
 from celery.schedules import crontab
 from pages import DOCS
 from servers import programs
-from web_site import app_with_tasks, browse
+from web_site import browse
 
 from redisbeater import ScheduleStore
 from redisbeater.model.beat_line import BeatLine
@@ -86,11 +86,8 @@ def checker() -> Checker:
     return Checker(dict(re.findall(r"^ {3}(\S+) +(.+)$", joined, re.MULTILINE)))
 
 
-def test_answers_have_the_fields_that_the_documentation_lists(
-    make_app: Callable[..., Celery], checker: Checker
-) -> None:
-    app = app_with_tasks(make_app(redisbeater_track_runs=True))
-    store, web = ScheduleStore(app), browse(app)
+def test_answers_have_the_fields_that_the_documentation_lists(shop: Celery, checker: Checker) -> None:
+    store, web = ScheduleStore(shop), browse(shop)
     store.create("report", "shop.report", crontab(hour=9, minute=0), labels={"team": "x"}, overlap="skip")
     store.update("report", description="Daily", note="so that people know", by="anna")
     store.disable("report", until=timedelta(hours=1))

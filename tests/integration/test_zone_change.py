@@ -19,7 +19,7 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clock
 from redisbeater.beat import zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
-from redisbeater.editing.changes import ReplanInZone
+from redisbeater.editing.zone_change import ReplanInZone
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults

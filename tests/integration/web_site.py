@@ -22,24 +22,15 @@ BEARER = {"Authorization": f"Bearer {SECRET}"}
 HOST = "jobs.example.com"
 
 
-def browse(app: Celery, *, headers: dict[str, str] | None = None, root: str = "", **settings: Any) -> TestClient:
-    """Return a client of the page of an app; it sends the token, unless other headers are passed."""
+def browse(
+    app: Celery, *, headers: dict[str, str] | None = None, root: str = "", page: Any = None, **settings: Any
+) -> TestClient:
+    """Return a client of the page of an app, or of a given one; it sends the token, unless other headers are passed."""
     given = {"auth": token(SECRET), "allowed_hosts": [HOST], **settings}
-    web = create_app(app, **given)
+    web = page or create_app(app, **given)
     client = TestClient(web, base_url=f"http://{HOST}", root_path=root, client=("192.0.2.7", 4000))
     client.headers.update(BEARER if headers is None else headers)
     return client
-
-
-def app_with_tasks(app: Celery) -> Celery:
-    """Give an app two tasks, so that entries can have them."""
-
-    def work(*args: Any, **kwargs: Any) -> None:
-        """Do nothing."""
-
-    for name in ("shop.report", "shop.sync"):
-        app.task(name=name)(work)
-    return app
 
 
 def run_block(text: str, app: Celery, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

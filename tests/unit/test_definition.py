@@ -15,8 +15,9 @@ from redbeat.decoder import RedBeatJSONDecoder
 
 from redisbeater.entry_name import MAX_NAME_BYTES, check_name
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.definition import Definition, checked_args, checked_kwargs
+from redisbeater.model.definition import Definition
 from redisbeater.model.json_text import MAX_DEPTH
+from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.schedules import ScheduleCodec
 
 CODEC = ScheduleCodec()

@@ -17,6 +17,7 @@ from pages import DOCS, python_blocks
 
 from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config
+from redisbeater.model.policies import WORDED
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "redisbeater"
@@ -41,7 +42,7 @@ drawing = load(DOCS / "drawing.py")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_are_python(page: Path) -> None:
     for block in python_blocks(page.read_text(encoding="utf-8")):
-        ast.parse(block)
+        assert ast.parse(block).body, "a block without code"
 
 
 def test_pages_with_examples_are_found() -> None:
@@ -54,6 +55,14 @@ def test_every_setting_is_in_the_table(setting: str) -> None:
 
     assert f"* - :confval:`{PREFIX}{setting}`" in table
     assert f".. confval:: {PREFIX}{setting}\n" in table
+
+
+def test_the_words_of_policies_are_explained_as_the_form_of_the_web_page_explains_them() -> None:
+    page = (DOCS / "policies.rst").read_text(encoding="utf-8")
+    explained = re.findall(r'^   ``(\w+)`` \| ``"(\w+)"`` \| (.+)$', page, re.MULTILINE)
+
+    assert explained == [(field, word.value, word.sentence) for field, words in WORDED.items() for word in words]
+    assert all(sentence.endswith(".") for _, _, sentence in explained)
 
 
 def logged() -> Iterator[str]:

@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from chaos.health import SERVERS, Down, blackouts, is_clear
 from chaos.ledger import Account, Fault, Finding, Message, Stretch, audit, expected
+from chaos.records import RunRecord, Stored, audit_records
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)
@@ -143,6 +144,40 @@ def test_jitter_makes_a_run_due_later() -> None:
     on_the_grid = [message(1, late=0), message(2, late=0)]
 
     assert faults(audit(account, on_the_grid)) == [Fault.EARLY, Fault.EARLY]
+
+
+def record(number: float, state: str = "SUCCESS", **changes: Any) -> RunRecord:
+    return RunRecord(**{"id": f"id-{number}", "name": "e", "state": state, "fire_time": second(number), **changes})
+
+
+def record_faults(stored: Stored) -> list[Fault]:
+    """What is found where the runs of seconds 1 to 5 were sent, and the success of the first was reported."""
+    return [problem.fault for problem in audit_records(stored, messages(range(1, 6)), [FIVE], {"id-1"})]
+
+
+def test_records_that_each_have_their_run_and_their_place_are_right() -> None:
+    kept = [record(1), record(2, "LOST"), record(5, "STARTED")]
+
+    assert record_faults(Stored(records=kept, histories={"e": {"id-1", "id-2", "id-5"}}, sent={"e": 5})) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "fault"),
+    [
+        pytest.param(Stored(records=[record(6)]), Fault.RECORD_ALONE, id="of a run that was not sent"),
+        pytest.param(
+            Stored(records=[record(1, fire_time=second(2))]), Fault.RECORD_ALONE, id="with the fire time of another"
+        ),
+        pytest.param(Stored(records=[record(1, name="f")]), Fault.RECORD_ALONE, id="with the entry of another"),
+        pytest.param(Stored(records=[record(1, "LOST")]), Fault.FALLEN_BACK, id="of a success that is lost"),
+        pytest.param(Stored(records=[record(2)], histories={"e": ["id-1"]}), Fault.UNLISTED, id="in no history"),
+        pytest.param(Stored(forever=["redisbeater::run:id-1"]), Fault.FOREVER, id="for ever"),
+        pytest.param(Stored(overdue={"id-3": 40.0}), Fault.OVERDUE, id="that nobody judges"),
+        pytest.param(Stored(sent={"e": 6}), Fault.IMBALANCE, id="counted twice"),
+    ],
+)
+def test_a_record_that_is_wrong_is_found(stored: Stored, fault: Fault) -> None:
+    assert record_faults(stored) == [fault]
 
 
 def test_nobody_can_send_while_all_beats_or_a_server_are_down() -> None:

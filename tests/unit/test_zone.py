@@ -72,6 +72,9 @@ def test_a_zone_of_pytz_is_the_iana_zone_of_its_name(pytz: Any, name: str) -> No
         pytest.param(tz.tzoffset(None, -3 * 3600), r"'Etc/GMT\+3' for UTC-03:00", id="dateutil-offset"),
         pytest.param(timezone(timedelta(minutes=330)), "fixed offset.*; expected an IANA name", id="half-an-hour"),
         pytest.param("Mars/Base", "unknown time zone 'Mars/Base'; expected an IANA name", id="unknown"),
+        pytest.param("Europe/Viena", "unknown time zone 'Europe/Viena'.*did you mean 'Europe/Vienna'", id="misspelled"),
+        pytest.param("new york", "did you mean 'America/New_York'", id="city"),
+        pytest.param("M" * 100_000, "unknown time zone 'MMM.* such as 'Europe/Vienna'$", id="long"),
         pytest.param(5, "unknown time zone 5;", id="number"),
     ],
 )

@@ -4,41 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 from celery.schedules import crontab
-from click.testing import CliRunner
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 from servers import programs
 from waiting import wait_until
+from walking import create, row, wait_until_live
 
-from redisbeater.cli import redisbeater
+from redisbeater import INHERIT
 from redisbeater.dashboard.auth import token
 
 # The browser shows nothing about the kind of server.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 SECRET = "a-token-that-nobody-guesses"
-
-
-def row(page: Page, name: str):
-    return page.locator(f'tr[data-entry="{name}"]')
-
-
-#: Whether the page hears of changes: through its stream, or, where that does not come, by asking every 10 s.
-IS_LIVE = """document.body._htmx?.sse?.status === 200
-|| document.querySelector("#live-state").textContent.includes("asks every")"""
-
-
-def wait_until_live(page: Page) -> None:
-    """Wait until the page hears of changes. Playwright's ``wait_for_function`` uses eval, which our policy forbids."""
-    wait_until(lambda: page.evaluate(IS_LIVE), "the page to hear of changes")
-
-
-def create(site, *names: str, **fields) -> None:
-    for name in names:
-        site.store.create(name, "proj.report", fields.get("schedule", 3600.0))
 
 
 def test_an_entry_is_created_by_typing_and_its_runs_are_shown_while_one_types(site, page):
@@ -56,6 +36,57 @@ def test_an_entry_is_created_by_typing_and_its_runs_are_shown_while_one_types(si
     expect(page.locator("h1")).to_have_text("report/daily")
     expect(page.locator("#said")).to_contain_text("created")
     assert site.store.get("report/daily").schedule == crontab(hour="10", minute="0", day_of_week="mon-fri")
+
+
+def test_each_option_of_a_policy_is_explained_and_a_zone_is_found(site, make_page):
+    page = make_page()
+    page.goto(f"{site.url}/new")
+    assert page.locator("#zones option[value='Europe/Vienna']").count() == 1
+    page.fill("#f-timezone", "vienna")
+    page.fill("#f-name", "report")
+    page.select_option("#f-task", "proj.report")
+    page.fill("#f-every", "1h")
+    page.click("details.policies > summary")
+    page.get_by_label("buffer_one It waits until the other has ended").check()
+    page.get_by_label("default latest, by the setting redisbeater_coalesce").check()
+    page.click("button[value=save]")
+    expect(page.locator("#error-timezone")).to_contain_text("did you mean 'Europe/Vienna'?")
+    page.fill("#f-timezone", "Europe/Vienna")
+    page.click("button[value=save]")
+    expect(page.locator("h1")).to_have_text("report")
+    entry = site.store.get("report")
+    make_page.errors.clear()  # the browser logs the status 422 of the wrong zone, which is meant
+    assert (entry.overlap, entry.coalesce, str(entry.timezone)) == ("buffer_one", INHERIT, "Europe/Vienna")
+
+
+@pytest.mark.parametrize("is_locked", [False, True], ids=["clipboard", "clipboard-locked"])
+def test_texts_are_copied_and_that_is_said(site, make_page, is_locked):
+    create(site, "report")
+    page = make_page(permissions=["clipboard-read", "clipboard-write"])
+    if is_locked:  # as browsers do on plain http under a name
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    run = site.store.trigger("report")
+    page.goto(f"{site.url}/run?id={run}")
+    button = page.get_by_role("button", name="Copy the run id")
+    button.click()
+    expect(page.locator("#told")).to_have_text("Copied the run id.")
+    expect(page.get_by_role("button", name="Copied the run id")).to_be_visible()
+    page.goto(f"{site.url}/entry?name=report")
+    page.evaluate("document.body.append(Object.assign(document.createElement('textarea'), { id: 'pasted' }))")
+    page.locator("details.raw summary").click()
+    page.get_by_role("button", name="Copy the stored form").click()
+    expect(page.locator("#told")).to_have_text("Copied the stored form.")
+    page.locator("#pasted").focus()
+    page.keyboard.press("Control+v")
+    expect(page.locator("#pasted")).to_have_value(re.compile(r'"task": "proj.report"'))
+
+
+def test_without_javascript_nothing_offers_to_copy(site, make_page):
+    page = make_page(java_script_enabled=False)
+    page.goto(site.url)
+    expect(page.locator("#cli-line")).to_be_visible()
+    assert page.locator("[data-copy]").count() == 2
+    assert not page.locator("[data-copy]").first.is_visible()
 
 
 def test_an_entry_is_disabled_with_a_note_and_that_is_undone(site, page):
@@ -114,77 +145,6 @@ def test_of_two_tabs_that_edit_an_entry_the_second_sees_what_the_first_has_chang
     expect(second.locator("h1")).to_have_text("report")
     assert site.store.get("report").description == "of the second"
     make_page.errors.clear()  # the browser logs the status 409 of the conflict, which is meant
-
-
-def test_a_change_from_the_command_line_comes_to_the_screen_by_itself(site, page):
-    create(site, "report", "other")
-    page.goto(site.url)
-    wait_until_live(page)
-    row(page, "other").locator("input[type=checkbox]").check()
-    row(page, "report").locator("summary").click()
-    done = CliRunner().invoke(redisbeater, ["disable", "report"], obj=SimpleNamespace(app=site.app))
-    assert done.exit_code == 0, done.output
-    expect(row(page, "report").locator(".state")).to_have_text("disabled")
-    assert row(page, "other").locator("input[type=checkbox]").is_checked(), "chosen boxes survive"
-    assert row(page, "report").locator("details.menu").get_attribute("open") is not None, "open menus survive"
-
-
-def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, make_page):
-    create(site, "report")
-    page = make_page()
-    page.goto(site.url)
-    wait_until_live(page)
-    page.route("**/?name=report", lambda route: route.fulfill(status=503))
-    site.store.disable("report")
-    expect(page.locator("#stale")).to_contain_text(
-        re.compile(r"as of \d\d:\d\d:\d\d UTC: it cannot be read now \(503\)")
-    )
-    expect(page.locator("main")).to_have_css("filter", "grayscale(1)")
-    assert row(page, "report").locator(".state").inner_text() == "enabled"
-    page.unroute("**/?name=report")
-    expect(row(page, "report").locator(".state")).to_have_text("disabled")
-    expect(page.locator("#stale")).to_be_hidden()
-    make_page.errors.clear()  # the browser logs the status 503, which is meant
-
-
-def test_the_bands_stay_when_the_list_of_upcoming_runs_changes(site, page):
-    create(site, "report", "other")
-    page.goto(f"{site.url}/upcoming")
-    wait_until_live(page)
-    expect(page.locator("#bands figure")).to_be_visible()
-    site.store.disable("other")
-    expect(page.locator("table.upcoming")).not_to_contain_text("other")
-    expect(page.locator("#bands figure")).to_be_visible()
-
-
-def test_nothing_moves_while_live_is_switched_off(site, make_page):
-    create(site, "report")
-    still, moving = make_page(), make_page()
-    still.goto(site.url)
-    still.click("#live")
-    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
-    still.reload()
-    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
-    expect(still.locator("#forecast figure")).to_be_visible()
-    moving.goto(site.url)
-    wait_until_live(moving)
-    asked: list[str] = []
-    still.on("request", lambda request: asked.append(request.url))
-    site.store.disable("report")
-    expect(row(moving, "report").locator(".state")).to_have_text("disabled")
-    assert asked == []
-    assert row(still, "report").locator(".state").inner_text() == "enabled"
-
-
-def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page):
-    create(site, "report")
-    page.goto(site.url, wait_until="load")
-    wait_until_live(page)
-    expect(page.locator("#forecast figure")).to_be_visible()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(1_000)
-    assert asked == []
 
 
 def test_everything_works_without_javascript(site, make_page):

@@ -105,7 +105,7 @@ def _restore(context: Context, upserts: Mapping[str, Upsert], origins: dict[str,
     """
     missing = [name for name in upserts if origins[name] is None]
     origin = f"{context.application} -"
-    for name in context.redis.restore_deleted(missing, application=context.application, origin=origin):
+    for name in context.redis.deleted.restore_statics(missing, application=context.application, origin=origin):
         logger.info("static entry %r was deleted and is declared still; restored with its run count and due time", name)
         origins[name] = origin
 

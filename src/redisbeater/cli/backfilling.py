@@ -9,10 +9,11 @@ from celery import Celery
 from celery.utils.time import rate as runs_per_second
 
 from redisbeater.cli.completion import NAME
-from redisbeater.cli.group import BadInput, as_json, command, redisbeater
+from redisbeater.cli.group import BadInput, as_json, command, redisbeater, times, view_of
 from redisbeater.cli.options import authored
 from redisbeater.cli.progress import Progress
 from redisbeater.cli.runs import OVERLAP
+from redisbeater.cli.table import View
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
@@ -33,6 +34,7 @@ __all__ = ("backfill",)
 @click.option("--yes", is_flag=True, help="Send them; without it nothing is sent.")
 @authored
 @as_json
+@times
 @command
 def backfill(
     app: Celery,
@@ -46,6 +48,8 @@ def backfill(
     note: str,
     by: str,
     as_json: bool,
+    now: str | None,
+    is_utc: bool,
 ) -> None:
     """Send a run for each fire time of a span in the past that has not succeeded; without --yes only show which.
 
@@ -55,8 +59,8 @@ def backfill(
       celery -A proj redisbeater backfill report --from 2026-11-01 --to 2026-11-08 --rate 10/s --yes
     """
     rate, zone = _rate(rate_text), zone_of(app, name)
-    now, _ = Context.of(app).redis.clock()
-    first, last = _time("--from", start, now, zone), _time("--to", end, now, zone)
+    view = view_of(Context.of(app), now, is_utc)
+    first, last = _time("--from", start, view.now, zone), _time("--to", end, view.now, zone)
     try:
         with Progress("sent", "runs") as progress:
             found = ScheduleStore(app).backfill(
@@ -68,17 +72,17 @@ def backfill(
         raise BadInput(str(exc).replace("start, end", "--from, --to")) from exc
     except SendFailed as exc:
         raise click.ClickException(str(exc)) from exc
-    click.echo(printable_json(found.as_dict(), indent=2) if as_json else _words(found, now, zone, is_sent=yes))
+    click.echo(printable_json(found.as_dict(), indent=2) if as_json else _words(found, view, zone, is_sent=yes))
 
 
-def _words(found: Backfill, now: datetime, zone: tzinfo, *, is_sent: bool) -> str:
+def _words(found: Backfill, view: View, zone: tzinfo, *, is_sent: bool) -> str:
     times = "1 fire time" if len(found.fire_times) == 1 else f"{len(found.fire_times):,} fire times"
     head = f"{shown(found.name)}: {times}, {len(found.done):,} ran already"
     if not found.missing:
         return f"{head}; nothing is missing"
     if is_sent:
         return f"{head}, {len(found.sent):,} sent"
-    first, last = (clock_words(each.astimezone(zone), now.astimezone(zone)) for each in _ends(found))
+    first, last = (clock_words(view.local(each, zone), view.now_in(zone)) for each in _ends(found))
     return f"{head}; {len(found.missing):,} missing, from {first} to {last}; --yes sends them"
 
 

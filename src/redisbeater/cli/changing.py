@@ -13,10 +13,11 @@ from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.cli.completion import NAME, NAMES
-from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_text, redisbeater, view_of
+from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_text, redisbeater, times, view_of
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import with_progress
+from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.author import Author
@@ -156,7 +157,8 @@ def _print_outcomes(
 @command
 @selection
 @authored
-def enable(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
+@times
+def enable(app: Celery, names: Sequence[str], *, note: str, by: str, now: str | None, is_utc: bool) -> None:
     """Enable entries. They run again from their next fire time on.
 
     \b
@@ -164,7 +166,7 @@ def enable(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
       celery -A proj redisbeater enable report clean-up
       celery -A proj redisbeater enable --prefix customer-7-
     """
-    view = view_of(Context.of(app), None, is_utc=False)
+    view = view_of(Context.of(app), now, is_utc)
 
     def describe(outcome: Outcome) -> str:
         return "enabled" if outcome.entry is None else f"enabled, {_next_run(outcome.entry, view)}"
@@ -178,7 +180,10 @@ def enable(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
 @selection
 @click.option("--until", default="", metavar="TIME", help="Until this time, such as 2h or 'mon 09:00'.")
 @authored
-def disable(app: Celery, names: Sequence[str], *, until: str, note: str, by: str) -> None:
+@times
+def disable(
+    app: Celery, names: Sequence[str], *, until: str, note: str, by: str, now: str | None, is_utc: bool
+) -> None:
     """Disable entries. They stay in the schedule, and run at the same times when enabled again.
 
     With --until they run again by themselves from that time on; a local time is one of the entry's zone.
@@ -193,7 +198,7 @@ def disable(app: Celery, names: Sequence[str], *, until: str, note: str, by: str
         outcomes = ScheduleStore(app).disable_many(names, note=note, by=by)
         _print_outcomes(app, "disabled", outcomes, len(names), lambda _: "disabled")
         return
-    view = view_of(Context.of(app), None, is_utc=False)
+    view = view_of(Context.of(app), now, is_utc)
 
     def change(name: str) -> str:
         moment = _until(app, name, until, view)
@@ -208,8 +213,11 @@ def disable(app: Celery, names: Sequence[str], *, until: str, note: str, by: str
 @click.option("-n", "count", default=1, show_default=True, type=click.IntRange(1, MOST_SKIPPED), help="How many.")
 @click.option("--undo", is_flag=True, help="Leave out no fire time to come any more.")
 @authored
+@times
 @command
-def skip_next(app: Celery, name: str, count: int, undo: bool, note: str, by: str) -> None:
+def skip_next(
+    app: Celery, name: str, *, count: int, undo: bool, note: str, by: str, now: str | None, is_utc: bool
+) -> None:
     """Leave out the next fire times of an entry. A run that beat is just sending goes on.
 
     \b
@@ -217,17 +225,16 @@ def skip_next(app: Celery, name: str, count: int, undo: bool, note: str, by: str
       celery -A proj redisbeater skip-next report -n 2 --note "no paper"
       celery -A proj redisbeater skip-next report --undo
     """
-    view = view_of(Context.of(app), None, is_utc=False)
+    view = view_of(Context.of(app), now, is_utc)
     entry = RedisScheduleEntry(name, app=app).skip_next(count, undo=undo, note=note, by=by)
     skipped = [_local(entry, moment, view) for moment in entry.skip if isinstance(moment, datetime)]
     click.echo(f"{shown(name)}: leaves out {', '.join(skipped) or 'nothing'}; {_next_run(entry, view)}")
 
 
 def _until(app: Celery, name: str, text: str, view: View) -> datetime:
-    """Return the time that a text means in the zone of an entry."""
-    zone = _zone(ScheduleStore(app).get(name), view)
+    """Return the time that a text means in the zone of an entry, however times are shown."""
     try:
-        return read_time(text, now=view.now, zone=zone)
+        return read_time(text, now=view.now, zone=zone_of(app, name))
     except ValueError as exc:
         raise BadInput(f"--until {exc}") from exc
 
@@ -237,8 +244,9 @@ def _zone(entry: RedisScheduleEntry, view: View) -> tzinfo:
 
 
 def _local(entry: RedisScheduleEntry, moment: datetime, view: View) -> str:
-    local = moment.astimezone(_zone(entry, view))
-    return f"{clock_words(local, view.now)} {local:%Z}"
+    zone = _zone(entry, view)
+    local = view.local(moment, zone)
+    return f"{clock_words(local, view.now_in(zone))} {local:%Z}"
 
 
 def _next_run(entry: RedisScheduleEntry, view: View) -> str:

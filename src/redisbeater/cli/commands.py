@@ -9,7 +9,16 @@ from celery import Celery
 
 from redisbeater.cli.completion import NAME
 from redisbeater.cli.details import details
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import (
+    BadInput,
+    as_json,
+    as_json_lines,
+    command,
+    print_lines,
+    redisbeater,
+    times,
+    view_of,
+)
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import STATE, View, aligned, head, table
 from redisbeater.cli.terminal import WATCH, coloured, watched, with_progress
@@ -36,7 +45,7 @@ __all__ = ("broken", "list_", "show")
 @click.option("--limit", type=click.IntRange(min=1), help="Show at most this many.")
 @click.option("--long", "is_long", is_flag=True, help="Do not cut lines to the width of the terminal.")
 @click.option("--names", "names_only", is_flag=True, help="Print names only, one per line.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+@as_json_lines
 @WATCH
 @times
 @command
@@ -70,7 +79,8 @@ def list_(
     if state == "deleted":
         if task or queue or labels or enabled is not None:
             raise BadInput("--state deleted: expected no other filter than --prefix")
-        print_lines(_deleted_lines(context, prefix, limit, as_json=as_json, names_only=names_only))
+        view = view_of(context, now, is_utc)
+        print_lines(_deleted_lines(context, prefix, limit, view, as_json=as_json, names_only=names_only))
         return
     states = _states(state)
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
@@ -100,7 +110,7 @@ def _states(text: str) -> Collection[str]:
 
 
 def _deleted_lines(
-    context: Context, prefix: str, limit: int | None, *, as_json: bool, names_only: bool
+    context: Context, prefix: str, limit: int | None, view: View, *, as_json: bool, names_only: bool
 ) -> Iterable[str]:
     """Return the lines about entries that can be restored, the newest first."""
     found = [item for item in context.redis.deleted.names().items() if item[0].startswith(prefix)][:limit]
@@ -111,7 +121,6 @@ def _deleted_lines(
             printable_json({"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")})
             for name, at in found
         ]
-    view = view_of(context, None, is_utc=False)
     lines = [(name, f"{age_words(at.astimezone(view.zone), view.now_in(view.zone))}") for name, at in found]
     return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 

@@ -61,7 +61,7 @@ _OTHERS = (
         multiple=True,
         metavar="K=V",
         callback=read_label_changes,
-        help="Label; it can be repeated. update keeps the others, and K= removes one.",
+        help="Label; it can be repeated. update and copy keep the others, and K= removes one.",
     ),
     click.option("--once", is_flag=True, default=None, help="Never execute a run twice; its task needs OnceTask."),
     click.option("--disabled", is_flag=True, help="Do not run until it is enabled."),

@@ -24,6 +24,7 @@ __all__ = (
     "INTERRUPTED",
     "BadInput",
     "as_json",
+    "as_json_lines",
     "ask",
     "command",
     "error_text",
@@ -43,6 +44,7 @@ MOST_ERROR = 2000
 MOST_NAMES = 1000
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+as_json_lines = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 
 
 class BadInput(click.ClickException):

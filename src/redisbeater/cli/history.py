@@ -10,14 +10,24 @@ import click
 from celery import Celery
 
 from redisbeater.cli.completion import OPTIONAL_NAME, RUN
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import (
+    BadInput,
+    as_json,
+    as_json_lines,
+    command,
+    print_lines,
+    redisbeater,
+    times,
+    view_of,
+)
+from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import View, aligned
 from redisbeater.cli.terminal import coloured
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import StoreError
-from redisbeater.management.runs.history import MOST_RUNS
+from redisbeater.management.runs.history import MOST_RUNS, read_history
 from redisbeater.management.runs.waiting import wait_for_event
 from redisbeater.management.runs.words import end_words, lateness, note_words, took
 from redisbeater.management.schedule_store import ScheduleStore
@@ -41,7 +51,7 @@ _COLUMNS = ("FIRE TIME", "NAME", "STATE", "LATE", "TOOK", "WORKER", "TRY", "NOTE
 @click.option("--since", metavar="TIME", help="Only from this time on: 2h ago, 09:00, mon.")
 @click.option("--long", "is_long", is_flag=True, help="With the ids of the runs; do not cut lines to the terminal.")
 @click.option("--follow", is_flag=True, help="Draw it again whenever a run changes, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
+@as_json_lines
 @times
 @command
 def history(
@@ -65,13 +75,15 @@ def history(
       celery -A proj redisbeater history --state FAILURE,LOST --since "2h ago"
       celery -A proj redisbeater history report --long --follow
     """
-    context, store = Context.of(app), ScheduleStore(app)
+    context = Context.of(app)
     view = view_of(context, now, is_utc, is_long=is_long)
     zone = view.zone if name is None else zone_of(app, name)
     start, states = _since(since, view, zone), _states(state)
 
     def draw() -> None:
-        items = store.history(name, count, since=start, states=states).items[:count]
+        with Progress("read the runs of") as progress:
+            page = read_history(context, name, limit=count, since=start, states=states, progress=progress)
+        items = page.items[:count]
         if as_json:
             print_lines(printable_json(item_dict(item)) for item in items)
             return

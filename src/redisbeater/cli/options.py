@@ -27,13 +27,13 @@ def labelled(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_label_changes(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    """Return labels like :func:`read_labels`; ``update`` takes ``team=`` as well, which removes the label.
+    """Return labels like :func:`read_labels`; ``update`` and ``copy`` take ``team=`` as well, which removes the label.
 
     Raises:
         BadInput: one is no name and text.
     """
-    is_update = context.command.name == "update"
-    removed = {text[:-1]: "" for text in given if is_update and text.find("=") == len(text) - 1 > 0}
+    has_labels = context.command.name != "create"
+    removed = {text[:-1]: "" for text in given if has_labels and text.find("=") == len(text) - 1 > 0}
     return {**read_labels(context, parameter, [text for text in given if text[:-1] not in removed]), **removed}
 
 

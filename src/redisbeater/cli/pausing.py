@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 from celery import Celery
 
-from redisbeater.cli.group import BadInput, command, redisbeater, view_of
+from redisbeater.cli.group import BadInput, command, redisbeater, times, view_of
 from redisbeater.cli.table import View
 from redisbeater.context import Context
 from redisbeater.display import shown
@@ -28,8 +28,9 @@ _by = click.option("--by", default="", help="Who; default: user and host.")
 @click.option("--until", help="When the pause ends by itself: a duration such as 2h, or a time. Default: it stays.")
 @_note
 @_by
+@times
 @command
-def pause(app: Celery, until: str | None, note: str, by: str) -> None:
+def pause(app: Celery, until: str | None, note: str, by: str, now: str | None, is_utc: bool) -> None:
     """Pause the whole schedule: no beat sends anything until it is resumed.
 
     Waits until what is being sent has been sent. Entries keep their states.
@@ -39,8 +40,10 @@ def pause(app: Celery, until: str | None, note: str, by: str) -> None:
       celery -A proj redisbeater pause --note "database is moved"
       celery -A proj redisbeater pause --until 2h
     """
-    view = view_of(Context.of(app), None, is_utc=False)
-    begun = ScheduleStore(app).pause(note, by, None if until is None else _end(until, view))
+    context = Context.of(app)
+    view = view_of(context, now, is_utc)
+    end = None if until is None else _end(until, view_of(context, now, is_utc=False))
+    begun = ScheduleStore(app).pause(note, by, end)
     click.echo(f"{pause_words(begun, view)}; what comes up meanwhile waits, and runs afterwards, {POLICIES}")
     if begun.still_claimed:
         entries = "1 entry is" if begun.still_claimed == 1 else f"{begun.still_claimed:,} entries are"

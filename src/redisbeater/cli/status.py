@@ -52,7 +52,7 @@ def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_ut
     context, store = Context.of(app), ScheduleStore(app)
     try:
         while True:
-            found = store.status()
+            found = store.status(details=as_json)
             text = printable_json(found.as_dict(), indent=2) if as_json else ""
             lines = [text] if as_json else status_lines(found, view_of(context, now, is_utc))
             if delay is not None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import click
 from celery import Celery
 
 from redisbeater.cli.completion import OPTIONAL_NAME
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import BadInput, as_json_lines, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import View, aligned
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
@@ -26,9 +25,6 @@ __all__ = ("upcoming",)
 #: How many runs are shown of one entry, and of the whole schedule.
 OF_ENTRY, OF_SCHEDULE = 5, 20
 
-#: After this long the command shows how far it is.
-SHOW_PROGRESS_AFTER_SECONDS = 1.0
-
 
 @redisbeater.command()
 @OPTIONAL_NAME
@@ -40,7 +36,7 @@ SHOW_PROGRESS_AFTER_SECONDS = 1.0
 )
 @click.option("--within", metavar="DURATION", help="Only runs within this time: 24h, 90m.")
 @click.option("--at", "at", metavar="TIME", help="Only runs from this time on: tomorrow 09:00.")
-@as_json
+@as_json_lines
 @times
 @command
 def upcoming(
@@ -69,15 +65,16 @@ def upcoming(
     limit = count or (MOST_LISTED_RUNS if within else OF_ENTRY if name else OF_SCHEDULE)
     runs: Sequence[UpcomingRun]
     if name is None:
-        runs = next_runs(context, within=span, limit=limit, start=start, progress=_progress(context))
+        with Progress("read") as progress:
+            runs = next_runs(context, within=span, limit=limit, start=start, progress=progress)
     else:
         runs = next_runs_of(context, check_name(name), within=span, limit=limit, start=start)
-    if as_json and name is None:
-        print_lines(printable_json(run.as_dict()) for run in runs)
+    if not runs:
+        click.echo(_none(name, bool(within or at)), err=as_json)
     elif as_json:
-        click.echo(printable_json([run.as_dict() for run in runs], indent=2))
+        print_lines(printable_json(run.as_dict()) for run in runs)
     else:
-        print_lines(_run_lines(runs, view, _none(name, bool(within or at))))
+        print_lines(_run_lines(runs, view))
 
 
 def _none(name: str | None, is_bounded: bool) -> str:
@@ -104,24 +101,7 @@ def _moment(text: str, app: Celery, name: str | None, view: View) -> datetime:
         raise BadInput(f"--at {exc}") from exc
 
 
-def _progress(context: Context) -> Callable[[int], None] | None:
-    """Return what shows how many entries were read, on a terminal, once that has taken a second."""
-    if not sys.stderr.isatty():
-        return None
-    began_at, total = time.monotonic(), context.redis.contents.count()
-
-    def show(read: int) -> None:
-        if time.monotonic() > began_at + SHOW_PROGRESS_AFTER_SECONDS:
-            click.echo(f"\rread {read:,} of {total:,} entries", nl=False, err=True)
-            if read >= total:
-                click.echo(err=True)
-
-    return show
-
-
-def _run_lines(runs: Sequence[UpcomingRun], view: View, nothing: str) -> list[str]:
-    if not runs:
-        return [nothing]
+def _run_lines(runs: Sequence[UpcomingRun], view: View) -> list[str]:
     lines = [("FIRE TIME (UTC)", "LOCAL", "IN", "NAME", "SENT", "NOTE"), *(_run_line(run, view) for run in runs)]
     used = [place for place in range(6) if place < 3 or any(line[place] for line in lines[1:])]
     return aligned([[line[place] for place in used] for line in lines], view.width)

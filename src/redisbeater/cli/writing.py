@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -138,9 +138,16 @@ def copy(app: Celery, given: Given, *, name: str, new: str, task: str | None) ->
     """
     store = ScheduleStore(app)
     words = store.words({**given.words, "task": task}, name)
-    options = words.task_options()
-    entry = store.copy(name, new, task_options=options, dry_run=given.dry_run, **given.author, **words.fields())
+    fields, options = words.fields(), words.task_options()
+    if "labels" in fields:
+        fields["labels"] = _with_labels(store.get(name), fields["labels"])
+    entry = store.copy(name, new, task_options=options, dry_run=given.dry_run, **given.author, **fields)
     _show_created(store, app, entry, given, like=f" like {shown(name)}")
+
+
+def _with_labels(entry: RedisScheduleEntry, changes: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of an entry with some of them changed; an empty text removes one."""
+    return {key: text for key, text in {**entry.labels, **changes}.items() if text}
 
 
 @redisbeater.command()
@@ -168,7 +175,7 @@ def update(
     if "labels" in fields:
         entry = store.get(name)
         if_version = if_version or entry.version  # whoever changes the labels in the meantime is not undone
-        fields["labels"] = {key: text for key, text in {**entry.labels, **fields["labels"]}.items() if text}
+        fields["labels"] = _with_labels(entry, fields["labels"])
     for word in unset:
         field, value = default_of(word)
         if field in fields or field in task_options:

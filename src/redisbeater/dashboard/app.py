@@ -22,6 +22,7 @@ from redisbeater.dashboard.access import endpoint, log_in, log_out, show_login
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
+from redisbeater.dashboard.choices import inherited_words, policy_choices
 from redisbeater.dashboard.defences import PROTECTION, Defences
 from redisbeater.dashboard.drawing import environment
 from redisbeater.dashboard.forecasts import Forecasts
@@ -112,20 +113,22 @@ def create_app(
             "allowed_hosts is empty: name the hosts of the page, "
             'for example create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
         )
-    store = AsyncScheduleStore(celery_app)
+    store, config = AsyncScheduleStore(celery_app), Context.of(celery_app).config
     site = Site(
         store=store,
         auth=auth,
         assets=Assets(),
         attempts=Attempts(),
         templates=environment(),
-        prefix=Context.of(celery_app).config.key_prefix,
+        prefix=config.key_prefix,
         title=title or celery_app.main or "schedule",
         time_zone=time_zone,
         read_only=read_only,
         allow_any_task=allow_any_task,
         forecasts=Forecasts(store),
         hub=Hub(lambda: ScheduleStore(celery_app)),
+        choices=policy_choices(config),
+        inherited=inherited_words(config),
     )
     return Starlette(
         routes=[*_own_routes(site), *_page_routes(site), *(_metrics_routes(celery_app) if metrics else ())],

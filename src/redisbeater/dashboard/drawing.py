@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 from redisbeater.dashboard import words
 from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, history_bars, two_weeks
 from redisbeater.display import printable_json, shown
+from redisbeater.schedules.zone import zone_names
 
 __all__ = ("MOST_CHARACTERS", "environment")
 
@@ -30,7 +31,13 @@ def environment() -> Environment:
         finalize=_cut,
     )
     drawn.filters.update(text=_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
-    drawn.globals.update(words=words, forecast_strip=forecast_strip, history_bars=history_bars, two_weeks=two_weeks)
+    drawn.globals.update(
+        zone_names=zone_names,
+        words=words,
+        forecast_strip=forecast_strip,
+        history_bars=history_bars,
+        two_weeks=two_weeks,
+    )
     return drawn
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
@@ -21,7 +23,7 @@ logger = get_logger(__name__)
 #: How old a forecast may be before another one is made, and before it is not shown any more.
 FRESH_SECONDS, STALE_SECONDS = 60.0, 600.0
 
-#: Forecasts that are kept, one for each task that somebody filters by.
+#: Forecasts that are kept, one for each filter that somebody has chosen lately.
 MOST_KEPT = 20
 
 
@@ -36,37 +38,49 @@ class Forecasts:
     def __init__(self, store: AsyncScheduleStore) -> None:
         self._store = store
         self._lock = asyncio.Lock()
-        self._kept: dict[tuple[str, int], _Kept] = {}
+        self._kept: dict[str, _Kept] = {}
         self._making: set[asyncio.Task[None]] = set()
 
-    async def get(self, task: str, days: int = 1) -> Quarters:
-        """Return the forecast of a task's entries, of all for an empty text; make it unless there is a fresh one."""
-        key = (task, days)
+    async def get(self, selection: Mapping[str, Any], days: int = 1) -> Quarters:
+        """Return the forecast of the entries that a filter selects; make it unless there is a fresh one.
+
+        Arguments:
+            selection: what ``store.simulate()`` takes to select entries.
+            days: how many days it has.
+        """
+        key = _key(selection, days)
         async with self._lock:
             kept = self._kept.get(key)
             if kept is None or time.monotonic() - kept.at > FRESH_SECONDS:
                 start = await self._store.clock()
-                simulated = await self._store.simulate(start, start + timedelta(days=days), task=task or None)
-                kept = _Kept(await run_in_threadpool(quarters_of, simulated), time.monotonic())
+                simulated = await self._store.simulate(start, start + timedelta(days=days), **selection)
+                found = await run_in_threadpool(quarters_of, simulated)
+                if any(selection.values()):  # only those of the whole schedule are drawn, and they are large
+                    found = found._replace(bands=())
+                kept = _Kept(found, time.monotonic())
                 self._kept.pop(key, None)
                 self._kept[key] = kept
                 while len(self._kept) > MOST_KEPT:
                     del self._kept[next(iter(self._kept))]
             return kept.found
 
-    def known(self, task: str) -> Quarters | None:
+    def known(self, selection: Mapping[str, Any]) -> Quarters | None:
         """Return the forecast that was made last, at once, and have an old one replaced; None: there is none."""
-        kept = self._kept.get((task, 1))
+        kept = self._kept.get(_key(selection, 1))
         if kept is None or time.monotonic() - kept.at > STALE_SECONDS:
             return None
         if time.monotonic() - kept.at > FRESH_SECONDS and not self._making:
-            making = asyncio.create_task(self._make(task))
+            making = asyncio.create_task(self._make(selection))
             self._making.add(making)
             making.add_done_callback(self._making.discard)
         return kept.found
 
-    async def _make(self, task: str) -> None:
+    async def _make(self, selection: Mapping[str, Any]) -> None:
         try:
-            await self.get(task)
+            await self.get(selection)
         except RedisBeaterError as exc:
             logger.debug("no forecast was made: %s", exc)
+
+
+def _key(selection: Mapping[str, Any], days: int) -> str:
+    return json.dumps([dict(selection), days], sort_keys=True)

@@ -17,6 +17,7 @@ from redisbeater.dashboard.address import here, root_of
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
+from redisbeater.dashboard.choices import Choice
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
@@ -44,6 +45,8 @@ class Site:
         forecasts: what the next 24 hours bring.
         hub: tells open pages what changes.
         allow_any_task: whether forms take tasks that the application does not know.
+        choices: the options of each policy, for the form of an entry.
+        inherited: what counts for fields of that form that are empty, in words.
     """
 
     store: AsyncScheduleStore
@@ -58,6 +61,8 @@ class Site:
     allow_any_task: bool
     hub: Hub
     forecasts: Forecasts
+    choices: Mapping[str, list[Choice]]
+    inherited: Mapping[str, str]
 
     async def user(self, request: Request) -> User | None:
         """Return who sent a request, with the rights that this site leaves."""

@@ -13,12 +13,11 @@ from redisbeater.management.runs.words import took as length_of
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
-from redisbeater.schedules.words import zone_text
 from redisbeater.time_words import span_words
 
-__all__ = ("end", "late", "line", "note", "outcome", "span", "took", "value", "what", "zone")
+__all__ = ("end", "late", "line", "note", "outcome", "span", "took", "value", "what")
 
-end, note, outcome, span, zone = end_words, note_words, outcome_words, span_words, zone_text
+end, note, outcome, span = end_words, note_words, outcome_words, span_words
 
 
 def late(run: Run) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import Any, Protocol
 
 from redisbeater.display import quoted, shown
@@ -16,9 +16,8 @@ from redisbeater.editing.author import Author
 from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
-from redisbeater.editing.zone_change import score_in_new_zone
 from redisbeater.exceptions import EditConflict, EntryExists, InvalidEntry
-from redisbeater.model.definition import Decoder, Definition
+from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.options import OptionRules, check_expiry
 from redisbeater.model.resolved_policy import Defaults
@@ -28,7 +27,7 @@ from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import version_of
 
-__all__ = ("EntryChange", "FieldChange", "ReplanInZone", "ReportExecution", "Reschedule", "Upsert")
+__all__ = ("EntryChange", "FieldChange", "ReportExecution", "Reschedule", "Upsert")
 
 
 class EntryChange(Protocol):
@@ -232,40 +231,6 @@ class ReportExecution:
         meta = meta._replace(last_run_at=ran_at)
         score = score_of_executed(definition, meta, snapshot, defaults)
         return replace(_edit_of_meta(snapshot, definition, meta, score), author=self.author)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplanInZone:
-    """Plan the next fire time of an entry again, because the zone that it inherits is no longer ``before``.
-
-    Applying it twice is the same as applying it once.
-
-    Attributes:
-        before: the zone by which the entry was planned.
-        decoder: reads its schedule; one that remembers what it has read is much faster for many entries.
-    """
-
-    name: str
-    before: tzinfo
-    decoder: Decoder
-
-    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
-        """Return the edit that applies this change to what is stored; ``defaults`` have the new zone.
-
-        Raises:
-            EntryNotFound: there is no entry of that name.
-            InvalidEntry: the stored entry is broken.
-        """
-        if snapshot.is_broken:
-            raise InvalidEntry("$", "is quarantined, and has no fire time")
-        definition, meta = stored_definition(snapshot, self.decoder), stored_meta(snapshot)
-        return Edit(
-            snapshot=snapshot,
-            definition=definition,
-            text=snapshot.definition,
-            meta=meta,
-            score=score_in_new_zone(definition, meta, snapshot, self.before, defaults),
-        )
 
 
 def _skips_to_drop(before: Definition | None, after: Definition, codec: ScheduleCodec) -> int:

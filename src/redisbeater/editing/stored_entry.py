@@ -130,8 +130,8 @@ def failing_of(snapshot: Snapshot) -> Failing | None:
     )
 
 
-def stored_definition(snapshot: Snapshot, codec: Decoder) -> Definition:
-    """Decode the definition of a snapshot.
+def stored_definition(snapshot: Snapshot, codec: Decoder, *, has_any_name: bool = False) -> Definition:
+    """Decode the definition of a snapshot; ``has_any_name``: also that of an entry whose name is too long.
 
     Raises:
         EntryNotFound: the snapshot holds no entry.
@@ -141,7 +141,7 @@ def stored_definition(snapshot: Snapshot, codec: Decoder) -> Definition:
         raise EntryNotFound(snapshot.name)
     if snapshot.oversized_bytes:
         raise InvalidEntry("$", oversized(snapshot.oversized_bytes))
-    return Definition.from_text(snapshot.name, snapshot.definition, codec)
+    return Definition.from_text(snapshot.name, snapshot.definition, codec, has_any_name=has_any_name)
 
 
 def stored_meta(snapshot: Snapshot) -> Meta:

@@ -34,7 +34,8 @@ class Switch:
             EntryNotFound: there is no entry of that name.
             InvalidEntry: the stored entry is broken, or would never run.
         """
-        before, meta = stored_definition(snapshot, codec), stored_meta(snapshot)
+        before = stored_definition(snapshot, codec, has_any_name=not self.is_enabled)
+        meta = stored_meta(snapshot)
         after = before._replace(enabled=self.is_enabled, disabled_until=None)
         changed = [name for name in ("disabled_until", "enabled") if getattr(before, name) != getattr(after, name)]
         return Edit(

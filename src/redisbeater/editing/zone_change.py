@@ -1,4 +1,4 @@
-"""Compute the score of an entry after a change of the zone that it inherits, from values alone.
+"""``ReplanInZone``: plans an entry again after a change of the zone that it inherits, from values alone.
 
 A new zone is like a clock that is put forward or back. A schedule that means local times runs each of them once: one
 that was dealt with in the old zone is not run again in the new one, and one that has passed there is due. A schedule
@@ -7,26 +7,64 @@ that means elapsed time, such as ``*/10 * * * *``, goes on as it does when the c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from celery.schedules import BaseSchedule, crontab, schedule
 
+from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import ended
+from redisbeater.editing.stored_entry import stored_definition, stored_meta
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import EPOCH
-from redisbeater.model.definition import Definition
+from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.model.skip import read_skipped
-from redisbeater.schedules import interval
+from redisbeater.schedules import ScheduleCodec, interval
 from redisbeater.schedules.crontab.engine import is_repeating
 from redisbeater.schedules.local_time import to_utc
 from redisbeater.store import Snapshot
 
-__all__ = ("score_in_new_zone",)
+__all__ = ("ReplanInZone", "score_in_new_zone")
 
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplanInZone:
+    """Plan the next fire time of an entry again, because the zone that it inherits is no longer ``before``.
+
+    Applying it twice is the same as applying it once.
+
+    Attributes:
+        before: the zone by which the entry was planned.
+        decoder: reads its schedule; one that remembers what it has read is much faster for many entries.
+    """
+
+    name: str
+    before: tzinfo
+    decoder: Decoder
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Return the edit that applies this change to what is stored; ``defaults`` have the new zone.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken.
+        """
+        if snapshot.is_broken:
+            raise InvalidEntry("$", "is quarantined, and has no fire time")
+        definition, meta = stored_definition(snapshot, self.decoder), stored_meta(snapshot)
+        return Edit(
+            snapshot=snapshot,
+            definition=definition,
+            text=snapshot.definition,
+            meta=meta,
+            score=score_in_new_zone(definition, meta, snapshot, self.before, defaults),
+        )
 
 
 def score_in_new_zone(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from redisbeater.context import task_options
 from redisbeater.editing.author import Author
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.management.app_store import AppStore
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.files.apply import apply_changes
 from redisbeater.management.files.changes import Applied, Changes
@@ -17,13 +17,8 @@ from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Terms, plan_changes
 from redisbeater.management.forecast import simulate_schedule
 from redisbeater.management.lint import Findings, Linter
+from redisbeater.management.search import checked_states
 from redisbeater.management.simulation import Simulation
-
-if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
-    pass
-
-
-from redisbeater.management.app_store import AppStore
 
 __all__ = ("FileMethods",)
 
@@ -116,6 +111,10 @@ class FileMethods(AppStore):
         entries: Iterable[RedisScheduleEntry] | Export | None = None,
         prefix: str | None = None,
         task: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        states: str | Collection[str] = (),
+        text: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> Simulation:
         """Return how many runs there will be from ``start``, now by default, up to ``end``, a day later by default.
@@ -128,13 +127,17 @@ class FileMethods(AppStore):
             entries: instead of the stored ones; as if each was created now.
             prefix: only entries whose name begins with this text.
             task: only entries of this task.
+            queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
+            states: only stored entries in one of these, as for :meth:`rows`.
+            text: only stored entries with this text, as for :meth:`rows`.
             progress: called with the number of entries that were read, then of those whose runs were counted.
 
         Raises:
-            ValueError: ``end`` is not after ``start``.
+            ValueError: ``end`` is not after ``start``, or a state is none.
         """
-        wanted = Filter(prefix=prefix, task=task)
-        return simulate_schedule(self._app, start, end, entries, wanted, progress)
+        wanted, chosen = Filter(prefix=prefix, task=task, queue=queue, labels=labels), checked_states(states)
+        return simulate_schedule(self._app, start, end, entries, wanted, progress, states=chosen, text=text)
 
     def lint(
         self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False

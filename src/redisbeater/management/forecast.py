@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -17,6 +17,7 @@ from redisbeater.management.entry_filter import Filter
 from redisbeater.management.files.changes import Changes
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
+from redisbeater.management.search import search
 from redisbeater.management.simulation import Course, Simulation, course_of, new_course, number_of_runs, simulate
 from redisbeater.model.definition import Definition
 from redisbeater.schedules.local_time import in_zone
@@ -44,8 +45,11 @@ def simulate_schedule(
     entries: Iterable[RedisScheduleEntry] | Export | None,
     wanted: Filter,
     progress: Progress | None = None,
+    *,
+    states: Collection[str] = (),
+    text: str = "",
 ) -> Simulation:
-    """Return how many runs there will be between two instants.
+    """Return how many runs there will be between two instants; of stored entries those that :func:`search` finds.
 
     Raises:
         ValueError: ``end`` is not after ``start``.
@@ -57,7 +61,9 @@ def simulate_schedule(
     start = now if start is None else in_zone(start, context.zone)
     end = start + _DAY if end is None else in_zone(end, context.zone)
     if entries is None:
-        return simulate(_stored_courses(context, wanted, progress), start, end, context.zone, progress)
+        is_plain = not states and not text
+        stored = _stored(context, wanted, progress) if is_plain else _found(context, wanted, states, text)
+        return simulate(_courses(context, stored), start, end, context.zone, progress)
     definitions = (each for each in _definitions(app, context, entries) if _is_wanted(each, wanted))
     courses = (new_course(each, now, context.defaults, context.codec) for each in definitions)
     return simulate(filter(None, _counted(courses, progress)), start, end, context.zone, progress)
@@ -89,8 +95,7 @@ class Forecast:
         end = changes.now + _WEEK
 
         def runs(entries: Iterable[StoredEntry]) -> Simulation:
-            courses = (_course(context, each) for each in entries)
-            return simulate(filter(None, courses), changes.now, end, changes.zone)
+            return simulate(_courses(context, entries), changes.now, end, changes.zone)
 
         known: dict[tuple[object, ...], int] = {}
 
@@ -125,11 +130,15 @@ def _busiest(simulation: Simulation) -> int:
     return simulation.busiest_minute.runs if simulation.busiest_minute else 0
 
 
-def _stored_courses(context: Context, wanted: Filter, progress: Progress | None) -> Iterator[Course]:
-    for stored in _stored(context, wanted, progress):
-        course = _course(context, stored)
-        if course is not None:
-            yield course
+def _courses(context: Context, entries: Iterable[StoredEntry]) -> Iterator[Course]:
+    return filter(None, (_course(context, stored) for stored in entries))
+
+
+def _found(context: Context, wanted: Filter, states: Collection[str], text: str) -> Iterator[StoredEntry]:
+    """Yield the entries in states, or with a text, that are not quarantined."""
+    for found in search(context, wanted, states=states, text=text):
+        if found.stored is not None and found.state != "broken":
+            yield found.stored
 
 
 def _course(context: Context, stored: StoredEntry) -> Course | None:

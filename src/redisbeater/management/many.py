@@ -60,7 +60,7 @@ def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: 
                 log_edit(edit, partial(stored.due_at, context.in_zone(stored.zone).defaults))
                 yield Outcome(name=name, _app=app, _stored=stored)
 
-    return _by_page(names, change, check_name)
+    return _by_page(names, change, check_name if is_enabled else check_stored_name)
 
 
 def delete_many(app: Celery, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:

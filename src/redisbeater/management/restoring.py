@@ -39,7 +39,7 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
     if kept is None:
         raise EntryNotFound(name)
     score = _score(kept, context.in_zone(zone).defaults, context.codec)
-    outcome = context.redis.undelete(name, score.to_text(), log=author.line("restored"))
+    outcome = context.redis.deleted.restore(name, score.to_text(), log=author.line("restored"))
     if outcome == "EXISTS":
         raise EntryExists(name)
     if outcome == "ABSENT":

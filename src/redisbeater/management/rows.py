@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
@@ -16,13 +16,15 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.entry_filter import EVERY, Filter
 from redisbeater.management.field_defaults import FieldDefault, field_defaults
+from redisbeater.management.found_names import found_names
 from redisbeater.management.redaction import redacted, redacted_text
-from redisbeater.management.search import FoundEntry, Progress, Reader, search
+from redisbeater.management.search import LATE, FoundEntry, Progress, Reader, names_with_text, search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.origin import application_of, file_owner
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.run_brief import RunBrief
 from redisbeater.model.skip import Skipped
 from redisbeater.schedules import describe
 from redisbeater.schedules.cron_expression.expression import cron_expression
@@ -47,6 +49,7 @@ class Row:
     Attributes:
         zone: the zone of the entry's local times.
         brief: the schedule in words, without the zone of the app.
+        last_due_at: when its last run was due: the fire time and its jitter.
         changed: the newest line of its log about a change; None: there is none, or it was not read.
         declaration: why the declaration of that name in the code of an application could not be stored.
         fields: the definition, unless it cannot be read.
@@ -57,6 +60,7 @@ class Row:
     state: str
     next: datetime | None = None
     last_run_at: datetime | None = None
+    last_due_at: datetime | None = None
     runs: int = 0
     schedule: str = ""
     task: str = ""
@@ -97,6 +101,18 @@ class Row:
         return (
             schedule.text if schedule.resolved_text == schedule.text else f"{schedule.text}: {schedule.resolved_text}"
         )
+
+    def last_late(self, newest: Iterable[RunBrief]) -> timedelta | None:
+        """Return how late the last run was sent, by the newest runs of the entry; None: it is not among them."""
+        if self.last_due_at is None:
+            return None
+        sent = [run.sent_at for run in newest if run.sent_at is not None and self._is_last(run)]
+        return max(min(sent) - self.last_due_at, timedelta(0)) if sent else None
+
+    def _is_last(self, run: RunBrief) -> bool:
+        if run.moment is None or self.last_run_at is None:
+            return False
+        return abs(run.moment - self.last_run_at) < timedelta(milliseconds=1)  # one is stored as text, one as a number
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON has of the entry in a listing."""
@@ -168,14 +184,31 @@ def page_of_rows(
 ) -> RowPage:
     """Return a page of the rows; the last one for a number that is too high.
 
-    Without a filter only the entries of the pages up to it are read, and the number of all is that of the schedule.
+    Where Redis counts the entries, only those of the pages up to it are read: all, failing ones, late ones; or those
+    that Redis finds for a text, of which some rare ones may not have it.
     """
-    limit = None if text or states or wanted != EVERY else number * size
-    found = rows(context, wanted, limit, states=states, sort=sort, text=text)
-    total = len(found) if limit is None else max(context.redis.contents.count(), len(found))
+    names = names_with_text(context, wanted, states, text) if wanted == EVERY else None
+    counted = len(names) if names is not None else None
+    if wanted == EVERY and not text:
+        counted = _count(context, frozenset(states))
+    limit = None if counted is None else number * size
+    found = found_names(context, wanted, limit, states=states, sort=sort, text=text, names=names)
+    total = len(found.names)
+    if counted is not None and total == limit:
+        total = max(counted, total)
     pages = max(-(-total // size), 1)
-    number = min(number, pages)
-    return RowPage(rows=found[(number - 1) * size : number * size], total=total, number=number, pages=pages)
+    number, make = min(number, pages), _RowMaker(context)
+    made = [make(each) for each in found.entries(context, (number - 1) * size, number * size)]
+    return RowPage(rows=made, total=total, number=number, pages=pages)
+
+
+def _count(context: Context, states: frozenset[str]) -> int | None:
+    """Return how many entries are in states, where Redis counts them; None: they have to be read."""
+    if not states:
+        return context.redis.contents.count()
+    if states == {"failing"}:
+        return context.redis.failing.count()
+    return context.redis.failing.late(LATE.total_seconds()).entries if states == {"late"} else None
 
 
 def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
@@ -273,6 +306,7 @@ class _RowMaker:
             state=found.state,
             next=found.next,
             last_run_at=stored.meta.last_run_at,
+            last_due_at=stored.meta.last_run_at and policy.due_at(stored.meta.last_run_at),
             runs=stored.meta.total_run_count,
             skipped=", ".join(f"{skipped.count_text} {reason}" for reason, skipped in stored.skipped.items()),
             skips=stored.skipped,

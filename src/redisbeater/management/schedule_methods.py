@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from redisbeater.display import quoted
 from redisbeater.editing.author import Author
@@ -15,6 +15,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name
 from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
+from redisbeater.management.app_store import AppStore
 from redisbeater.management.beats import longest_pass
 from redisbeater.management.clock_changes import next_clock_change
 from redisbeater.management.entry_filter import Filter
@@ -34,12 +35,6 @@ from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.pause import Pause
 from redisbeater.store import Late
-
-if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
-    pass
-
-
-from redisbeater.management.app_store import AppStore
 
 __all__ = ("ScheduleMethods",)
 
@@ -106,9 +101,13 @@ class ScheduleMethods(AppStore):
         """The pause of the schedule; None: it is not paused."""
         return pausing.read_pause(self._context)
 
-    def status(self) -> Status:
-        """Return who leads, who stands by, what is due, and how the leader fares."""
-        return read_status(self._context)
+    def status(self, *, details: bool = False) -> Status:
+        """Return who leads, who stands by, what is due, and how the leader fares.
+
+        With ``details`` also the last hour in numbers and what the server says about itself, for which the runs of all
+        entries are counted: 20,000 at most.
+        """
+        return read_status(self._context, details=details)
 
     def health(
         self,
@@ -211,6 +210,7 @@ class ScheduleMethods(AppStore):
         size: int = 50,
         *,
         text: str = "",
+        prefix: str | None = None,
         task: str | None = None,
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -223,6 +223,7 @@ class ScheduleMethods(AppStore):
             number: which page, from 1 on.
             size: how many entries it has.
             text: only entries with this text in their name, task or description, in any case.
+            prefix: only names that begin with this text.
             task: only entries of this task.
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
@@ -233,7 +234,7 @@ class ScheduleMethods(AppStore):
         Raises:
             ValueError: an argument is not valid.
         """
-        wanted, chosen = Filter(task=task, queue=queue, labels=labels), checked_states(states)
+        wanted, chosen = Filter(prefix=prefix, task=task, queue=queue, labels=labels), checked_states(states)
         check_sort(sort)
         return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
 

@@ -8,11 +8,12 @@ from redisbeater.config.broker_url import app_text
 from redisbeater.management.entry_methods import EntryMethods
 from redisbeater.management.file_methods import FileMethods
 from redisbeater.management.schedule_methods import ScheduleMethods
+from redisbeater.management.word_methods import WordMethods
 
 __all__ = ("ScheduleStore",)
 
 
-class ScheduleStore(EntryMethods, ScheduleMethods, FileMethods):
+class ScheduleStore(EntryMethods, WordMethods, ScheduleMethods, FileMethods):
     """The schedule of an app. Building one does no I/O; one for each process is enough.
 
     Arguments:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain, islice
@@ -27,6 +27,9 @@ __all__ = (
     "Reader",
     "check_sort",
     "checked_states",
+    "each_found",
+    "names_with_text",
+    "order",
     "search",
     "selected_names",
 )
@@ -133,18 +136,53 @@ def search(
         progress: wraps the names that are read.
         decoder: what reads schedules; by default one that shares them, which nobody must change then.
     """
+    terms: dict[str, Any] = {"states": states, "sort": sort, "text": text, "progress": progress, "decoder": decoder}
+    return sorted(each_found(context, wanted, limit, **terms), key=order(sort))[:limit]
+
+
+def each_found(
+    context: Context,
+    wanted: Filter,
+    limit: int | None = None,
+    *,
+    states: Collection[str] = (),
+    sort: str = "next",
+    text: str = "",
+    names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    decoder: Decoder | None = None,
+) -> Iterator[FoundEntry]:
+    """Yield what :func:`search` returns, with more that is behind it, in no order; the arguments are the same.
+
+    ``names`` is what :func:`names_with_text` has returned for the text.
+    """
     reader = Reader(context, wanted, states, text, decoder)
     most = None if sort == "last" else limit
-    found: list[FoundEntry] = []
-    for names in _names(context, wanted, frozenset(states), sort, progress):
+    if names is None:
+        names = names_with_text(context, wanted, states, text)
+    for part in _names(context, wanted, frozenset(states), sort, progress, names):
         number = 0
-        for entry in reader.read(names, most):
-            found.append(entry)
+        for entry in reader.read(part, most):
+            yield entry
             number += sort == "name" or entry.next is not None
             if number == most:
                 break
-    found += reader.unstored()
-    return sorted(found, key=_KEYS[sort])[:limit]
+    yield from reader.unstored()
+
+
+def order(sort: str) -> Callable[[FoundEntry], Any]:
+    """Return the key of an order; its last part is the name."""
+    return _KEYS[sort]
+
+
+def names_with_text(context: Context, wanted: Filter, states: Collection[str], text: str) -> Sequence[str] | None:
+    """Return the names of the entries that may have a text, the next to run first; None: all entries have to be read.
+
+    Redis looks through names and definitions, so that the others are not read.
+    """
+    if not text or not text.isascii() or states or wanted.prefix:
+        return None
+    return list(chain.from_iterable(context.redis.contents.names_with_text(text)))
 
 
 def selected_names(context: Context, wanted: Filter, progress: Progress) -> list[str]:
@@ -161,15 +199,21 @@ def _is_stored(found: FoundEntry) -> bool:
 
 
 def _names(
-    context: Context, wanted: Filter, states: frozenset[str], sort: str, progress: Progress | None
+    context: Context,
+    wanted: Filter,
+    states: frozenset[str],
+    sort: str,
+    progress: Progress | None,
+    known: Sequence[str] | None,
 ) -> Iterator[Iterable[str]]:
     """Yield names in sequences, of each of which the first ones of the order are read first."""
     total = context.redis.contents.count()
     parts: list[Iterable[str]] = [chain.from_iterable(pages) for pages in _indexed(context, states)]
     if not states or not states <= _INDEXED:
-        parts = [_all_names(context, wanted.prefix or "", sort, progress)]
+        parts = [_all_names(context, wanted.prefix or "", sort, progress) if known is None else known]
         if sort != "name":  # a failing one is due since the fire time that it owes, and its score is its next try
-            parts.insert(0, chain.from_iterable(context.redis.failing.names()))
+            failing = chain.from_iterable(context.redis.failing.names())
+            parts.insert(0, failing if known is None else filter(frozenset(known).__contains__, failing))
     if sort == "name":
         parts = [sorted(set(chain.from_iterable(parts)))]
     for part in parts:
@@ -200,7 +244,8 @@ def _indexed(context: Context, states: frozenset[str]) -> Iterator[Iterable[list
         yield redis.failing.names()
     if "late" in states:
         now, _ = redis.clock()
-        yield redis.contents.names_until(now + 2 * timedelta(seconds=context.config.lease_timeout))
+        yield redis.contents.claimed_names(now, now + 2 * timedelta(seconds=context.config.lease_timeout))
+        yield redis.contents.names_until(now)
     if "finished" in states:
         yield redis.contents.dormant_names()
 
@@ -216,7 +261,7 @@ def _by_last(entry: FoundEntry) -> Any:
 
 _KEYS: Mapping[str, Callable[[FoundEntry], Any]] = {
     "next": _by_next,
-    "name": lambda entry: entry.name,
+    "name": lambda entry: (entry.name,),
     "last": _by_last,
     "late": lambda entry: (-entry.late, *_by_next(entry)),
 }

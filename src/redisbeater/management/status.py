@@ -2,18 +2,72 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.management.beats import read_beats
+from redisbeater.management.last_hour import LastHour, read_last_hour
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.runs.record import workers_report
+from redisbeater.management.server_words import eviction_words, memory_words, persistence_words
 from redisbeater.model.beat_line import BeatLine, name_of
 from redisbeater.model.pause import Pause
+from redisbeater.store.server import ServerFacts
 
-__all__ = ("Status", "read_status")
+__all__ = ("Server", "Status", "read_status")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """The server of a schedule.
+
+    Attributes:
+        facts: what it says about itself.
+        now: its time.
+        clock_offset_ms: how far the clock of this host is ahead of its clock, now.
+    """
+
+    facts: ServerFacts
+    now: datetime
+    clock_offset_ms: float
+
+    @property
+    def memory(self) -> str:
+        """How much memory it uses and may use, in words."""
+        return memory_words(self.facts)
+
+    @property
+    def eviction(self) -> str:
+        """What it does when its memory is full, and whether the schedule can be lost by that, in words."""
+        return eviction_words(self.facts)
+
+    @property
+    def persistence(self) -> str:
+        """What it writes to its disk, and what a crash loses, in words."""
+        return persistence_words(self.facts, self.now)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it; null or empty is what the server does not say."""
+        facts = self.facts
+        return {
+            "server": facts.name,
+            "role": facts.role,
+            "used_memory": facts.used_memory,
+            "max_memory": facts.max_memory,
+            "eviction_policy": facts.policy,
+            "may_evict": facts.may_evict,
+            "append_only_file": facts.has_log,
+            "fsync": facts.fsync,
+            "snapshots": facts.has_snapshots,
+            "last_snapshot": facts.last_snapshot and facts.last_snapshot.isoformat(),
+            "unsaved_changes": facts.unsaved,
+            "problems": list(facts.problems),
+            "clock_offset_ms": self.clock_offset_ms,
+            **{name: getattr(self, name) for name in ("memory", "eviction", "persistence")},
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +86,8 @@ class Status:
         oldest_name: the name of that one.
         pause: the pause of the schedule; None: it is not paused.
         workers_report: False: 20 runs were recorded as sent, and no worker has ever reported one.
+        server: the server of the schedule; None: it was not asked.
+        last_hour: the last hour in numbers; None: these were not read.
     """
 
     now: datetime
@@ -49,6 +105,8 @@ class Status:
     oldest_name: str
     pause: Pause | None
     workers_report: bool = True
+    server: Server | None = None
+    last_hour: LastHour | None = None
 
     @property
     def leaders(self) -> list[BeatLine]:
@@ -86,11 +144,13 @@ class Status:
             "paused": self.pause and self.pause.as_dict(),
             "workers_report": self.workers_report,
             "beats": [beat.as_dict() for beat in self.beats],
+            "redis": self.server and self.server.as_dict(),
+            "last_hour": self.last_hour and self.last_hour.as_dict(),
         }
 
 
-def read_status(context: Context) -> Status:
-    """Read the status of the schedule of an app."""
+def read_status(context: Context, *, details: bool = False) -> Status:
+    """Read the status of the schedule of an app; with ``details`` also what takes longer to read."""
     redis, config = context.redis, context.config
     now, _ = redis.clock()
     late = redis.failing.late(0.0)
@@ -110,4 +170,14 @@ def read_status(context: Context) -> Status:
         oldest_name=redis.failing.oldest() if late.entries else "",
         pause=read_pause(context),
         workers_report=workers_report(context),
+        server=_read_server(context) if details else None,
+        last_hour=read_last_hour(context, now) if details else None,
     )
+
+
+def _read_server(context: Context) -> Server:
+    facts = context.redis.server_facts()
+    asked_at = time.time()
+    now, _ = context.redis.clock()
+    offset = (asked_at + time.time()) / 2 - now.timestamp()
+    return Server(facts=facts, now=now, clock_offset_ms=round(offset * 1000, 3))

@@ -14,8 +14,9 @@ from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_new_name
 from redisbeater.model import json_text
-from redisbeater.model.definition import Definition, checked_args, checked_kwargs
+from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW
+from redisbeater.model.passed_values import checked_args, checked_kwargs
 from redisbeater.model.policy_fields import given_policies
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import FINISHED, Score

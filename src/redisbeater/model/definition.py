@@ -13,7 +13,18 @@ from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
-from redisbeater.model.passed_values import args_advice, as_schedule, as_task, for_entry, task_advice, unknown_field
+from redisbeater.model.passed_values import (
+    agreed_zone,
+    args_advice,
+    as_schedule,
+    as_task,
+    dict_or_given,
+    for_entry,
+    list_or_given,
+    task_advice,
+    unknown_field,
+    zone_of_cron,
+)
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Inherit, OnFinish, Overlap
 from redisbeater.model.policy_fields import NO_LABELS, POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable, clocked, rrule
@@ -21,9 +32,9 @@ from redisbeater.schedules.codec import ScheduleCodec
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.local_time import in_zone
-from redisbeater.schedules.zone import read_zone, zone_name
+from redisbeater.schedules.zone import read_zone
 
-__all__ = ("Decoder", "Definition", "checked_args", "checked_kwargs")
+__all__ = ("Decoder", "Definition")
 
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
 _SET_BY_BEAT = ("args", "kwargs", "producer")
@@ -32,9 +43,6 @@ _SET_BY_BEAT = ("args", "kwargs", "producer")
 _REDBEAT_FIELDS = frozenset(("name", "task", "args", "kwargs", "options", "schedule", "enabled"))
 
 _ALL_FIELDS = _REDBEAT_FIELDS.union(("timezone", *POLICY_FIELDS))
-
-#: The object of the entry lies around its arguments.
-_MAX_ARGUMENT_DEPTH = json_text.MAX_DEPTH - 1
 
 #: The schedules that always have a next fire time.
 _ENDLESS = (schedule, crontab, cron_expression)
@@ -57,32 +65,6 @@ class Decoder(Protocol):
 
     def decode(self, data: Any) -> BaseSchedule:
         """Return the schedule of a stored form."""
-
-
-def checked_args(args: Any) -> list[Any]:
-    """Return the positional arguments of a task as a new list, if they can be stored.
-
-    Raises:
-        InvalidEntry: they are not a list, or hold a value that JSON would change.
-    """
-    checked = _list(args)
-    if type(checked) is not list:
-        raise InvalidEntry("$.args", f"expected a list, got {quoted(args)}{args_advice(args)}")
-    json_text.check_value(checked, "$.args", max_depth=_MAX_ARGUMENT_DEPTH)
-    return checked
-
-
-def checked_kwargs(kwargs: Any) -> dict[str, Any]:
-    """Return the keyword arguments of a task as a new dict, if they can be stored.
-
-    Raises:
-        InvalidEntry: they are not a dict, or hold a value that JSON would change.
-    """
-    checked = _dict(kwargs)
-    if type(checked) is not dict:
-        raise InvalidEntry("$.kwargs", f"expected a dict, got {quoted(kwargs)}")
-    json_text.check_value(checked, "$.kwargs", max_depth=_MAX_ARGUMENT_DEPTH)
-    return checked
 
 
 class Definition(NamedTuple):
@@ -130,11 +112,11 @@ class Definition(NamedTuple):
         """
         schedule = for_entry(as_schedule(schedule), others.get("name"))
         others["task"] = as_task(others.get("task"))
-        others.update(checked_policies(others), timezone=_agreed_zone(others.get("timezone"), schedule))
+        others.update(checked_policies(others), timezone=agreed_zone(others.get("timezone"), schedule))
         definition = cls(
             schedule=schedule,
-            args=_list(args),
-            kwargs=_dict(kwargs),
+            args=list_or_given(args),
+            kwargs=dict_or_given(kwargs),
             options=storable_options(options),
             **{"extra": {}, **others},
         )
@@ -160,13 +142,16 @@ class Definition(NamedTuple):
         check_options(self.options, self.task, rules)
 
     @classmethod
-    def from_text(cls, name: str, text: str, codec: Decoder) -> Definition:
+    def from_text(cls, name: str, text: str, codec: Decoder, *, has_any_name: bool = False) -> Definition:
         """Read the definition that is stored under a name; the name in the key counts, not one in the text.
+
+        ``has_any_name``: the name may be too long, as that of an entry which another program stored.
 
         Raises:
             InvalidEntry: the text is not JSON, a field is missing or wrong, or the name is not valid.
         """
-        check_name(name)
+        if not has_any_name:
+            check_name(name)
         data = json_text.from_text(text, "$")
         if not isinstance(data, dict):
             raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
@@ -265,7 +250,7 @@ class Definition(NamedTuple):
             InvalidEntry: naming the first field that cannot be stored, or does not exist.
         """
         fields_ = {name: getattr(self, name) for name in (*_ALL_FIELDS, "extra")}
-        if "schedule" in changes and _zone_of_cron(changes["schedule"]) is not None:
+        if "schedule" in changes and zone_of_cron(changes["schedule"]) is not None:
             fields_["timezone"] = None
         for name in changes:
             if name == "name":
@@ -293,32 +278,6 @@ def _comparable(moment: datetime | None) -> Any:
     if moment is None or moment.tzinfo is not None:
         return moment and moment.astimezone(timezone.utc)
     return moment, moment.fold
-
-
-def _zone_of_cron(schedule_: Any) -> str | None:
-    """Return the zone that was passed to ``cron()``."""
-    return getattr(schedule_, "timezone", None) if type(schedule_) in (crontab, cron_expression) else None
-
-
-def _agreed_zone(given: Any, schedule_: Any) -> str | None:
-    """Return the name of the zone that was passed with the entry, with its schedule or with both."""
-    given, of_cron = (None if zone is None else _name(zone) for zone in (given, _zone_of_cron(schedule_)))
-    if given is not None and of_cron is not None and given != of_cron:
-        problem = f"is {quoted(given)}, but the schedule has {quoted(of_cron)}; pass only one of them"
-        raise InvalidEntry("$.timezone", problem)
-    return of_cron if given is None else given
-
-
-def _name(zone: Any) -> str | None:
-    return zone_name(read_zone(zone, "$.timezone"))
-
-
-def _list(given: Any) -> Any:
-    return list(given) if isinstance(given, (list, tuple)) else _or(given, [])
-
-
-def _dict(given: Any) -> Any:
-    return dict(given) if isinstance(given, Mapping) else _or(given, {})
 
 
 def _optional_fields(data: dict[str, Any]) -> dict[str, Any]:

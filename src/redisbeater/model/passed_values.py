@@ -7,14 +7,34 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from celery.schedules import schedule
+from celery.schedules import crontab, schedule
 
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry, UnknownField
+from redisbeater.model import json_text
 from redisbeater.model.options import OPTIONS
 from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.zone import read_zone, zone_name
 
-__all__ = ("args_advice", "as_schedule", "as_task", "task_advice", "unknown_field")
+__all__ = (
+    "agreed_zone",
+    "args_advice",
+    "as_schedule",
+    "as_task",
+    "checked_args",
+    "checked_kwargs",
+    "dict_or_given",
+    "for_entry",
+    "list_or_given",
+    "schedule_or_given",
+    "task_advice",
+    "task_or_given",
+    "unknown_field",
+    "zone_of_cron",
+)
+
+#: The object of the entry lies around its arguments.
+MOST_ARGUMENT_DEPTH = json_text.MAX_DEPTH - 1
 
 _NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
 
@@ -59,6 +79,50 @@ def for_entry(given: Any, name: Any) -> Any:
     return given.for_entry(name) if type(given) is cron_expression and isinstance(name, str) else given
 
 
+def zone_of_cron(schedule_: Any) -> str | None:
+    """Return the zone that was passed to ``cron()``."""
+    return getattr(schedule_, "timezone", None) if type(schedule_) in (crontab, cron_expression) else None
+
+
+def agreed_zone(given: Any, schedule_: Any) -> str | None:
+    """Return the name of the zone that was passed with the entry, with its schedule or with both.
+
+    Raises:
+        InvalidEntry: it is no zone, or each has another one.
+    """
+    given, of_cron = (None if zone is None else _zone_name(zone) for zone in (given, zone_of_cron(schedule_)))
+    if given is not None and of_cron is not None and given != of_cron:
+        problem = f"is {quoted(given)}, but the schedule has {quoted(of_cron)}; pass only one of them"
+        raise InvalidEntry("$.timezone", problem)
+    return of_cron if given is None else given
+
+
+def checked_args(args: Any) -> list[Any]:
+    """Return the positional arguments of a task as a new list, if they can be stored.
+
+    Raises:
+        InvalidEntry: they are not a list, or hold a value that JSON would change.
+    """
+    checked = list_or_given(args)
+    if type(checked) is not list:
+        raise InvalidEntry("$.args", f"expected a list, got {quoted(args)}{args_advice(args)}")
+    json_text.check_value(checked, "$.args", max_depth=MOST_ARGUMENT_DEPTH)
+    return checked
+
+
+def checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    """Return the keyword arguments of a task as a new dict, if they can be stored.
+
+    Raises:
+        InvalidEntry: they are not a dict, or hold a value that JSON would change.
+    """
+    checked = dict_or_given(kwargs)
+    if type(checked) is not dict:
+        raise InvalidEntry("$.kwargs", f"expected a dict, got {quoted(kwargs)}")
+    json_text.check_value(checked, "$.kwargs", max_depth=MOST_ARGUMENT_DEPTH)
+    return checked
+
+
 def task_or_given(given: Any) -> Any:
     """Return the name of a task object; saving the entry refuses what is neither a task nor its name."""
     try:
@@ -70,6 +134,11 @@ def task_or_given(given: Any) -> Any:
 def dict_or_given(given: Any) -> Any:
     """Return a mapping as a dict, and an empty one for None; saving the entry refuses anything else."""
     return {} if given is None else dict(given) if isinstance(given, Mapping) else given
+
+
+def list_or_given(given: Any) -> Any:
+    """Return a tuple as a list, and an empty one for None; saving the entry refuses anything else."""
+    return [] if given is None else list(given) if isinstance(given, (list, tuple)) else given
 
 
 def schedule_or_given(given: Any, name: Any, *, relative: bool) -> Any:
@@ -95,6 +164,10 @@ def task_advice(given: Any) -> str:
 def args_advice(given: Any) -> str:
     """Return how to write arguments that were passed as a text; empty for others."""
     return f"; for one argument pass [{quoted(given, 80)}]" if isinstance(given, str) else ""
+
+
+def _zone_name(zone: Any) -> str | None:
+    return zone_name(read_zone(zone, "$.timezone"))
 
 
 def _interval(seconds: float) -> timedelta:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Literal
 
 __all__ = (
     "INHERIT",
+    "WORDED",
     "Anchor",
     "AnchorLike",
     "AnchorWord",
@@ -32,7 +34,19 @@ AnchorWord = Literal["fire_time", "execution"]
 
 
 class TextEnum(str, Enum):
-    """An enum whose members are texts, and are shown as such; Python has one from 3.11 on, ``StrEnum``."""
+    """An enum whose members are texts, and are shown as such; Python has one from 3.11 on, ``StrEnum``.
+
+    Attributes:
+        sentence: what a member means, for people who choose one; empty where nobody does.
+    """
+
+    _value_: str
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str = "") -> TextEnum:
+        member = str.__new__(cls, value)
+        member._value_, member.sentence = value, sentence
+        return member
 
     def __str__(self) -> str:
         return self.value
@@ -41,45 +55,42 @@ class TextEnum(str, Enum):
 class Coalesce(TextEnum):
     """Which of several missed fire times run; the others are counted as skipped."""
 
-    #: Only the newest runs.
-    LATEST = "latest"
-    #: Only the oldest runs.
-    EARLIEST = "earliest"
-    #: Each one runs, oldest first; of more than 100, the newest 100 run.
-    ALL = "all"
+    LATEST = "latest", "Only the newest runs; the others are skipped."
+    EARLIEST = "earliest", "Only the oldest runs; the others are skipped."
+    ALL = "all", "Each one runs, oldest first; of more than 100, the newest 100 run."
 
 
 class OnFinish(TextEnum):
     """What happens to an entry that has no fire time left."""
 
-    #: It stays, marked as finished; it resumes when an edit gives it another fire time.
-    KEEP = "keep"
-    #: It stays, disabled.
-    DISABLE = "disable"
-    #: It is deleted.
-    DELETE = "delete"
+    KEEP = "keep", "It stays, finished, and resumes when an edit gives it another fire time."
+    DISABLE = "disable", "It stays, disabled."
+    DELETE = "delete", "It is deleted."
 
 
 class Overlap(TextEnum):
     """What happens to a fire time while a run of the entry is active: sent, and not ended yet."""
 
-    #: It runs beside the other.
-    ALLOW = "allow"
-    #: It is skipped.
-    SKIP = "skip"
-    #: It is buffered until the other has ended; while one is buffered, later ones are skipped.
-    BUFFER_ONE = "buffer_one"
-    #: The other is asked to stop, and it is buffered until then; a later one takes its place.
-    CANCEL_OTHER = "cancel_other"
+    ALLOW = "allow", "It runs beside the other."
+    SKIP = "skip", "It is skipped."
+    BUFFER_ONE = "buffer_one", "It waits until the other has ended; while one waits, later ones are skipped."
+    CANCEL_OTHER = "cancel_other", "The other is asked to stop, and it waits until then; a later one takes its place."
 
 
 class Anchor(TextEnum):
     """What an interval counts from."""
 
-    #: From one fire time to the next.
-    FIRE_TIME = "fire_time"
-    #: From the end of a run; none begins while another is active.
-    EXECUTION = "execution"
+    FIRE_TIME = "fire_time", "From one fire time to the next, however long a run takes."
+    EXECUTION = "execution", "From the end of a run; none begins while another is active."
+
+
+#: The policies of an entry whose values are words, by their fields.
+WORDED: Mapping[str, type[TextEnum]] = {
+    "on_finish": OnFinish,
+    "coalesce": Coalesce,
+    "overlap": Overlap,
+    "anchor": Anchor,
+}
 
 
 class EvictionCheck(TextEnum):

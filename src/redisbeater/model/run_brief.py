@@ -23,12 +23,14 @@ class RunBrief(NamedTuple):
         state: what became of it.
         moment: its fire time, or else when it was sent, aware UTC; None: not known.
         took: seconds from its start to its end, or to the last renewal of its lease; None: it has not started.
+        sent_at: when it was sent, aware UTC; None: not known.
     """
 
     id: str
     state: State
     moment: datetime | None
     took: float | None
+    sent_at: datetime | None = None
 
     @classmethod
     def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
@@ -40,7 +42,8 @@ class RunBrief(NamedTuple):
         moment = sent_at if fire_time is None else fire_time
         end = seen_at if finished_at is None else finished_at
         took = None if started_at is None or end is None else max(end - started_at, 0.0)
-        return cls(run_id, state, None if moment is None else from_unix(moment), took)
+        sent = None if sent_at is None else from_unix(sent_at)
+        return cls(run_id, state, None if moment is None else from_unix(moment), took, sent)
 
     @property
     def is_final(self) -> bool:

@@ -6,7 +6,6 @@ import os
 import socket
 import time
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -95,13 +94,13 @@ class Process:
         if running.answer in ("RUNNING", "DUPLICATE"):
             _log_second_start(running)
 
-    def release(self, running: Running, retry_at: datetime | None, error: str) -> None:
+    def release(self, running: Running, retry_in: float | None, error: str) -> None:
         """Give up the lease of an execution whose task is about to publish the next execution of its run.
 
         Before that leaves: another worker may start it before this execution has ended.
         """
         running.is_released = True
-        self._put_end(running.execution, State.RETRY, retry_at=retry_at, error=error)
+        self._put_end(running.execution, State.RETRY, retry_in=retry_in, error=error)
 
     def end(self, running: Running, state: State, **details: Any) -> None:
         """Report how an execution has ended; ``details`` as ``RunStore.finish()`` takes them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 from celery import Celery, current_task, signals
@@ -28,6 +28,11 @@ from redisbeater.runs.running import Running
 __all__ = ("install",)
 
 logger = get_logger(__name__)
+
+
+#: The tracked executions of this process, by the identity of their requests. Without one, what other tasks do is not
+#: looked at.
+_executing: set[int] = set()
 
 
 def install(app: Celery | None = None) -> None:
@@ -72,8 +77,9 @@ def _reporting(report: Callable[..., None]) -> Callable[..., None]:
 
 def on_prerun(task: Any, **_: Any) -> None:
     """Receive that a task begins."""
-    request = task.request
-    if is_tracked(request):
+    request = task.request_stack.top  # as task.request, in a third of its time
+    if request is not None and is_tracked(request):
+        _executing.add(id(request))
         _begin(task, request)
 
 
@@ -86,6 +92,8 @@ def _begin(process: Process, task: Any, request: Any) -> None:
 
 def on_publish(headers: Any = None, **_: Any) -> None:
     """Receive that a message leaves: one with the id of the run that publishes it is the next execution of that run."""
+    if not _executing:
+        return
     if current_task and isinstance(headers, dict) and headers.get("id") == current_task.request.id:
         task = current_task._get_current_object()
         if is_tracked(task.request):
@@ -104,13 +112,16 @@ def _publish(process: Process, task: Any, headers: dict[str, Any]) -> None:
     if running.holds:
         # What it raises is on its way: Task.retry() is called where an error is handled.
         error = sys.exc_info()[1]
-        process.release(running, _instant(headers.get("eta"), task.app), error_text(error) if error else "")
+        process.release(running, _seconds_until(headers.get("eta"), task.app), error_text(error) if error else "")
 
 
 def on_postrun(task: Any, retval: Any = None, state: str | None = None, **_: Any) -> None:
     """Receive that a task has ended; ``state`` is None where it was interrupted."""
+    if not _executing:
+        return
     request = task.request
     if is_tracked(request):
+        _executing.discard(id(request))
         _end(task, request, retval, state)
 
 
@@ -130,8 +141,8 @@ def _end(process: Process, task: Any, request: Any, retval: Any, state: str | No
     elif running.is_published_again:
         pass  # RETRY, or IGNORED because the task was replaced: reported when that message was published
     elif state == "RETRY":
-        retry_at = _instant(retval.when, task.app)
-        process.end(running, State.RETRY, retry_at=retry_at, error=error_text(retval.exc or ""))
+        retry_in = _seconds_until(retval.when, task.app)
+        process.end(running, State.RETRY, retry_in=retry_in, error=error_text(retval.exc or ""))
     else:
         _end_ignored(process, running, task)
 
@@ -213,8 +224,8 @@ def on_retry(sender: Any, request: Any, reason: Any = None, **_: Any) -> None:
     if reason is None:
         _drop(sender, request, "cancelled by Celery")
     elif isinstance(reason.exc, WorkerLostError):
-        retry_at = _instant(reason.when, sender.app)
-        _end_from_outside(sender, request, State.RETRY, error=error_text(reason.exc), retry_at=retry_at)
+        retry_in = _seconds_until(reason.when, sender.app)
+        _end_from_outside(sender, request, State.RETRY, error=error_text(reason.exc), retry_in=retry_in)
 
 
 @_reporting
@@ -236,10 +247,13 @@ def _drop(process: Process, task: Any, request: Any, error: str) -> None:
         process.drop(execution, error)
 
 
-def _instant(when: Any, app: Celery) -> datetime | None:
-    """Return when a retry may start, from what Celery has: seconds from now, a datetime, its text, or None."""
-    if isinstance(when, (int, float)):
-        return datetime.now(timezone.utc) + timedelta(seconds=when)
+def _seconds_until(when: Any, app: Celery) -> float | None:
+    """Return the seconds until a retry may start, from what Celery has: seconds, a datetime, its text, or None.
+
+    Times are those of this host's clock, and are compared with it alone: it may be wrong.
+    """
     if isinstance(when, str):
         when = datetime.fromisoformat(when)
-    return maybe_make_aware(when, app.timezone).astimezone(timezone.utc) if isinstance(when, datetime) else None
+    if isinstance(when, datetime):
+        when = (maybe_make_aware(when, app.timezone) - datetime.now(timezone.utc)).total_seconds()
+    return float(when) if isinstance(when, (int, float)) else None

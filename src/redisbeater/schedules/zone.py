@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone, tzinfo
+from functools import cache
 from typing import Any
-from zoneinfo import TZPATH, ZoneInfo
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 from dateutil import tz
 
-from redisbeater.display import quoted
+from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("in_iana_zone", "read_zone", "zone_name")
+__all__ = ("in_iana_zone", "read_zone", "zone_name", "zone_names")
 
 _EXAMPLE = "an IANA name such as 'Europe/Vienna'"
 
@@ -25,6 +26,17 @@ _NO_ZONES = {
 
 #: The directory of the IANA's zones with leap seconds, in which no clock of ours counts; and of those without.
 _LEAP_SECONDS, _NO_LEAP_SECONDS = "right/", "posix/"
+
+#: The regions of the IANA's names; those without one, such as ``US/Eastern`` or ``EST``, are kept for old programs.
+_REGIONS = frozenset(
+    {"Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific"}
+)
+
+#: Characters of a name at most for which a similar one is looked for: none is longer than 40.
+_LONGEST_NAME = 60
+
+#: How similar a name must be, from 0 to 1: 'Europe/Wien' is meant for 'Europe/Vienna'.
+_SIMILAR = 0.75
 
 #: The IANA has zones for these whole hours of offset: Etc/GMT-14 is 14 hours ahead of UTC.
 _OFFSET_HOURS = range(-12, 15)
@@ -50,7 +62,23 @@ def read_zone(given: Any, path: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, TypeError, OSError) as exc:
-        raise InvalidEntry(path, f"unknown time zone {quoted(given)}; expected {_EXAMPLE}") from exc
+        raise InvalidEntry(path, f"unknown time zone {quoted(given)}; expected {_EXAMPLE}{_similar(name)}") from exc
+
+
+@cache
+def zone_names() -> tuple[str, ...]:
+    """Return the names of zones to choose from, in order: those with a region, and ``UTC``."""
+    names = {name for name in available_timezones() if name.partition("/")[0] in _REGIONS}
+    return tuple(sorted(names | {"UTC"}))
+
+
+def _similar(name: Any) -> str:
+    """Return ``; did you mean 'Europe/Vienna'?`` for a name with a mistake, or for a city without its region."""
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        return ""
+    word = name.strip().replace(" ", "_").casefold()
+    cities = [zone for zone in zone_names() if zone.rpartition("/")[2].casefold() == word]
+    return did_you_mean(name, cities or zone_names(), cutoff=0.0 if cities else _SIMILAR)
 
 
 def zone_name(zone: tzinfo | None) -> str | None:

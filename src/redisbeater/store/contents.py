@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,8 +17,14 @@ __all__ = ("Contents", "Unscheduled", "pages")
 
 T = TypeVar("T")
 
+#: What JSON escapes, or may.
+_ESCAPED = frozenset("\"\\/<>&'")
+
 #: How many names one round trip asks for.
 PAGE = 1000
+
+#: How many entries one script looks at that keeps some of them: a few milliseconds of the server.
+KEPT_PAGE = 500
 
 #: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
 SEARCH_PAGE = 250
@@ -49,16 +54,14 @@ class Contents:
 
         With a prefix a page has only the names that begin with it; there are as many pages.
         """
-        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else None
-        cursor: int | None = None
-        while cursor != 0:
-            cursor, members = self._connection.call(partial(self._scan_page, cursor or 0, pattern))
-            named = ((self._keys.name(member), score) for member, score in members)
+        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else "*"
+        cursor = ""
+        while cursor != "0":
+            terms = [cursor or "0", pattern, str(PAGE)]
+            cursor, text = self._connection.run("list_names", [self._keys.schedule], terms)
+            found = iter(json.loads(text))
+            named = ((self._keys.name(member), float(score)) for member, score in zip(found, found))
             yield [(name, score) for name, score in named if is_unreserved(name)]
-
-    def _scan_page(self, cursor: int, pattern: str | None, client: Any) -> tuple[int, Sequence[tuple[str, float]]]:
-        after, members = client.zscan(self._keys.schedule, cursor, match=pattern, count=PAGE)
-        return int(after), members
 
     def names_from(self, prefix: str, most: int) -> list[str]:
         """Return names that begin with a text, in no order; no more than ``most``, and not all if there are more."""
@@ -89,6 +92,30 @@ class Contents:
     def names_until(self, moment: datetime) -> Iterator[list[str]]:
         """Yield, as :meth:`names_by_score` does, the names of the entries that beat looks at until then."""
         yield from self._names_between("0", to_unix(moment))
+
+    def claimed_names(self, now: datetime, until: datetime) -> Iterator[list[str]]:
+        """Yield the names of entries that are due at ``now``, but at which beat looks later, up to ``until``.
+
+        They are claimed, or wait for another try or for their jitter.
+        """
+        yield from self._kept("find_claimed", to_unix(now), to_unix(until))
+
+    def names_with_text(self, text: str) -> Iterator[list[str]]:
+        """Yield, as :meth:`names_by_score` does, the names of the entries that have an ASCII text, in any case.
+
+        They have it in name, task or description; some of them may not have it.
+        """
+        yield from self._kept("find_text", "0", "+inf", text.lower())
+        yield from self._kept("find_text", "-inf", "(0", text.lower())
+
+    def _kept(self, script: str, lowest: str, highest: str, *terms: str) -> Iterator[list[str]]:
+        """Yield what a script keeps of each page of the schedule."""
+        start, is_last = 0, False
+        while not is_last:
+            args = [lowest, highest, str(start), str(KEPT_PAGE), self._keys.prefix, *terms]
+            reply = json.loads(self._connection.run(script, [self._keys.schedule], args))
+            start, is_last = start + int(reply["read"]), int(reply["read"]) < KEPT_PAGE
+            yield self._names(reply["keys"] or ())
 
     def dormant_names(self) -> Iterator[list[str]]:
         """Yield, as :meth:`names_by_score` does, the names of the entries that beat does not look at."""

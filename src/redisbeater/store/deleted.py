@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from redisbeater.instant import from_unix
 from redisbeater.model.score import Score
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
+from redisbeater.store.contents import pages
 from redisbeater.store.keys import Keys
 from redisbeater.store.snapshot import Snapshot
 
 __all__ = ("DeletedEntries",)
 
+#: How many entries one script puts back: it keeps the server busy for one or two milliseconds.
+PAGE = 250
+
 
 class DeletedEntries:
     """The deleted entries of a schedule; each is kept for seven days, and only the newest 100 are."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: Connection, keys: Keys, log_terms: Sequence[str]) -> None:
         self._connection = connection
         self._keys = keys
+        #: The key of an entry's log without its name, and how many lines it keeps.
+        self._log_terms = log_terms
 
     def names(self) -> dict[str, datetime]:
         """Return the names of the entries that can be restored, the newest first, and when they were deleted."""
@@ -45,6 +53,23 @@ class DeletedEntries:
             recorded_run=fields.get("recorded_run", ""),
             zone=zone,
         )
+
+    def restore(self, name: str, score: str, *, log: str) -> str:
+        """Put a deleted entry back with a score; return a word that ``undelete.lua`` explains. Its log gets a line."""
+        keys, answer = self._keys, self._keys.answer(uuid.uuid4().hex)
+        ours = [keys.schedule, keys.statics, keys.deleted_names, answer, keys.deleted + name, keys.entry(name)]
+        terms = [keys.changes, name, score, *self._log_terms, log]
+        outcome: str = self._connection.run("undelete", ours, terms)
+        return outcome
+
+    def restore_statics(self, names: Sequence[str], *, application: str, origin: str) -> set[str]:
+        """Put static entries of an application back; return the names of those. They get a new origin."""
+        return {name for page in pages(names, PAGE) for name in self._restore_statics(page, [application, origin])}
+
+    def _restore_statics(self, names: Sequence[str], terms: Sequence[str]) -> Iterator[str]:
+        keys = [self._keys.schedule, self._keys.statics, *(self._keys.entry(name) for name in names)]
+        outcomes = self._connection.run("restore", keys, [self._keys.deleted, *terms, *names])
+        return (name for name, outcome in zip(names, outcomes) if outcome == "RESTORED")
 
     def _exists(self, name: str) -> bool:
         kind = self._connection.call(lambda client: client.type(self._keys.deleted + name))

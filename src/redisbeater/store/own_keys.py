@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import redis
@@ -10,6 +11,7 @@ from redisbeater.exceptions import FormatTooNew
 from redisbeater.store import data_format
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
+from redisbeater.store.server import ServerFacts, name_of_server, read_server
 
 __all__ = ("OwnKeys",)
 
@@ -65,6 +67,10 @@ class OwnKeys:
         """Return what the server is, such as ``valkey 9.1.0``; empty when it forbids the question."""
         return self._connection.call(_server)
 
+    def server_facts(self) -> ServerFacts:
+        """Return what the server that holds the schedule says about itself, as far as it does."""
+        return self._connection.call(partial(read_server, key=self.keys.schedule))
+
     def restore_identity(self, identity: str) -> None:
         """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
         self._connection.call(lambda client: client.set(self.keys.id, identity))
@@ -83,8 +89,7 @@ def _server(client: Any) -> str:
         about = client.info("server")
     except redis.ResponseError:
         return ""
-    name = about.get("server_name", "redis")
-    return f"{name} {about.get(f'{name}_version') or about.get('redis_version', '')}".rstrip()
+    return name_of_server(about)
 
 
 def _eviction_policy(client: Any) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.config.settings import Config
@@ -15,7 +17,7 @@ from redisbeater.store.connection.connection import Connection, unless_wrong_typ
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
 
-__all__ = ("ENOUGH_BYTES", "RunRecords")
+__all__ = ("ENOUGH_BYTES", "RunRecords", "Tally")
 
 #: Bytes of payloads after which one script reads no further run; ``store/schedule.py`` has the reason.
 ENOUGH_BYTES = 4_000_000
@@ -26,8 +28,37 @@ PAGE = 250
 #: How many runs one script reads in brief: a page of 50 entries, with 30 runs each.
 MOST_BRIEFS = 1_500
 
+#: How many entries, and runs, one script counts: a few milliseconds of the server.
+TALLY_PAGE, ENOUGH_RUNS = 100, 2_000
+
 #: The fields of an entry that count its runs.
 COUNTED = ("sent", "success", "failure", "lost", "revoked", "expired", "skipped")
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """How many runs were sent from a moment on, what became of them, and how many fire times were skipped.
+
+    Attributes:
+        runs: how many records were read.
+        states: state -> number of runs; other programs may have written any.
+        late: how many of them were sent late.
+        is_at_least: whether there were more than is kept.
+    """
+
+    runs: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    late: int = 0
+    skipped: int = 0
+    is_at_least: bool = False
+
+    def add(self, reply: Mapping[str, Any]) -> None:
+        """Add what one script has counted."""
+        self.runs += int(reply["runs"])
+        self.states.update({state: int(number) for state, number in dict(reply["states"]).items()})
+        self.late += int(reply["late"])
+        self.skipped += int(reply["skipped"])
+        self.is_at_least = self.is_at_least or reply["is_at_least"]
 
 
 class RunRecords:
@@ -101,6 +132,26 @@ class RunRecords:
             for name, rows in zip(page, reply):
                 runs = (RunBrief.from_row(self._keys.run_id(key), row) for key, *row in rows)
                 found[name] = [run for run in runs if run is not None]
+        return found
+
+    def tally(self, since: datetime, late: timedelta, most: int) -> Tally:
+        """Count the runs of all entries that were sent from a moment on, and what was skipped since.
+
+        Arguments:
+            since: the moment, aware UTC.
+            late: a run of the schedule that was sent so long after its fire time is late.
+            most: number of runs; then the rest is left out.
+        """
+        found, cursor, keys = Tally(), "", self._keys
+        terms = [to_unix(since), str(ENOUGH_RUNS), str(self._config.run_history_limit), str(late.total_seconds())]
+        while cursor != "0":
+            args = [cursor or "0", str(TALLY_PAGE), keys.prefix, *terms]
+            reply = json.loads(self._connection.run("runs/tally", [keys.schedule], args))
+            found.add(reply)
+            cursor = str(reply["cursor"])
+            if found.runs >= most:
+                found.is_at_least = found.is_at_least or cursor != "0"
+                break
         return found
 
     def _scored(

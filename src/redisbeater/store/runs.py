@@ -19,7 +19,6 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from redisbeater.config.settings import Config
@@ -105,7 +104,7 @@ class RunStore(RunRecords):
         execution: Execution,
         state: State,
         *,
-        retry_at: datetime | None = None,
+        retry_in: float | None = None,
         error: str = "",
         result: str = "",
         note: str = "",
@@ -116,7 +115,7 @@ class RunStore(RunRecords):
         Arguments:
             execution: with its holder; without one, no execution has begun: revoked or expired before its start.
             state: SUCCESS, FAILURE, REVOKED, EXPIRED, or RETRY.
-            retry_at: when the next try may start, aware UTC; None: at once.
+            retry_in: seconds until the next try may start; None: none. No time: the clock of a worker may be wrong.
             error: :func:`~redisbeater.model.run.error_text`.
             result: :func:`~redisbeater.model.run.result_text`.
             note: what a person should know about this end.
@@ -128,7 +127,7 @@ class RunStore(RunRecords):
         """
         fields = _pairs(error=error, result=result, note=note)
         terms = [*self._terms, execution.holder, str(execution.attempt), state.value, self._wait]
-        times = [to_unix(retry_at) if retry_at else "", "" if seconds is None else f"{max(seconds, 0.0):.6f}"]
+        times = ["" if each is None else f"{max(each, 0.0):.6f}" for each in (retry_in, seconds)]
         texts = [_json(fields), _json(execution.to_first_fields())]
         word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts])
         return word

@@ -94,7 +94,7 @@ class RedisSchedule(OwnKeys):
         self.measures = Measures(self._connection, self.keys)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
         self.failing = FailingEntries(self._connection, self.keys)
-        self.deleted = DeletedEntries(self._connection, self.keys)
+        self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
         self.runs = RunStore(self._connection, self.keys, config)
 
     # What beat does with due entries
@@ -335,23 +335,6 @@ class RedisSchedule(OwnKeys):
         terms = [keys.changes, SEVERAL, name, new, definition, snapshot.seen, score, self._bounds[0]]
         terms += [*self._log_terms, log, *self.runs.edit_terms]
         outcome: str = self._connection.run("rename", ours, terms, with_runs=self._config.track_runs)
-        return outcome
-
-    def restore_deleted(self, names: Sequence[str], *, application: str, origin: str) -> set[str]:
-        """Put static entries of an application back that were deleted; return their names. They get a new origin."""
-        return {name for page in pages(names, SAVE_PAGE) for name in self._restore(page, [application, origin])}
-
-    def _restore(self, names: Sequence[str], terms: Sequence[str]) -> Iterator[str]:
-        keys = [self.keys.schedule, self.keys.statics, *(self.keys.entry(name) for name in names)]
-        outcomes = self._connection.run("restore", keys, [self.keys.deleted, *terms, *names])
-        return (name for name, outcome in zip(names, outcomes) if outcome == "RESTORED")
-
-    def undelete(self, name: str, score: str, *, log: str) -> str:
-        """Put a deleted entry back with a score; return a word that ``undelete.lua`` explains. Its log gets a line."""
-        keys, answer = self.keys, self._new_answer()
-        ours = [keys.schedule, keys.statics, keys.deleted_names, answer, keys.deleted + name, keys.entry(name)]
-        terms = [keys.changes, name, score, *self._log_terms, log]
-        outcome: str = self._connection.run("undelete", ours, terms)
         return outcome
 
     def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:

@@ -137,7 +137,7 @@
     if (kind === "status" || !one("#rows")) isMany = true;
     later();
   });
-  body.addEventListener("hello", said);
+  body.addEventListener("hello", event => { said(event); say("live: what changes is shown at once"); });
   body.addEventListener("htmx:sse:before:connection", event => { if (!isLive()) event.preventDefault(); });
 
   // A proxy that buffers, or too many streams: poll, and say so.
@@ -153,6 +153,7 @@
     clearInterval(polling);
     body._htmx?.sse?.reader?.cancel();
     body._htmx?.sse?.abortController?.abort();
+    say("not live: times are those of the last load");
     showLive();
   }
 
@@ -188,7 +189,7 @@
   function showKind() {
     for (const part of all(".kind[data-kind]")) {
       const chosen = one("input[name='kind']", part).checked;
-      for (const field of all("input:not([type='radio'])", part)) field.hidden = !chosen;
+      for (const field of all("input:not([type='radio']), .hint", part)) field.hidden = !chosen;
     }
   }
 
@@ -208,6 +209,18 @@
     typed = setTimeout(preview, 300);
   });
 
+  // Copy a text. Browsers lock the clipboard on plain http: where nothing else helps, the text is left selected.
+  async function copy(button) {
+    const text = document.getElementById(button.dataset.copy), what = one("span", button).textContent;
+    getSelection().selectAllChildren(text);
+    const written = navigator.clipboard?.writeText(text.textContent) ?? Promise.reject();
+    const isCopied = await written.then(() => true, () => document.execCommand("copy"));
+    if (isCopied) getSelection().empty();
+    one("#told").textContent = isCopied ? `Copied${what}.` : `The clipboard is locked:${what} is selected, press Ctrl+C.`;
+    button.firstChild.data = isCopied ? "Copied" : "Press Ctrl+C";
+    setTimeout(() => [button.firstChild.data, one("#told").textContent] = ["Copy", ""], 3000);
+  }
+
   // One menu at a time; Escape and a click elsewhere close it.
   function closeMenus(except) {
     for (const menu of all("details.menu[open]")) if (menu !== except) menu.open = false;
@@ -215,11 +228,8 @@
 
   document.addEventListener("click", event => {
     closeMenus(event.target.closest("details.menu"));
-    const copied = event.target.closest("[data-copy]");
-    if (copied) {
-      navigator.clipboard?.writeText(one(copied.dataset.copy).textContent);
-      copied.textContent = "Copied";
-    }
+    const copying = event.target.closest("[data-copy]");
+    if (copying) copy(copying);
     if (event.target.closest("#live")) setLive(!isLive());
     if (event.target.closest("[data-keys]")) one("#keys")?.showModal();
   });

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.views.entry import lateness_data
 from redisbeater.dashboard.views.query import EntryQuery
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.rows import Row, RowPage
 from redisbeater.management.search import STATES
+from redisbeater.model.run_brief import RunBrief
 
 __all__ = ("ACTIONS",)
 
@@ -39,9 +41,9 @@ async def entries(visit: Visit) -> Page:
             "found": found,
             "runs": runs,
             "states": (*STATES, "deleted"),
-            "forecast": visit.site.forecasts.known(query.task),
+            "forecast": visit.site.forecasts.known(query.selection),
         },
-        data=_data(found),
+        data=_data(found, runs),
         fragment="rows" if names else "content",
     )
 
@@ -71,9 +73,9 @@ def _deleted_data(name: str, at: datetime) -> dict[str, Any]:
     return {"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")}
 
 
-def _data(found: RowPage) -> dict[str, Any]:
+def _data(found: RowPage, runs: Mapping[str, Sequence[RunBrief]]) -> dict[str, Any]:
     return {
-        "entries": [row.as_dict() for row in found.rows],
+        "entries": [{**row.as_dict(), **lateness_data(row, runs[row.name])} for row in found.rows],
         "total": found.total,
         "page": found.number,
         "pages": found.pages,

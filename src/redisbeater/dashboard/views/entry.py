@@ -12,14 +12,14 @@ from starlette.exceptions import HTTPException
 from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.pictures import Strip, two_weeks
 from redisbeater.dashboard.users import Right
-from redisbeater.dashboard.views.query import whole
+from redisbeater.dashboard.views.history_query import STATES, HistoryQuery, item_data, past_time
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.rows import Row
 from redisbeater.model.log_line import LogLine
-from redisbeater.time_words import read_time
+from redisbeater.model.run_brief import RunBrief
 
-__all__ = ("ACTIONS", "asked_name")
+__all__ = ("ACTIONS", "asked_name", "lateness_data")
 
 #: Fire times, and runs and lines of the log, on the page.
 UPCOMING, HISTORY = 10, 30
@@ -38,22 +38,37 @@ async def entry(visit: Visit) -> Page:
     row = await store.row(name, has_secrets=with_secrets)
     recorded = await store.recorded(name)
     lines = await store.log(name)
-    answer = await store.why(name)
-    data = {**row.details(), **(recorded.as_dict() if recorded else {}), "why": answer.as_dict()}
+    answer, query = await store.why(name), HistoryQuery.of(visit, HISTORY, row.zone)
+    history, runs = await query.read(visit, name), (await store.newest_runs([name], HISTORY))[name]
+    data = {
+        **row.details(), **lateness_data(row, runs), **(recorded.as_dict() if recorded else {}),
+        "why": answer.as_dict(),
+        "history": [item_data(item) for item in history.items],
+        **({"errors": query.problems} if query.problems else {}),
+    }  # fmt: skip
     values = {
         "row": row,
         "recorded": recorded,
         "answer": answer,
         "upcoming": (upcoming := await _upcoming(visit, row))[:UPCOMING],
         "weeks": _two_weeks(visit, row, upcoming),
-        "history": await store.history(name, whole(visit.query("n"), 1, 200, HISTORY)),
+        "history": history,
+        "query": query,
+        "states": STATES,
         "changes": [line for line in lines if _is_change(line)],
         "fields": _fields(row),
         "with_secrets": with_secrets,
         "tracks_runs": await store.tracks_runs(),
-        "runs": (await store.newest_runs([name], HISTORY))[name],
+        "runs": runs,
     }
-    return Page(template="entry.html", values=values, data=data, fragment="content")
+    status = 422 if query.problems else 200
+    return Page(template="entry.html", values=values, data=data, fragment="content", status=status)
+
+
+def lateness_data(row: Row, runs: Sequence[RunBrief]) -> dict[str, float | None]:
+    """Return what JSON has of how late the last run of an entry was sent."""
+    late = row.last_late(runs)
+    return {"last_late": None if late is None else round(late.total_seconds(), 3)}
 
 
 def asked_name(visit: Visit) -> str:
@@ -118,11 +133,10 @@ async def _past(visit: Visit, name: str, at: str) -> datetime:
     Raises:
         ValueError: it is no time.
     """
-    zone = visit.clock.now.tzinfo
+    zone = None
     with suppress(Exception):  # a deleted entry has no row
         zone = (await visit.store.row(name)).zone
-    assert zone is not None, "the clock is aware"
-    return read_time(at, now=visit.clock.now, zone=zone, is_past=True)
+    return past_time(visit, at, zone)
 
 
 ACTIONS = (Action(path="/entry", answer=entry), Action(path="/why", answer=why))

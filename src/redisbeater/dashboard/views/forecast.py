@@ -6,6 +6,7 @@ from datetime import timezone
 
 from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.pictures import QUARTERS, band_strip, forecast_strip
+from redisbeater.dashboard.views.query import EntryQuery
 
 __all__ = ("ACTIONS",)
 
@@ -14,8 +15,8 @@ MOST_OF_A_WEEK = 200_000
 
 
 async def forecast(visit: Visit) -> Page:
-    """Show the forecast of all entries, or with ``task`` of those of a task."""
-    found = await visit.site.forecasts.get(visit.query("task"))
+    """Show the forecast of the entries that the filters of the list select."""
+    found = await visit.site.forecasts.get(EntryQuery.of(visit.request.query_params).selection)
     strip = forecast_strip(found, visit.clock.fixed or visit.clock.now.tzinfo or timezone.utc)
     data = {
         "start": found.start.isoformat(),
@@ -33,10 +34,11 @@ async def bands(visit: Visit) -> Page:
 
     A week with too many runs is not counted: its first day is shown.
     """
-    found, days = await visit.site.forecasts.get(""), 1
+    everything = EntryQuery().selection
+    found, days = await visit.site.forecasts.get(everything), 1
     is_wide = visit.query("within") == "7d"
     if is_wide and not found.is_at_least and 7 * found.runs <= MOST_OF_A_WEEK:
-        found, days = await visit.site.forecasts.get("", 7), 7
+        found, days = await visit.site.forecasts.get(everything, 7), 7
     data = {
         "start": found.start.isoformat(),
         "days": days,

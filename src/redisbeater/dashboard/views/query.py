@@ -12,7 +12,7 @@ from redisbeater.management.search import SORTS, STATES
 __all__ = ("FILTERS", "EntryQuery", "whole")
 
 #: The names in the address, and in forms that choose all entries that match.
-FILTERS = ("q", "state", "task", "queue", "label")
+FILTERS = ("q", "prefix", "state", "task", "queue", "label")
 
 #: The highest number of a page: a number in an address may be any.
 MOST_PAGES = 1_000_000
@@ -23,6 +23,7 @@ class EntryQuery:
     """Which entries a page shows, in which order."""
 
     q: str = ""
+    prefix: str = ""
     state: str = ""
     task: str = ""
     queue: str = ""
@@ -47,14 +48,19 @@ class EntryQuery:
     @property
     def filters(self) -> dict[str, Any]:
         """What ``store.rows()`` takes."""
+        return {**self.selection, "sort": self.sort}
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """What ``store.rows()`` and ``store.simulate()`` take to select entries."""
         key, _, value = self.label.partition("=")
         return {
             "text": self.q,
-            "states": [self.state] if self.state else [],
+            "prefix": self.prefix or None,
+            "states": [self.state] if self.state in STATES else [],
             "task": self.task or None,
             "queue": self.queue or None,
             "labels": {key: value} if self.label else None,
-            "sort": self.sort,
         }
 
     @property

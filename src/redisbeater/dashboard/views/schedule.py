@@ -25,8 +25,8 @@ YEAR_SECONDS = 365 * 24 * 3600
 
 
 async def status(visit: Visit) -> Page:
-    """Show beats, Redis, broker, the runs in work, and the verdict of ``health``."""
-    found, health = await visit.store.status(), await visit.store.health()
+    """Show beats, Redis, broker, the last hour, the runs in work, and the verdict of ``health``."""
+    found, health = await visit.store.status(details=True), await visit.store.health()
     runs = await visit.store.active_runs()
     runs.sort(key=lambda run: (run.worker, run.started_at or run.sent_at or found.now))
     data = {**found.as_dict(), "health": health.as_dict(), "runs": [run.as_dict() for run in runs]}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -63,8 +63,11 @@ def read_history(
     before: datetime | None = None,
     since: datetime | None = None,
     states: Collection[str] = (),
+    progress: Callable[[int], None] | None = None,
 ) -> HistoryPage:
     """Return a page of the history; :meth:`redisbeater.ScheduleStore.history`.
+
+    ``progress`` is called with the number of entries whose runs were read, where no name is given.
 
     Raises:
         ValueError: limit or states are not valid.
@@ -72,7 +75,7 @@ def read_history(
     if type(limit) is not int or not 1 <= limit <= MOST_RUNS:
         raise ValueError(f"limit: expected 1 to {MOST_RUNS}, got {limit}")
     wanted = check_states(states)
-    runs = _runs(context, name, limit + 1, before, wanted)
+    runs = _runs(context, name, limit + 1, before, wanted, progress=progress)
     lines = [] if wanted and "skipped" not in states else _lines(context, name, before, only_skipped=bool(wanted))
     items: list[Run | LogLine] = [*runs, *lines]
     found = sorted(items, key=moment_of, reverse=True)
@@ -159,6 +162,7 @@ def _runs(
     wanted: Collection[str],
     *,
     at: datetime | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Sequence[Run]:
     """Return the newest runs, or those of one moment; of one entry, or of all."""
     if not context.config.track_runs:
@@ -170,12 +174,16 @@ def _runs(
     if name is not None:
         return [shown_run(context, run) for run in store.history(name, limit, states=states, before=before, at=at)]
     found: list[Run] = []
+    read = 0
     for page in pages(sorted(context.redis.contents.names()), PIECE):
         if states:
             newest = [run for each in page for run in store.history(each, limit, states=states, before=before, at=at)]
         else:
             newest = store.newest(page, limit, before, at)
         found = sorted((*found, *newest), key=moment_of, reverse=True)[:limit]
+        read += len(page)
+        if progress is not None:
+            progress(read)
     return [shown_run(context, run) for run in found]
 
 

@@ -102,6 +102,9 @@ local function digest(fields)
   return redis.sha1hex(table.concat(texts, '\n'))
 end
 
+-- Return the last time of a line of a log, its count, its first time and its text; nil: another program wrote it.
+local function read_line(line) return string.match(line, '^(%S+) (%d+) (%S+) (.*)$') end
+
 -- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line whose text is
 -- that of the newest one is folded into it: the counts are added, and the first time stays. Without times it is now. The
 -- log of an entry that was deleted and is created again does not expire any more.
@@ -109,7 +112,7 @@ local function add_to_log(key, most, text, count, first, last)
   local now = server_time()
   local newest = try('LINDEX', key, 0)
   if newest == nil then return end
-  local before, since, said = string.match(newest or '', '^%S+ (%d+) (%S+) (.*)$')
+  local _, before, since, said = read_line(newest or '')
   if said == text then
     redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, before + (count or 1), since, text))
   else

@@ -12,24 +12,24 @@
 -- ARGV[5] attempt    number: which attempt it is
 -- ARGV[6] state      text: the new state
 -- ARGV[7] wait       seconds that it may wait for its start
--- ARGV[8] retry_at   UNIX seconds when its next try may start; '': now
+-- ARGV[8] retry_in   seconds until its next try may start; '': none
 -- ARGV[9] seconds    how long it took; '': not known
 -- ARGV[10] fields    JSON: names and values to store with it: error, result, note
--- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker, pid. Of one with a
---                    name that no entry can have nothing is recorded
+-- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker and pid as start takes
+--                    them. Of one with a name that no entry can have nothing is recorded
 -- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
 local run_key = KEYS[1]
 local prefix, limit, retention, holder, attempt, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local wait, retry_at, seconds, fields, first = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local wait, retry_in, seconds, fields, first = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
 local function create()
-  local texts = cjson.decode(first)
-  local terms = {'state', holder == '' and 'SENT' or 'STARTED', 'attempt', attempt, unpack(texts)}
-  if not is_name(texts[2]) or not try('HSET', run_key, 'starts', holder == '' and 0 or 1, unpack(terms)) then return end
-  if holder ~= '' then redis.call('HSET', run_key, 'holder', holder) end
-  local run = read_run(run_key)
-  try('ZADD', prefix .. ':runs:' .. run.name, 'NX', server_time(), run_key)
-  return run
+  local terms, is_begun = cjson.decode(first), holder ~= ''
+  local new = {state = is_begun and 'STARTED' or 'SENT', attempt = attempt, starts = is_begun and 1, holder = is_begun and holder}
+  new.started_at = seconds ~= '' and server_time(-seconds)
+  for field, text in pairs(new) do if text then terms[#terms + 1], terms[#terms + 2] = field, text end end
+  if not is_name(terms[2]) or not try('HSET', run_key, unpack(terms)) then return end
+  try('ZADD', prefix .. ':runs:' .. terms[2], 'NX', server_time(), run_key)
+  return read_run(run_key)
 end
 
 local function refusal(run)
@@ -47,7 +47,7 @@ local function finish(run)
   if state == 'RETRY' then
     redis.call('HSET', run_key, 'state', state, unpack(texts))
     try('ZREM', prefix .. ':resend', run_key)
-    await_start(prefix, wait, run, retry_at ~= '' and retry_at or server_time())
+    await_start(prefix, wait, run, server_time(retry_in ~= '' and retry_in or 0))
     return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   end
   run.took = tonumber(seconds) or instant(run.started_at) and server_time() - run.started_at

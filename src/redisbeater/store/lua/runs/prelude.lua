@@ -122,7 +122,8 @@ local function list_new(prefix, wait, key, new, is_sent, now)
 end
 
 -- Store a run that was sent, or that is to wait. Of one that is stored, because its worker was quicker, only what is missing is
--- written. A run that was recorded before stays as it is. Return whether it is now known to have been sent.
+-- written. A run that was recorded before stays as it is. One that waits is kept for a year: where tracking is switched off
+-- meanwhile, nobody sends or removes it. Return whether it is now known to have been sent.
 local function record_run(prefix, wait, new, now)
   local key, is_sent = prefix .. ':run:' .. new.id, new.state ~= 'BUFFERED'
   local state, sent_at = unpack(try('HMGET', key, 'state', 'sent_at') or {'FOREIGN', now})
@@ -132,7 +133,8 @@ local function record_run(prefix, wait, new, now)
   if not state and new.attempt then terms[#terms + 1], terms[#terms + 2] = 'attempt', new.attempt end
   for i, text in ipairs(terms) do new.fields[#new.fields + 1] = text end
   redis.call('HSET', key, unpack(new.fields))
-  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state) end
+  if not is_sent then redis.call('PEXPIRE', key, 366 * 86400000) end
+  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state or not is_sent) end
   if not state then list_new(prefix, wait, key, new, is_sent, now) end
   return is_sent
 end
@@ -185,15 +187,22 @@ local function count_duration(prefix, run)
   count_total(prefix, 'ms', run.task, math.floor(run.took * 1000))
 end
 
--- Remove so many of the oldest runs of a history that have ended. Those that are active or wait are passed over, a thousand
--- at most.
+-- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. Without its record that commit would
+-- make a new one, of a run that waits for a worker. Beat may have died before it, so it is waited for an hour at most.
+local function awaits_commit(key)
+  local run = read(key, 'sent_at', 'finished_at')
+  return not run.sent_at and instant(run.finished_at) and run.finished_at + 3600 > tonumber(server_time())
+end
+
+-- Remove so many of the oldest runs of a history that have ended. Those that are active, that wait, or that beat has not
+-- recorded as sent, are passed over, a thousand at most.
 local function remove_ended(prefix, index, most, buffered)
   local passed, page = 0, nil
   repeat
     page = redis.call('ZRANGE', index, passed, passed + math.min(most, 100) - 1)
     for _, key in ipairs(page) do
       local _, is_listed = is_active(prefix, key, 0)
-      local is_kept = is_listed or key == buffered
+      local is_kept = is_listed or key == buffered or awaits_commit(key)
       passed, most = passed + (is_kept and 1 or 0), most - (is_kept and 0 or 1)
       if not is_kept then redis.call('ZREM', index, key) end
       if not is_kept then delete_run(prefix, key) end

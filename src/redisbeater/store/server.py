@@ -1,0 +1,120 @@
+"""The server that holds the schedule: what it is, its memory, and what it keeps of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import redis
+
+from redisbeater.instant import from_unix
+
+__all__ = ("ServerFacts", "name_of_server", "read_server")
+
+#: The settings that ``INFO`` does not have, and its limits where that is forbidden. Each pattern is one question.
+PATTERNS = ("maxmemory*", "save", "append*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerFacts:
+    """What the server of the schedule says about itself. What it does not say is None, or empty.
+
+    A user of Redis may lack the rights to ask (``+info``, ``+config|get``), and hosted servers leave some of it out.
+
+    Attributes:
+        name: program and version, such as ``valkey 9.1.0``.
+        role: ``master`` or ``replica``.
+        used_memory, max_memory: bytes that it uses, and may use; a limit of 0 is none.
+        policy: what it evicts when its memory is full, ``maxmemory-policy``.
+        has_log: whether it writes an append-only file (AOF).
+        fsync: when that is written to the disk: ``always``, ``everysec`` or ``no``.
+        has_snapshots: whether it makes snapshots (RDB) by itself.
+        last_snapshot: when it made the last one; when it was started, if it has made none.
+        unsaved: how many changes it has had since.
+        problems: what went wrong when it wrote to its disk last.
+    """
+
+    name: str = ""
+    role: str = ""
+    used_memory: int | None = None
+    max_memory: int | None = None
+    policy: str = ""
+    has_log: bool | None = None
+    fsync: str = ""
+    has_snapshots: bool | None = None
+    last_snapshot: datetime | None = None
+    unsaved: int | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def may_evict(self) -> bool | None:
+        """Whether it evicts entries when its memory is full; None: it does not say."""
+        if self.max_memory == 0 or (self.policy and not self.policy.startswith("allkeys")):
+            return False
+        return True if self.policy else None
+
+
+def read_server(client: Any, key: str) -> ServerFacts:
+    """Ask the server that holds a key about itself; what it refuses to say is left out."""
+    about = _allowed(partial(client.info, **_node(client, key)))
+    settings: dict[str, Any] = {}
+    for pattern in PATTERNS:
+        found = _allowed(partial(client.config_get, pattern, **_node(client, key)))
+        settings.update(found)
+        if not found:
+            break
+    save, log = settings.get("save"), about.get("aof_enabled")
+    return ServerFacts(
+        name=name_of_server(about),
+        role={"master": "master", "slave": "replica"}.get(str(about.get("role")), ""),
+        used_memory=_whole(about.get("used_memory")),
+        max_memory=_whole(about.get("maxmemory", settings.get("maxmemory"))),
+        policy=str(about.get("maxmemory_policy", settings.get("maxmemory-policy", ""))),
+        has_log=bool(log) if log in (0, 1) else {"yes": True, "no": False}.get(str(settings.get("appendonly"))),
+        fsync=str(settings.get("appendfsync", "")),
+        has_snapshots=None if save is None else bool(save),
+        last_snapshot=_moment(about.get("rdb_last_save_time")),
+        unsaved=_whole(about.get("rdb_changes_since_last_save")),
+        problems=tuple(problem for field, problem in _PROBLEMS.items() if about.get(field) == "err"),
+    )
+
+
+def name_of_server(about: Mapping[str, Any]) -> str:
+    """Return program and version of what ``INFO`` says; empty: it does not."""
+    name = about.get("server_name", "redis")
+    version = about.get(f"{name}_version") or about.get("redis_version", "")
+    return f"{name} {version}" if version else ""
+
+
+_PROBLEMS = {
+    "rdb_last_bgsave_status": "the last snapshot failed",
+    "aof_last_write_status": "the last write of the append-only file failed",
+    "aof_last_bgrewrite_status": "the last rewrite of the append-only file failed",
+}
+
+
+def _node(client: Any, key: str) -> dict[str, Any]:
+    """Return what makes the client of a cluster ask the node that holds a key."""
+    find = getattr(client, "get_node_from_key", None)
+    return {} if find is None else {"target_nodes": find(key)}
+
+
+def _allowed(question: partial[Any]) -> Mapping[str, Any]:
+    try:
+        answer = question()
+    except redis.ResponseError:  # a missing right, or a command that a hosted server does not have
+        return {}
+    return answer if isinstance(answer, Mapping) else {}
+
+
+def _whole(value: Any) -> int | None:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+
+
+def _moment(value: Any) -> datetime | None:
+    seconds = _whole(value)
+    return None if seconds is None or seconds > 10**11 else from_unix(seconds)

@@ -1,0 +1,67 @@
+"""Runs that end before beat has committed them: an entry catches up, and its workers are quick."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from run_site import RunSite, runs_of
+from servers import programs
+
+from redisbeater.model.run import NewRun, State
+
+#: Which Redis the schedule is in makes no difference here.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: More than the history of an entry keeps.
+MANY = 8
+
+
+@pytest.fixture
+def site(run_site: RunSite) -> RunSite:
+    return run_site
+
+
+def executed(site: RunSite, count: int = MANY) -> list[NewRun]:
+    """Let workers execute so many runs of the entry that beat has sent, and not committed."""
+    new = [site.new(f"run-{i}", fire_time=site.clock.now + timedelta(seconds=i)) for i in range(count)]
+    for run in new:
+        assert site.start(run.id, fire_time=run.fire_time) == "STARTED"
+        assert site.finish(run.id) == "FINISHED"
+    return new
+
+
+def test_the_history_keeps_them_until_their_commit(site: RunSite) -> None:
+    claim = site.claim()
+    new = executed(site)
+
+    site.commit(claim, *new)
+
+    assert {site.state(run.id) for run in new} == {State.SUCCESS}
+    assert site.active() == set()
+    counts = site.runs.counts("report")
+    assert (counts.sent, counts.success) == (MANY, MANY)
+
+
+def test_the_history_is_cut_at_the_next_end(site: RunSite) -> None:
+    claim = site.claim()
+    site.commit(claim, *executed(site))
+
+    site.clock.go_on(60)
+    site.send("last")
+    site.start("last")
+    site.finish("last")
+
+    assert runs_of(site.client, site.keys) == {"last", *(f"run-{i}" for i in range(MANY - 4, MANY))}
+
+
+def test_those_that_are_never_committed_do_not_stay_long(site: RunSite) -> None:
+    site.claim()
+    executed(site)
+
+    site.clock.go_on(7200)
+    site.send("last")
+    site.start("last")
+    site.finish("last")
+
+    assert len(runs_of(site.client, site.keys)) == 5

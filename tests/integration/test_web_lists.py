@@ -1,0 +1,222 @@
+"""The lists of the web page: filters of an entry's own history, lateness, forecasts by filter, and the search."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+import redis
+from celery import Celery
+from click.testing import CliRunner
+from due import save_due, stored
+from servers import programs
+from web_site import app_with_tasks, browse
+
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.cli import redisbeater
+from redisbeater.context import Context
+from redisbeater.dashboard import forecasts
+from redisbeater.instant import from_unix
+from redisbeater.management import simulation
+from redisbeater.model.resolved_policy import ResolvedPolicy
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery]) -> Celery:
+    return app_with_tasks(make_app(redisbeater_track_runs=True))
+
+
+def _record(client: redis.Redis, prefix: str, name: str, run: str, state: str, worker: str, *, ago: float) -> None:
+    sent, key = time.time() - ago, f"{prefix}:run:{run}"
+    stored = {"name": name, "task": "shop.report", "state": state, "sent_at": sent, "fire_time": sent, "worker": worker}
+    client.hset(key, mapping=stored)
+    client.zadd(f"{prefix}:runs:{name}", {key: sent})
+
+
+def test_the_runs_and_lines_of_an_entry_are_filtered_by_its_address(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    store.create("a/b & c", "shop.report", 3600.0)
+    _record(client, prefix, "a/b & c", "r1", "SUCCESS", "celery@w1", ago=7200)
+    _record(client, prefix, "a/b & c", "r2", "FAILURE", "celery@w2", ago=60)
+    _record(client, prefix, "a/b & c", "r3", "SUCCESS", "celery@w2", ago=30)
+    web = browse(app)
+
+    def shown(**query: str) -> list[str]:
+        data = web.get("/entry.json", params={"name": "a/b & c", **query}).json()["history"]
+        page = web.get("/entry", params={"name": "a/b & c", **query}).text
+        found = [item["id"] if item["type"] == "run" else item["what"] for item in data]
+        assert re.findall(r'data-run="([^"]+)"', page) == [each for each in found if each != "created"]
+        return found
+
+    assert shown() == ["created", "r3", "r2", "r1"]
+    assert shown(state="failure") == ["r2"]
+    assert shown(worker="celery@w2") == ["r3", "r2"]
+    assert shown(since="1h ago", state="SUCCESS,FAILURE") == ["r3", "r2"]
+    assert shown(state="LOST") == []
+    page = web.get("/entry", params={"name": "a/b & c", "state": "LOST"}).text
+    assert "Nothing is kept that matches." in page
+    assert "<option selected>LOST</option>" in page
+    clear = re.search(r'href="([^"]+)">Clear filters', page)
+    assert clear is not None
+    assert "r1" in web.get(clear[1]).text
+    assert "Clear filters" not in web.get("/entry", params={"name": "a/b & c"}).text
+    wrong = web.get("/entry", params={"name": "a/b & c", "since": "<soon>", "state": "DONE"})
+    assert wrong.status_code == 422
+    assert "state: <bdi>expected BUFFERED" in wrong.text
+    assert "&lt;soon&gt;" in wrong.text
+
+
+def test_a_row_says_how_late_its_last_run_was(
+    app: Celery, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler]
+) -> None:
+    for name, jitter in (("late", 0), ("punctual", 0), ("delayed", 7200)):
+        save_due(app, name, "shop.report", every=86_400.0, jitter=jitter)
+    client.zadd(f"{prefix}:schedule", {f"{prefix}delayed": time.time() - 7300})
+    make_scheduler(app).tick()
+    for name, seconds in (("late", 3.2), ("punctual", 0.0), ("delayed", 1.2)):
+        (key,) = client.zrange(f"{prefix}:runs:{name}", 0, -1)
+        fire_time = from_unix(float(client.hget(key, "fire_time")))
+        policy = ResolvedPolicy.of(stored(app, name).definition(), Context.of(app).defaults)
+        client.hset(key, "sent_at", policy.due_at(fire_time).timestamp() + seconds)
+    assert policy.due_at(fire_time) > fire_time + timedelta(seconds=5)
+    web = browse(app)
+    rows = {row["name"]: row for row in web.get("/index.json?task=shop.report").json()["entries"]}
+    assert {name: row["last_late"] for name, row in rows.items()} == {"late": 3.2, "punctual": 0.0, "delayed": 1.2}
+    assert web.get("/entry.json?name=late").json()["last_late"] == 3.2
+    page = web.get("/").text
+    assert sorted(re.findall(r"</time>, <span class=\"late\">(.*?)</span>", page)) == ["1.2 s late", "3.2 s late"]
+
+
+def test_the_forecast_follows_every_filter_and_is_kept(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.create("report eu", "shop.report", 3600.0, labels={"team": "a"}, options={"queue": "slow"})
+    store.create("report us", "shop.report", 7200.0, description="of Ohio")
+    store.create("sync", "shop.sync", 1800.0)
+    store.create("off", "shop.sync", 60.0, enabled=False)
+    web = browse(app)
+
+    def runs(query: str = "") -> int:
+        found = web.get(f"/forecast.json?{query}").json()
+        assert len(found["quarters"]) == 96
+        return int(found["runs"])
+
+    counts = {"report eu": 24, "report us": 12, "sync": 48}
+    for query, names in {
+        "": ["report eu", "report us", "sync"], "task=shop.report": ["report eu", "report us"],
+        "queue=slow": ["report eu"],
+        "label=team%3Da": ["report eu"], "q=ohio": ["report us"], "prefix=report": ["report eu", "report us"],
+        "state=disabled": [], "state=enabled&q=sync": ["sync"], "state=deleted": list(counts),
+    }.items():  # fmt: skip
+        assert abs(runs(query) - sum(counts[name] for name in names)) <= len(names), query
+    store.delete("sync")
+    assert runs("task=shop.sync&state=") == 0
+    assert runs() > 80, "kept for a minute"
+    monkeypatch.setattr(forecasts, "MOST_KEPT", 1)
+    runs("q=another")
+    assert runs() < 40, "another filter took its place"
+    page = web.get("/?prefix=report&sort=name").text
+    assert 'hx-get="/forecast?prefix=report"' in page
+    assert "Clear filters" in page
+
+
+def test_a_forecast_of_too_many_runs_has_the_first_of_each_entry(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        store.create(name, "shop.report", 600.0, jitter=1)
+    monkeypatch.setattr(simulation, "MOST_FIRE_TIMES", 5)
+    found = browse(app).get("/forecast.json").json()
+    assert (found["runs"], found["is_at_least"]) == (7, True)
+    assert found["words"].startswith("At least 7 runs")
+    assert {band["name"]: band["runs"] for band in browse(app).get("/bands.json").json()["entries"]}.keys() == set(
+        "abc"
+    )
+
+
+TEXTS = {
+    "plain": "Each Morning", "slash": "a/b", "sharp": "Straße", "sign": "5 \N{KELVIN SIGN}", "tail": "back\\slash",
+    "quote": 'say "so"', "ligature": "\N{LATIN SMALL LIGATURE FI}le", "amp": "R&D <b>",
+}  # fmt: skip
+
+
+def test_the_search_finds_what_reading_everything_finds(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    for name, text in TEXTS.items():
+        store.create(name, "shop.report", 60.0, description=text)
+    store.create("Übung", "shop.sync", 60.0)
+    escaped = '{"name":"escaped","task":"\\u0073hop.other","schedule":{"__type__":"interval","every":60}}'
+    client.hset(f"{prefix}escaped", "definition", escaped)
+    client.hset(f"{prefix}broken text", "definition", "{ shop.report")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}escaped": 1, f"{prefix}broken text": 1})
+    everything = store.rows(1, 200).rows
+    for text in [
+        "morning", "SHOP.", "shop.o", "a/b", "ss", "k", "\\", "\\s", '"', "fi", "r&d", "<b>", "ü", "Ü", "text", "e",
+        "%s",
+        "[a-z]", "\x00", "every", "team", " ",
+    ]:  # fmt: skip
+        fields = {row.name: (row.name, row.task, row.description) for row in everything}
+        expected = {name for name, texts in fields.items() if any(text.casefold() in each.casefold() for each in texts)}
+        assert {row.name for row in store.rows(1, 200, text=text).rows} == expected, text
+
+
+def test_letters_that_count_as_several_are_found(app: Celery, store: ScheduleStore) -> None:
+    others = map(chr, range(128, 0x11000))
+    folding = {
+        letter: folded for letter in others if (folded := letter.casefold().strip("\u0307\u030c")).isascii() and folded
+    }
+    with store.bulk() as bulk:
+        for letter in folding:
+            bulk.upsert(RedisScheduleEntry(f"{ord(letter)}", "x.y", 60.0, description=f"(({letter}))", app=app))
+    assert {"\N{LATIN SMALL LETTER SHARP S}", "\N{KELVIN SIGN}", "\N{LATIN SMALL LIGATURE FFI}"} <= set(folding)
+    for letter, folded in folding.items():
+        found = {row.name for row in store.rows(1, 200, text=f"(({folded}").rows}
+        assert str(ord(letter)) in found, letter
+
+
+def test_late_entries_are_found_by_pages(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    with store.bulk() as bulk:
+        for number in range(70):
+            bulk.upsert(RedisScheduleEntry(f"late {number:02}", "shop.report", 3600.0, app=app))
+        bulk.upsert(RedisScheduleEntry("soon", "shop.report", 20.0, app=app))
+    keys, now = Context.of(app).redis.keys, time.time()
+    client.zadd(keys.schedule, {keys.entry(f"late {number:02}"): now - 100 + number for number in range(70)})
+    client.hset(keys.entry("late 69"), mapping={"claim": "x", "fire_time": now - 500, "look_at": now + 20})
+    client.zadd(keys.schedule, {keys.entry("late 69"): now + 20})
+    pages = [store.rows(number, 30, states="late") for number in (1, 2, 3)]
+    assert [(page.total >= 69, page.pages) for page in pages] == [(True, 3)] * 3
+    found = [row.name for page in pages for row in page.rows]
+    assert sorted(found) == [f"late {number:02}" for number in range(70)]
+    assert found[1:30] == [f"late {number:02}" for number in range(29)]
+    assert all(row.late > timedelta(seconds=1) for page in pages for row in page.rows)
+    assert store.rows(9, 30, states="late").number == 3
+
+
+def test_the_command_serves_the_schedule_of_another_prefix(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, served = f"other-{prefix}", []
+    monkeypatch.setattr("uvicorn.run", lambda page, **_: served.append(page))
+    command = ["--key-prefix", other, "dashboard", "--allowed-host", "jobs.example.com"]
+    said = CliRunner().invoke(redisbeater, command, obj=SimpleNamespace(app=app))
+    there = ScheduleStore(app, prefix=other)
+    there.create("report", "shop.report", 60.0)
+    store.create("here", "shop.report", 60.0)
+    web = browse(app, page=served[0], headers={"Authorization": f"Bearer {said.stderr.rpartition('#')[2].strip()}"})
+    page = web.get("/").text
+    assert f"<bdi>{other}</bdi>" in page
+    assert ('data-entry="report"' in page, 'data-entry="here"' in page) == (True, False)
+    assert web.post("/entries/disable?name=report").status_code == 200
+    assert there.get("report").enabled is False
+    assert store.get("here").enabled is True
+    assert web.get("/entry?name=here").status_code == 404
+    for key in client.scan_iter(f"{other}*"):
+        client.delete(key)

@@ -1,0 +1,143 @@
+"""What an open page does by itself: it hears of changes by its stream, and is still while there are none."""
+
+from __future__ import annotations
+
+import re
+import time
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+from playwright.sync_api import Page, expect
+from servers import programs
+from waiting import wait_until
+from walking import create, row, wait_until_live
+
+from redisbeater.cli import redisbeater
+from redisbeater.dashboard import hub
+
+# The browser shows nothing about the kind of server.
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: How often a change may be slow on a busy machine before it counts.
+TRIES = 5
+
+
+def command(site, *words: str) -> None:
+    """Run a command of the command line."""
+    done = CliRunner().invoke(redisbeater, words, obj=SimpleNamespace(app=site.app))
+    assert done.exit_code == 0, done.output
+
+
+def heartbeats(page: Page) -> list[float]:
+    """Return the list to which each piece that the stream brings from now on adds its time."""
+    found: list[float] = []
+    session = page.context.new_cdp_session(page)
+    session.on("Network.dataReceived", lambda event: found.append(event["timestamp"]))
+    session.send("Network.enable")
+    return found
+
+
+def test_a_change_is_on_the_screen_within_a_second(site, page):
+    create(site, "report")
+    page.goto(site.url)
+    wait_until_live(page)
+    state = row(page, "report").locator(".state")
+    delays: list[float] = []
+    for word in ("disable", "enable") * TRIES:
+        command(site, word, "report")
+        done = time.monotonic()
+        wait_until(lambda word=word: state.inner_text() == f"{word}d", "the change on the screen")
+        delays.append(time.monotonic() - done)
+        if delays[-1] < 1:
+            break
+    assert min(delays) < 1
+
+
+def test_the_stream_comes_however_late_its_script_does(site, page):
+    create(site, "report")
+    held = []
+    page.route("**/hx-sse.min.js", lambda route: held.append(route))
+    page.goto(site.url, wait_until="commit")
+    wait_until(lambda: page.evaluate("typeof htmx") == "object" and held, "htmx, without its stream yet")
+    page.evaluate("new Promise(done => setTimeout(done, 50))")  # what htmx puts off until its script has ended
+    held[0].continue_()
+    wait_until_live(page)
+    command(site, "disable", "report")
+    expect(row(page, "report").locator(".state")).to_have_text("disabled")
+
+
+def test_a_change_from_the_command_line_comes_to_the_screen_by_itself(site, page):
+    create(site, "report", "other")
+    page.goto(site.url)
+    wait_until_live(page)
+    row(page, "other").locator("input[type=checkbox]").check()
+    row(page, "report").locator("summary").click()
+    command(site, "disable", "report")
+    expect(row(page, "report").locator(".state")).to_have_text("disabled")
+    assert row(page, "other").locator("input[type=checkbox]").is_checked(), "chosen boxes survive"
+    assert row(page, "report").locator("details.menu").get_attribute("open") is not None, "open menus survive"
+
+
+def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, make_page):
+    create(site, "report")
+    page = make_page()
+    page.goto(site.url)
+    wait_until_live(page)
+    page.route("**/?name=report", lambda route: route.fulfill(status=503))
+    site.store.disable("report")
+    expect(page.locator("#stale")).to_contain_text(
+        re.compile(r"as of \d\d:\d\d:\d\d UTC: it cannot be read now \(503\)")
+    )
+    expect(page.locator("main")).to_have_css("filter", "grayscale(1)")
+    assert row(page, "report").locator(".state").inner_text() == "enabled"
+    page.unroute("**/?name=report")
+    expect(row(page, "report").locator(".state")).to_have_text("disabled")
+    expect(page.locator("#stale")).to_be_hidden()
+    make_page.errors.clear()  # the browser logs the status 503, which is meant
+
+
+def test_the_bands_stay_when_the_list_of_upcoming_runs_changes(site, page):
+    create(site, "report", "other")
+    page.goto(f"{site.url}/upcoming")
+    wait_until_live(page)
+    expect(page.locator("#bands figure")).to_be_visible()
+    site.store.disable("other")
+    expect(page.locator("table.upcoming")).not_to_contain_text("other")
+    expect(page.locator("#bands figure")).to_be_visible()
+
+
+def test_nothing_moves_while_live_is_switched_off(site, make_page):
+    create(site, "report")
+    still, moving = make_page(), make_page()
+    still.goto(site.url)
+    still.click("#live")
+    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
+    still.reload()
+    expect(still.locator("#live")).to_have_attribute("aria-pressed", "false")
+    expect(still.locator("#forecast figure")).to_be_visible()
+    moving.goto(site.url)
+    wait_until_live(moving)
+    asked: list[str] = []
+    still.on("request", lambda request: asked.append(request.url))
+    site.store.disable("report")
+    expect(row(moving, "report").locator(".state")).to_have_text("disabled")
+    assert asked == []
+    assert row(still, "report").locator(".state").inner_text() == "enabled"
+
+
+def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page, monkeypatch):
+    monkeypatch.setattr(hub, "COMMENT_SECONDS", 0.5)
+    monkeypatch.setattr(hub, "LOOK_SECONDS", 0.25)
+    create(site, "report")
+    page.clock.install()
+    page.goto(site.url, wait_until="load")
+    wait_until_live(page)
+    expect(page.locator("#forecast figure")).to_be_visible()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    beats = heartbeats(page)
+    page.clock.run_for(120_000)
+    expect(row(page, "report").locator("td.when time.relative").first).to_have_text("in 58 min")
+    wait_until(lambda: page.evaluate("1") and len(beats) >= 2, "two heartbeats of the stream")
+    assert asked == []

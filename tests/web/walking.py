@@ -1,0 +1,23 @@
+"""What the tests of pages in a browser share."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page
+from waiting import wait_until
+
+#: Whether the stream of the page has begun. That it polls instead is never expected: nothing holds its stream back.
+IS_LIVE = "document.body._htmx?.sse?.status === 200"
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.locator(f'tr[data-entry="{name}"]')
+
+
+def create(site, *names: str, **fields) -> None:
+    for name in names:
+        site.store.create(name, "proj.report", fields.get("schedule", 3600.0))
+
+
+def wait_until_live(page: Page) -> None:
+    """Wait for the stream of a page. Playwright's ``wait_for_function`` uses eval, which our policy forbids."""
+    wait_until(lambda: page.evaluate(IS_LIVE), "the stream of the page")
