@@ -59,7 +59,7 @@ def test_every_setting_is_in_the_table(setting: str) -> None:
 
 def test_the_words_of_policies_are_explained_as_the_form_of_the_web_page_explains_them() -> None:
     page = (DOCS / "policies.rst").read_text(encoding="utf-8")
-    explained = re.findall(r'^   \* - ``(\w+)``\n     - ``"(\w+)"``\n     - (.+)$', page, re.MULTILINE)
+    explained = re.findall(r'^   ``(\w+)`` \| ``"(\w+)"`` \| (.+)$', page, re.MULTILINE)
 
     assert explained == [(field, word.value, word.sentence) for field, words in WORDED.items() for word in words]
     assert all(sentence.endswith(".") for _, _, sentence in explained)
