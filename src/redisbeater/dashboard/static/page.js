@@ -7,8 +7,9 @@
   const kept = name => { try { return localStorage.getItem("redisbeater." + name); } catch { return null; } };
   const keep = (name, value) => { try { localStorage.setItem("redisbeater." + name, value); } catch { /* not allowed */ } };
 
-  // Times. The server's clock counts: the browser's may be wrong.
-  const ahead = Date.parse(body.dataset.now || "") - Date.now() || 0, now = () => Date.now() + ahead;
+  // Times. The server's clock counts, as it was when the page began to come: the browser's may be wrong.
+  const [load] = performance.getEntriesByType("navigation"), came = Math.max(performance.now() - (load?.responseStart ?? 0), 0);
+  const ahead = Date.parse(body.dataset.now || "") + came - Date.now() || 0, now = () => Date.now() + ahead;
 
   function span(seconds) {
     for (const [name, size, most] of [["s", 1, 60], ["min", 60, 60], ["h", 3600, 24], ["d", 86400, Infinity]]) {
@@ -19,6 +20,7 @@
 
   function distance(time) {
     const seconds = (Date.parse(time) - now()) / 1000;
+    if (Math.abs(seconds) < 0.5) return "now";
     return seconds >= 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
   }
 
@@ -197,13 +199,14 @@
   let typed = 0, asked = 0;
 
   async function preview() {
-    const number = ++asked;
+    const number = ++asked, kind = one("input[name='kind']:checked", form)?.value;
+    if (kind && !form.elements[kind].value.trim()) return one("#preview").replaceChildren();
     const answer = await fetch(form.dataset.preview, { method: "POST", body: new URLSearchParams(new FormData(form)),
       headers: { "HX-Request": "true" } }).catch(() => null);
     if (answer?.ok && number === asked) htmx.swap({ text: await answer.text(), target: one("#preview"), swap: "innerMorph" });
   }
 
-  if (form && one("input[name='kind']:checked", form)) window.addEventListener("load", preview);
+  if (form) window.addEventListener("load", preview);
   form?.addEventListener("input", () => {
     clearTimeout(typed);
     typed = setTimeout(preview, 300);
