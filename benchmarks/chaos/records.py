@@ -120,7 +120,7 @@ def read_stored(client: Any, prefix: str, now: datetime) -> Stored:
     listed = {name: client.zrange(keys.runs_of(name), 0, -1) for name in entries}
     return Stored(
         records=[_record(keys.run_id(key), fields) for key, fields in hashes.items()],
-        forever=sorted(key for key, left in lives.items() if left < 0 and not _is_needed(key, keys, waiting, busy)),
+        forever=sorted(key for key, left in lives.items() if left == -1 and not _is_needed(key, keys, waiting, busy)),
         overdue={key: late for key, late in _lateness(leases, keys, now).items() if late > OVERDUE_SECONDS},
         histories={name: {keys.run_id(key) for key in members} for name, members in listed.items()},
         sent={name: int(client.hget(keys.entry(name), "n.sent") or 0) for name in entries},
