@@ -12,9 +12,10 @@ agree with that list, and no entry with ``overlap="skip"`` may have had two live
 a pause that was longer than the lease.
 
 The broker is RabbitMQ, which loses no message with a worker. A worker is killed when no start is under way: Celery
-acknowledges a message in the main process while its child reports the start, and between the two nobody knows the run.
-Nor is a worker killed while it is cut off, nor cut off for so long that a child ends itself which has executed a whole
-task meanwhile: what they began then is known to them alone. Exit code 1: something is wrong.
+acknowledges a message in the main process while its child reports the start, and between the two nobody knows the run;
+and the task writes a moment later that it began. The same holds for pauses after which a process ends itself. Nor is a
+worker killed while it is cut off, nor cut off for so long that a child ends itself which has executed a whole task
+meanwhile: what they began then is known to them alone. Exit code 1: something is wrong.
 Needs ``pip install ".[test]"`` and a RabbitMQ server.
 """
 
@@ -28,12 +29,13 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from chaos.run_audit import Line, Meeting, Record, balance, meetings
+from chaos.run_audit import BEGAN, Line, Meeting, Record, balance, meetings
 from chaos.run_workers import KINDS, LEASE_SECONDS, RunFaults, Worker, busy_children, read_lines
 from project import Project
 from rabbitmq import running as running_rabbitmq
@@ -139,18 +141,20 @@ class Chaos:
 
     def _look(self) -> None:
         """Read what tasks wrote, and how many leases are live."""
-        self.lines += read_lines(self._beat, len(self.lines))
         leases = self._client.eval(LIVE_LEASES, 0, self._redis.keys.prefix, *self.skip)
         self.samples, self.most_leases = self.samples + 1, max(self.most_leases, int(leases))
         self._waiting()
 
     def _waiting(self) -> bool:
-        """Return whether no run is about to start: all that are sent have been so for a while."""
+        """Return whether no run is about to start: those that are sent have been so for a while, others have begun."""
         runs = self._redis.runs.many(self._redis.runs.active_ids(1_000)).values()
+        self.lines += read_lines(self._beat, len(self.lines))
+        began = Counter(line.run for line in self.lines if line.what == BEGAN)
         sent = {(run.id, run.attempt) for run in runs if run.state is State.SENT}
         now = time.monotonic()
         self._sent_since = {key: self._sent_since.get(key, now) for key in sent}
-        return all(now - since >= STARTING_SECONDS for since in self._sent_since.values())
+        have_begun = all(run.starts <= began[run.id] for run in runs if run.state is State.STARTED)
+        return have_begun and all(now - since >= STARTING_SECONDS for since in self._sent_since.values())
 
     def _do_fault(self) -> None:
         # In the short form each worker suffers once.

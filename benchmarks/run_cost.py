@@ -99,12 +99,12 @@ class Site:
     def new(self, name: str, **fields: Any) -> NewRun:
         self.number += 1
         run_id = f"5f0c9a1e-0000-4000-8000-{self.number:012d}"
-        now = from_unix(time.time())
+        now = from_unix(int(time.time()))  # as fire times are
         return NewRun(id=run_id, name=name, task="proj.work", fire_time=now, payload=self.payload, **fields)
 
     def execution(self, run_id: str) -> Execution:
         name = f"report {int(run_id[-12:]) % ENTRIES}"
-        holder = f"worker-1:4711:{run_id.replace('-', '')[-16:]}"
+        holder = f"worker-1:4711:{run_id[-8:]}"
         return Execution(run_id=run_id, name=name, task="proj.work", holder=holder, worker="celery@worker-1", pid=4711)
 
     def microseconds(self, step: Callable[[], object], count: int) -> float:

@@ -126,16 +126,21 @@ class RunFaults:
         self.tally: Counter[str] = Counter()
         self.pauses: list[Pause] = []
 
-    def do(self, kind: str, worker: Worker, may_kill: Callable[[], bool]) -> bool:
-        """Do it, and return whether it was done: not while a start is under way that a kill would lose."""
+    def do(self, kind: str, worker: Worker, may_end: Callable[[], bool]) -> bool:
+        """Do it, and return whether it was done: no process may end while a start is under way that would be lost."""
         assert worker.process is not None
         if kind.startswith("kill"):
-            if not self._kill(worker, worker.process, may_kill, is_child=kind == "kill a child"):
+            if not self._kill(worker, worker.process, may_end, is_child=kind == "kill a child"):
                 return False
+        elif kind == "long pause" and not self._pauses(worker.process, may_end):
+            return False
         else:
             worker.until = time.monotonic() + self._rng.uniform(*self._seconds[kind])
             worker.fault, worker.since = kind, time.time()
-            worker.process.pause() if "pause" in kind else self._cut(worker.proxy)
+            if kind == "short pause":
+                worker.process.pause()
+            elif "cut" in kind:
+                self._cut(worker.proxy)
         self.tally[kind] += 1
         return True
 
@@ -148,10 +153,16 @@ class RunFaults:
         worker.proxy.heal()
         worker.fault, worker.rest_until = "", time.monotonic() + REST_SECONDS
 
-    def _kill(self, worker: Worker, process: Process, may_kill: Callable[[], bool], *, is_child: bool) -> bool:
+    def _pauses(self, process: Process, may_end: Callable[[], bool]) -> bool:
+        """Pause a process, and return whether it may end: one that goes on after its leases does so at once."""
         process.pause()
-        if not may_kill() or (is_child and not worker.busy):
-            process.resume()
+        if may_end():
+            return True
+        process.resume()
+        return False
+
+    def _kill(self, worker: Worker, process: Process, may_end: Callable[[], bool], *, is_child: bool) -> bool:
+        if (is_child and not worker.busy) or not self._pauses(process, may_end):
             return False
         if is_child:
             os.kill(self._rng.choice(sorted(worker.busy)), signal.SIGKILL)

@@ -1,5 +1,8 @@
 """A Celery beat scheduler whose schedule lives in Redis."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 import redisbeater.serving  # noqa: F401 - it connects Celery's signals about a beat service
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -17,16 +20,18 @@ from redisbeater.exceptions import (
     StoreError,
     StoreUnavailable,
 )
-from redisbeater.management.agenda import ScheduledRun
-from redisbeater.management.async_store import AsyncScheduleStore
-from redisbeater.management.files.export import Export
-from redisbeater.management.listing import EntryPage
-from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.run import Run
-from redisbeater.scheduler import RedisScheduler
 from redisbeater.schedules import clocked, cron, describe, rrule
+
+if TYPE_CHECKING:
+    from redisbeater.management.agenda import ScheduledRun
+    from redisbeater.management.async_store import AsyncScheduleStore
+    from redisbeater.management.files.export import Export
+    from redisbeater.management.listing import EntryPage
+    from redisbeater.management.schedule_store import ScheduleStore
+    from redisbeater.management.why.answer import Answer, Evidence
+    from redisbeater.scheduler import RedisScheduler
 
 __all__ = (
     "INHERIT",
@@ -60,3 +65,27 @@ __all__ = (
 )
 
 __version__ = "0.1.0"
+
+#: Where the names are that only some processes need: a worker or a web server neither leads nor manages a schedule.
+_LATER = {
+    "Answer": "redisbeater.management.why.answer",
+    "AsyncScheduleStore": "redisbeater.management.async_store",
+    "EntryPage": "redisbeater.management.listing",
+    "Evidence": "redisbeater.management.why.answer",
+    "Export": "redisbeater.management.files.export",
+    "RedisScheduler": "redisbeater.scheduler",
+    "ScheduleStore": "redisbeater.management.schedule_store",
+    "ScheduledRun": "redisbeater.management.agenda",
+}
+
+if not TYPE_CHECKING:  # for a type checker each name is imported above, and others do not exist
+
+    def __getattr__(name: str) -> Any:
+        """Import a name at its first use."""
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(import_module(_LATER[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})

@@ -1,23 +1,28 @@
-"""The start of a beat service, as Celery's signals tell it: prepare its process, and let its scheduler serve."""
+"""The start of a beat service, as Celery's signals tell it: prepare its process, and let its scheduler serve.
+
+Every process that imports the package connects these receivers; only one that runs beat imports what they need.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from celery.beat import Service
 from celery.signals import beat_embedded_init, beat_init
 
-from redisbeater.beat.hooks import report_unused_hooks
-from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
-from redisbeater.beat.process import ParentProcess, end_with_other_signals, tune_process
-from redisbeater.scheduler import RedisScheduler
+if TYPE_CHECKING:
+    from celery.beat import Service
 
 __all__ = ()
 
 
 @beat_init.connect(weak=False)
 def _serve(sender: Service, **_: Any) -> None:
+    from redisbeater.beat.hooks import report_unused_hooks
+    from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
+    from redisbeater.beat.process import end_with_other_signals, tune_process
+    from redisbeater.scheduler import RedisScheduler
+
     scheduler = sender.scheduler
     if not isinstance(scheduler, RedisScheduler):
         report_other_scheduler(sender)
@@ -33,6 +38,9 @@ def _serve(sender: Service, **_: Any) -> None:
 
 @beat_embedded_init.connect(weak=False)
 def _serve_worker(sender: Service, **_: Any) -> None:
+    from redisbeater.beat.process import ParentProcess
+    from redisbeater.scheduler import RedisScheduler
+
     if isinstance(sender.scheduler, RedisScheduler):
         sender.scheduler.is_embedded = True
         sender.scheduler.worker = ParentProcess()

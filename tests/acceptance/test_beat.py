@@ -42,7 +42,8 @@ def test_a_task_of_an_entry_is_executed_by_a_real_worker(project: Project) -> No
 def test_the_short_name_of_the_scheduler_works(project: Project) -> None:
     RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
     project.beat(scheduler="redisbeater")
-    wait_until(project.queued, "a message")
+
+    assert '"periodic_task_name": "hello"' in wait_until(project.queued, "a message")[0]
 
 
 def test_static_entries_of_the_configuration_run(make_project: Callable[..., Project]) -> None:
@@ -278,6 +279,7 @@ def test_a_leader_that_lost_its_lock_becomes_a_standby_when_the_setting_says_so(
     first.says("lost the lock to")
     second.end()
     wait_until(lambda: first.output().count("leading as") == 2, "the first to lead again")
+    assert "LockNotOwnedError" not in first.output()
 
 
 def test_without_a_lock_two_beats_share_the_work_and_send_nothing_twice(make_project: Callable[..., Project]) -> None:
@@ -299,7 +301,8 @@ def test_without_a_lock_two_beats_share_the_work_and_send_nothing_twice(make_pro
 def test_an_embedded_beat_runs_entries(project: Project) -> None:
     RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
     project.worker("--beat", "--scheduler", "redisbeater")
-    wait_until(project.runs, "a run")
+
+    assert wait_until(project.runs, "a run")[0]["name"] == "hello"
 
 
 def test_beat_starts_without_redis_and_waits_for_it(make_project: Callable[..., Project]) -> None:

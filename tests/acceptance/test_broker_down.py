@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from arrivals import AWAY, BACK, Arrivals, says
+from arrivals import AWAY, BACK, EACH_ONCE, Arrivals, says
 from claims import is_claimed
 from project import BROKER_DB, Project
 from proxy import LOOPBACK, Proxy
@@ -60,7 +60,7 @@ def test_an_outage_costs_no_run_and_no_leader_and_is_logged_once(
     proxy.heal()
     arrivals.has_the_broker_again()
 
-    arrivals.check()
+    assert arrivals.outcome() == EACH_ONCE
 
     assert [arrivals.beat.output().count(line) for line in (AWAY, BACK)] == [1, 1]
 
@@ -70,20 +70,20 @@ def test_a_connection_that_is_cut_again_and_again_costs_no_run(arrivals: Arrival
         cut = proxy.cut_after(TASK, 2)
         assert cut.wait(60)
 
-    arrivals.check()
+    assert arrivals.outcome() == EACH_ONCE
 
 
 def test_a_reply_that_is_lost_costs_no_run_and_counts_none_twice(arrivals: Arrivals, proxy: Proxy) -> None:
     lost = proxy.lose_reply(TASK)
     assert lost.wait(60)
 
-    arrivals.check()
+    assert arrivals.outcome() == EACH_ONCE
 
 
 def test_a_connection_that_the_broker_closes_costs_no_run(arrivals: Arrivals, project: Project) -> None:
     project.broker.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
-    arrivals.check()
+    assert arrivals.outcome() == EACH_ONCE
 
 
 def test_a_beat_that_starts_without_its_broker_waits_for_it(
@@ -95,7 +95,7 @@ def test_a_beat_that_starts_without_its_broker_waits_for_it(
 
     proxy.heal()
 
-    arrivals.check()
+    assert arrivals.outcome() == EACH_ONCE
 
 
 @pytest.mark.parametrize("fault", FAULTS)

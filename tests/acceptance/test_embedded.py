@@ -55,7 +55,8 @@ def test_one_that_was_paused_past_its_lock_stands_by_and_its_worker_works_on(
     first.says("standing by")
     wait_until(lambda: first.output().count("leading as") == 2, "the first to lead again")
     project.app().send_task("proj.note")
-    wait_until(project.runs, "a task that is executed")
+    assert wait_until(project.runs, "a task that is executed")
+    assert first.popen.poll() is None
 
 
 def test_a_worker_ends_with_its_beat_and_leaves_the_lock_free(make_project: Callable[..., Project]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -137,7 +138,7 @@ def test_a_view_of_django_saves_an_entry_that_runs(example: Callable[[str], Exam
     site.says("Starting development server")
     beat.says("leading as")
 
-    wait_until(lambda: _posts(f"http://127.0.0.1:{port}/reminders/tea"), "Django to answer")
+    assert wait_until(lambda: _posts(f"http://127.0.0.1:{port}/reminders/tea"), "Django to answer")
 
     worker.says("remember tea")
 
@@ -183,7 +184,9 @@ def test_of_two_beats_one_stands_by_and_leads_when_the_other_ends(example: Calla
 
 
 @pytest.mark.parametrize("client", ["redis-cli", "redis-py"])
-def test_an_entry_that_a_shell_writes_runs(example: Callable[[str], Example], tmp_path: Path, client: str) -> None:
+def test_an_entry_that_a_shell_writes_runs(
+    example: Callable[[str], Example], own_server: Server, tmp_path: Path, client: str
+) -> None:
     script, writer = example("script"), example("raw_writer")
     worker, beat = script.worker(), script.beat("-S", "redisbeater")
     beat.says("leading as")
@@ -191,6 +194,8 @@ def test_an_entry_that_a_shell_writes_runs(example: Callable[[str], Example], tm
     writer.run("/bin/sh", "add_entry.sh", "greeting", "1", "hello from the shell", PATH=_path(client, tmp_path))
 
     worker.says("hello from the shell")
+    meta = wait_until(lambda: own_server.client(1).hget("redisbeater:greeting", "meta"), "beat to record the run")
+    assert json.loads(meta)["total_run_count"] >= 1
 
 
 @pytest.mark.parametrize("name", ["script", "fastapi", "several_beats"])

@@ -55,7 +55,10 @@ def test_a_cluster_whose_nodes_were_all_killed_is_whole_for_the_next_test(cluste
     for node in cluster.nodes:
         node.kill()
 
-    assert_usable(clusters.whole())
+    whole = clusters.whole()
+
+    assert all(node.ask("PING") for node in whole.nodes)
+    assert_usable(whole)
 
 
 @pytest.mark.timeout(300)

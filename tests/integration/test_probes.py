@@ -111,10 +111,12 @@ def test_a_paused_schedule_is_healthy_however_late_its_entries_are(probed: Probe
 def test_a_beat_that_is_part_of_a_worker_answers_too(probe: Callable[..., Probed]) -> None:
     embedded = probe()
     embedded.scheduler.is_embedded = True
-    threading.Thread(target=embedded.scheduler.tick).start()
+    tick = threading.Thread(target=embedded.scheduler.tick)
+    tick.start()
     wait_until(lambda: embedded.checks() == {}, "a healthy answer")
 
     assert embedded.ask("/live").status == 200
+    tick.join()  # what it writes later would be found by the next test
 
 
 # Each trouble

@@ -190,6 +190,15 @@ class Runs(RuleBasedStateMachine):
     def the_broker_gives_a_message_out_again(self, which: int, refuses: bool) -> None:
         self._start(self.workers[which % len(self.workers)].message, 1, is_redelivered=True, is_exclusive=refuses)
 
+    @precondition(lambda self: self.workers)
+    @rule(which=some())
+    def a_task_that_refuses_gets_a_message_after_a_later_run_was_sent(self, which: int) -> None:
+        self.site.clock.go_on(LEASE + 1)
+        self.a_beat_claims_and_sends()
+        while self.passes:
+            self.a_beat_commits(which=0, times=1)
+        self.the_broker_gives_a_message_out_again(which=which, refuses=True)
+
     def _start(self, message: Message, times: int, **flags: bool) -> None:
         holder = f"w{next(self.numbers)}:1:token"
         now, run = self.site.clock.now, self.site.runs.run(message.run_id)

@@ -212,6 +212,18 @@ def test_an_end_is_not_overwritten_by_another_execution(site: RunSite, state: St
     assert counts.success + counts.failure + counts.revoked == 1
 
 
+def test_a_run_has_the_worker_that_began_it_last(site: RunSite) -> None:
+    site.send("a")
+    site.start("a", "w1:1:a", worker="reports@w1", pid=1)
+    site.start("a", "w2:2:b", is_redelivered=True, worker="celery@w2", pid=2)
+
+    run = site.runs.run("a")
+
+    assert run is not None
+    assert (run.worker, run.pid, run.holder) == ("celery@w2", 2, "w2:2:b")
+    assert site.client.hmget(site.keys.run("a"), "worker", "pid") == [None, None]
+
+
 def test_the_main_process_ends_a_run_of_its_child_by_host_and_process(site: RunSite) -> None:
     site.send("a")
     site.start("a", "w1:12:token")

@@ -453,6 +453,11 @@ class Edits(RuleBasedStateMachine):
         texts = self.client.hmget(self._key(name), "definition", "meta", "recorded_run")
         return [text or "" for text in texts]
 
+    def due(self, name: str) -> datetime | None:
+        """Return when an entry comes up, as it is stored."""
+        score = self._score(name)
+        return None if score.dormant else score.fire_time
+
     def _score(self, name: str) -> Score:
         score = self.redis.load(name).score
         assert score is not None
@@ -544,6 +549,8 @@ def test_steps_that_once_failed_pass(make_edits: MakeEdits, steps: list[Step]) -
 
     for step in steps:
         edits.happens(step)
+
+    assert edits.due("a") == edits.entries["a"].due
 
 
 def test_a_run_that_was_counted_is_not_sent_again_when_its_definition_was_broken_for_some_time(

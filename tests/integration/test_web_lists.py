@@ -21,6 +21,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.dashboard import forecasts
 from redisbeater.instant import from_unix
+from redisbeater.management import simulation
 from redisbeater.model.resolved_policy import ResolvedPolicy
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -124,6 +125,20 @@ def test_the_forecast_follows_every_filter_and_is_kept(
     page = web.get("/?prefix=report&sort=name").text
     assert 'hx-get="/forecast?prefix=report"' in page
     assert "Clear filters" in page
+
+
+def test_a_forecast_of_too_many_runs_has_the_first_of_each_entry(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        store.create(name, "shop.report", 600.0, jitter=1)
+    monkeypatch.setattr(simulation, "MOST_FIRE_TIMES", 5)
+    found = browse(app).get("/forecast.json").json()
+    assert (found["runs"], found["is_at_least"]) == (7, True)
+    assert found["words"].startswith("At least 7 runs")
+    assert {band["name"]: band["runs"] for band in browse(app).get("/bands.json").json()["entries"]}.keys() == set(
+        "abc"
+    )
 
 
 TEXTS = {

@@ -42,7 +42,7 @@ drawing = load(DOCS / "drawing.py")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_are_python(page: Path) -> None:
     for block in python_blocks(page.read_text(encoding="utf-8")):
-        ast.parse(block)
+        assert ast.parse(block).body, "a block without code"
 
 
 def test_pages_with_examples_are_found() -> None:

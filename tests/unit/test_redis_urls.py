@@ -270,7 +270,9 @@ def test_another_database_of_a_cluster_is_refused(url: str, options: dict[str, A
 
 
 def test_the_nodes_of_a_cluster_may_be_in_the_option_of_redbeat() -> None:
-    make_client(config("redis-cluster://", redis_options={"startup_nodes": [{"host": "a", "port": "1"}]}))
+    client = make_client(config("redis-cluster://", redis_options={"startup_nodes": [{"host": "a", "port": "1"}]}))
+
+    assert vars(client)["_hosts"] == [("a", 1)]
 
 
 def test_a_cluster_without_a_node_is_refused() -> None:

@@ -48,6 +48,39 @@ def test_a_new_run_is_read_as_it_is_written() -> None:
     assert (run.by, run.is_alone, run.payload, run.attempt) == ("anna", True, "{}", 1)
 
 
+@pytest.mark.parametrize(
+    ("execution", "names"),
+    [
+        pytest.param({"worker": "celery@w1", "pid": 7}, {"task"}, id="the-holder-says-it"),
+        pytest.param({"worker": "reports@w1", "pid": 7}, {"task", "worker", "pid"}, id="a-name-of-its-own"),
+        pytest.param({"worker": "", "pid": 7}, {"task", "worker", "pid"}, id="no-name"),
+        pytest.param({"worker": "celery@w1", "pid": 8}, {"task", "worker", "pid"}, id="another-process"),
+        pytest.param({"worker": "celery@w1", "pid": 7, "holder": ""}, {"task", "worker", "pid"}, id="no-holder"),
+    ],
+)
+def test_who_executes_a_run_is_stored_once_and_read_as_it_was(execution: dict[str, Any], names: set[str]) -> None:
+    what = Execution(**{"run_id": "a", "name": "report", "task": "t", "holder": "w1:7:01ab", **execution})
+    fields = dict(zip(what.to_fields()[::2], what.to_fields()[1::2], strict=True))
+
+    run = read(holder=what.holder, **fields)
+
+    assert set(fields) == names
+    assert (run.worker, run.pid) == (what.worker, what.pid)
+
+
+@pytest.mark.parametrize("holder", ["", "x", "w1:token", "::", "w1:many:token"])
+def test_a_holder_of_nonsense_names_no_process(holder: str) -> None:
+    assert read(holder=holder).pid == 0
+
+
+@pytest.mark.parametrize(("moment", "text"), [(AT, "1781092800"), (AT.replace(microsecond=500), "1781092800.000500")])
+def test_a_fire_time_is_stored_shortly_and_exactly(moment: datetime, text: str) -> None:
+    fields = NewRun(id="5f0c", name="report", task="t", fire_time=moment, payload="{}").to_row()["fields"]
+
+    assert fields[fields.index("fire_time") + 1] == text
+    assert read(fire_time=text).fire_time == moment
+
+
 def test_a_lost_run_is_final_unless_it_is_sent_again() -> None:
     assert read(state="LOST").is_final
     assert not read(state="LOST", resend_at="1").is_final

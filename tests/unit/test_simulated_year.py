@@ -337,13 +337,15 @@ def test_a_year_misses_nothing_and_runs_nothing_twice(zone: str, context: Contex
     for name, case in cases(ZoneInfo(zone), year).items():
         beat = Beat(context, chance, down, stored(name, case, zone, context), case.times)
         beat.live(until)
-        check_ledger(beat, until)
+        ledger = beat.ledger
+        assert len(set(ledger.runs)) == len(ledger.runs), "a run twice"
+        assert ledger.all == beat.coming[: len(ledger.all)], "each fire time once, none left out"
+        assert_stored(beat, until)
 
 
-def check_ledger(beat: Beat, until: datetime) -> None:
+def assert_stored(beat: Beat, until: datetime) -> None:
+    """Assert that what beat has stored is what its ledger says."""
     ledger, coming, kept = beat.ledger, beat.coming, beat.stored
-    assert len(set(ledger.runs)) == len(ledger.runs), "a run twice"
-    assert ledger.all == coming[: len(ledger.all)], "each fire time once, none left out"
     record = read_skipped(kept.skipped)
     assert {reason: item.count for reason, item in record.items()} == Counter(
         {reason: len(times) for reason, times in ledger.skipped.items()}

@@ -11,6 +11,7 @@ ROOT_URLCONF = "proj.urls"
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}  # there are no tables
 INSTALLED_APPS: list[str] = []
 USE_TZ = True
+TIME_ZONE = "Europe/Vienna"  # the zone of the schedule, too; without it Django takes America/Chicago
 
 CELERY_BROKER_URL = f"{REDIS_URL}/0"
 CELERY_BEAT_SCHEDULER = "redisbeater.RedisScheduler"

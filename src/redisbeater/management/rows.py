@@ -16,6 +16,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.entry_filter import EVERY, Filter
 from redisbeater.management.field_defaults import FieldDefault, field_defaults
+from redisbeater.management.found_names import found_names
 from redisbeater.management.redaction import redacted, redacted_text
 from redisbeater.management.search import LATE, FoundEntry, Progress, Reader, names_with_text, search
 from redisbeater.model import json_text
@@ -191,12 +192,13 @@ def page_of_rows(
     if wanted == EVERY and not text:
         counted = _count(context, frozenset(states))
     limit = None if counted is None else number * size
-    found = search(context, wanted, limit, states=states, sort=sort, text=text, names=names)
-    is_whole = counted is None or limit is None or len(found) < limit
-    total = len(found) if is_whole or counted is None else max(counted, len(found))
+    found = found_names(context, wanted, limit, states=states, sort=sort, text=text, names=names)
+    total = len(found.names)
+    if counted is not None and total == limit:
+        total = max(counted, total)
     pages = max(-(-total // size), 1)
     number, make = min(number, pages), _RowMaker(context)
-    made = [make(each) for each in found[(number - 1) * size : number * size]]
+    made = [make(each) for each in found.entries(context, (number - 1) * size, number * size)]
     return RowPage(rows=made, total=total, number=number, pages=pages)
 
 

@@ -27,7 +27,9 @@ __all__ = (
     "Reader",
     "check_sort",
     "checked_states",
+    "each_found",
     "names_with_text",
+    "order",
     "search",
     "selected_names",
 )
@@ -117,7 +119,6 @@ def search(
     states: Collection[str] = (),
     sort: str = "next",
     text: str = "",
-    names: Sequence[str] | None = None,
     progress: Progress | None = None,
     decoder: Decoder | None = None,
 ) -> list[FoundEntry]:
@@ -132,24 +133,46 @@ def search(
         sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
             first; the latest first.
         text: only entries with this text in their name, task or description, in any case.
-        names: what :func:`names_with_text` has returned for that text.
         progress: wraps the names that are read.
         decoder: what reads schedules; by default one that shares them, which nobody must change then.
     """
+    terms: dict[str, Any] = {"states": states, "sort": sort, "text": text, "progress": progress, "decoder": decoder}
+    return sorted(each_found(context, wanted, limit, **terms), key=order(sort))[:limit]
+
+
+def each_found(
+    context: Context,
+    wanted: Filter,
+    limit: int | None = None,
+    *,
+    states: Collection[str] = (),
+    sort: str = "next",
+    text: str = "",
+    names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    decoder: Decoder | None = None,
+) -> Iterator[FoundEntry]:
+    """Yield what :func:`search` returns, with more that is behind it, in no order; the arguments are the same.
+
+    ``names`` is what :func:`names_with_text` has returned for the text.
+    """
     reader = Reader(context, wanted, states, text, decoder)
     most = None if sort == "last" else limit
-    found: list[FoundEntry] = []
     if names is None:
         names = names_with_text(context, wanted, states, text)
     for part in _names(context, wanted, frozenset(states), sort, progress, names):
         number = 0
         for entry in reader.read(part, most):
-            found.append(entry)
+            yield entry
             number += sort == "name" or entry.next is not None
             if number == most:
                 break
-    found += reader.unstored()
-    return sorted(found, key=_KEYS[sort])[:limit]
+    yield from reader.unstored()
+
+
+def order(sort: str) -> Callable[[FoundEntry], Any]:
+    """Return the key of an order; its last part is the name."""
+    return _KEYS[sort]
 
 
 def names_with_text(context: Context, wanted: Filter, states: Collection[str], text: str) -> Sequence[str] | None:
@@ -238,7 +261,7 @@ def _by_last(entry: FoundEntry) -> Any:
 
 _KEYS: Mapping[str, Callable[[FoundEntry], Any]] = {
     "next": _by_next,
-    "name": lambda entry: entry.name,
+    "name": lambda entry: (entry.name,),
     "last": _by_last,
     "late": lambda entry: (-entry.late, *_by_next(entry)),
 }

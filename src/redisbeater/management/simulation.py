@@ -22,7 +22,8 @@ from redisbeater.schedules import ScheduleCodec, interval
 
 __all__ = ("Band", "Course", "Peak", "Simulation", "course_of", "new_course", "number_of_runs", "simulate")
 
-#: Fire times that one simulation finds at most; entries of one schedule share theirs.
+#: Fire times that one simulation finds, and then the first one of each entry that is left. Entries of one schedule
+#: share theirs.
 MOST_FIRE_TIMES = 5_000_000
 
 #: Engine steps that the fire times of one entry may take.
@@ -73,7 +74,8 @@ class Simulation:
         zone: whose hours and days are counted.
         peak: the entries that run in the busiest minute: name -> runs. Those whose names differ only in a number at the
             end are one, ``report*``.
-        is_at_least: whether there are more runs, which were not counted because that takes too long.
+        is_at_least: whether there are more runs, which were not counted because that takes too long; of some entries
+            the first run alone is counted then.
         bands: the entries with the most runs, at most 30, those with the most first.
     """
 
@@ -149,7 +151,7 @@ def simulate(
     bands: list[Band] = []
     found = entries = done = 0
     for members in groups.values():
-        seconds = Counter(_seconds(members[0], start, end, MOST_FIRE_TIMES - found))
+        seconds = Counter(_seconds(members[0], start, end, max(MOST_FIRE_TIMES - found, 1)))
         for second, runs in seconds.items():
             per_second[second] += runs * len(members)
         _keep_busiest(bands, members, seconds)

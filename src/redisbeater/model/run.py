@@ -25,7 +25,9 @@ __all__ = (
     "RunCounts",
     "State",
     "error_text",
+    "process_of",
     "result_text",
+    "stored_time",
 )
 
 #: The header that tells a worker that a run is recorded, and which try of it this is, counted from 1.
@@ -155,7 +157,7 @@ class NewRun:
 
     def to_row(self) -> dict[str, Any]:
         """Return it as the scripts take it: what is the rule is left out."""
-        stored = {"task": self.task, "fire_time": to_unix(self.fire_time)}
+        stored = {"task": self.task, "fire_time": stored_time(self.fire_time)}
         if self.expires:
             stored["expires"] = to_unix(self.expires)
         if self.kind is not Kind.SCHEDULE:
@@ -238,6 +240,8 @@ class Run:
         values: dict[str, Any] = {field: _instant(stored.get(field)) for field in _TIMES}
         values.update((field, str(stored.get(field) or "")) for field in _TEXTS)
         values["seen_at"] = values["seen_at"] or values["started_at"]
+        worker, pid = process_of(values["holder"])
+        values["worker"] = values["worker"] if "worker" in stored else worker
         return cls(
             id=run_id,
             name=name,
@@ -245,7 +249,7 @@ class Run:
             kind=_member(Kind, stored.get("kind")) or Kind.SCHEDULE,
             attempt=max(_count(stored.get("attempt")), 1),
             starts=_count(stored.get("starts", "1" if values["started_at"] else "0")),
-            pid=_count(stored.get("pid")),
+            pid=_count(stored.get("pid", pid)),
             acks_late=stored.get("acks_late") == "1",
             is_to_stop=stored.get("stop") == "1",
             is_alone=stored.get("alone") == "1",
@@ -305,6 +309,17 @@ def error_text(error: BaseException | str) -> str:
 def result_text(result: object) -> str:
     """Return the ``repr`` of a result, as a run keeps it."""
     return shown(repr(result), MOST_RESULT_CHARACTERS)
+
+
+def process_of(holder: str) -> tuple[str, int]:
+    """Return the worker of a holder, if it has Celery's name for its host, and the process; empty and 0: unknown."""
+    host, _, rest = holder.rpartition(":")[0].rpartition(":")
+    return (f"celery@{host}", _count(rest)) if host else ("", 0)
+
+
+def stored_time(time: datetime) -> str:
+    """Return a fire time as a run keeps it: Redis keeps whole numbers in a third of the bytes."""
+    return to_unix(time).removesuffix(".000000")
 
 
 _TIMES = ("fire_time", "sent_at", "started_at", "seen_at", "finished_at", "expires", "lease_end", "resend_at")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,16 +54,14 @@ class Contents:
 
         With a prefix a page has only the names that begin with it; there are as many pages.
         """
-        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else None
-        cursor: int | None = None
-        while cursor != 0:
-            cursor, members = self._connection.call(partial(self._scan_page, cursor or 0, pattern))
-            named = ((self._keys.name(member), score) for member, score in members)
+        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else "*"
+        cursor = ""
+        while cursor != "0":
+            terms = [cursor or "0", pattern, str(PAGE)]
+            cursor, text = self._connection.run("list_names", [self._keys.schedule], terms)
+            found = iter(json.loads(text))
+            named = ((self._keys.name(member), float(score)) for member, score in zip(found, found))
             yield [(name, score) for name, score in named if is_unreserved(name)]
-
-    def _scan_page(self, cursor: int, pattern: str | None, client: Any) -> tuple[int, Sequence[tuple[str, float]]]:
-        after, members = client.zscan(self._keys.schedule, cursor, match=pattern, count=PAGE)
-        return int(after), members
 
     def names_from(self, prefix: str, most: int) -> list[str]:
         """Return names that begin with a text, in no order; no more than ``most``, and not all if there are more."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
-from redisbeater.instant import to_unix
+from redisbeater.model.run import process_of, stored_time
 
 __all__ = ("Execution", "Renewal", "holder_prefix", "new_holder")
 
 
 def new_holder(host: str, pid: int) -> str:
     """Return a token for one execution of a run in one process."""
-    return f"{holder_prefix(host, pid)}{uuid.uuid4().hex[:16]}"
+    return f"{holder_prefix(host, pid)}{secrets.token_hex(4)}"
 
 
 def holder_prefix(host: str, pid: int) -> str:
@@ -54,14 +54,17 @@ class Execution:
     is_exclusive: bool = False
 
     def to_fields(self) -> list[str]:
-        """Return names and values that are stored with the run."""
-        stored = {"task": self.task, "worker": self.worker, "pid": str(self.pid)}
-        late = ["acks_late", "1"] if self.acks_late else []
-        return [*(text for pair in stored.items() for text in pair), *late]
+        """Return names and values that are stored with the run; what the holder says of the worker is left out."""
+        stored = {"task": self.task}
+        if not self.holder or (self.worker, self.pid) != process_of(self.holder):
+            stored.update(worker=self.worker, pid=str(self.pid))
+        if self.acks_late:
+            stored["acks_late"] = "1"
+        return [text for pair in stored.items() for text in pair]
 
     def to_first_fields(self) -> list[str]:
         """Return names and values for a run of which nothing is stored."""
-        times = ["fire_time", to_unix(self.fire_time)] if self.fire_time else []
+        times = ["fire_time", stored_time(self.fire_time)] if self.fire_time else []
         return ["name", self.name, *self.to_fields(), *times]
 
 

@@ -9,7 +9,7 @@
 -- ARGV[3] seconds    until its lease ends
 -- ARGV[4] error_text text: why it died; '': not known
 -- ARGV[5] attempt    number: which attempt it is
--- ARGV[6] fields     JSON: names and values to store with its start: task, worker, pid, acks_late
+-- ARGV[6] fields     JSON: names and values to store with its start, as start takes them
 -- Returns 'DROPPED', or 'LATE': it does not hold the run
 local run_key = KEYS[1]
 local prefix, holder, seconds, error_text, attempt, fields = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -17,8 +17,8 @@ local prefix, holder, seconds, error_text, attempt, fields = ARGV[1], ARGV[2], A
 local function start(run)
   local now = server_time()
   local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(cjson.decode(fields))}
+  redis.call('HDEL', run_key, 'finished_at', 'taken', 'worker', 'pid')
   redis.call('HSET', run_key, 'starts', run.starts + 1, unpack(terms))
-  redis.call('HDEL', run_key, 'finished_at', 'taken')
   run.state, run.holder = 'STARTED', holder
 end
 

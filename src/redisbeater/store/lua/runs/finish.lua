@@ -15,8 +15,8 @@
 -- ARGV[8] retry_in   seconds until its next try may start; '': none
 -- ARGV[9] seconds    how long it took; '': not known
 -- ARGV[10] fields    JSON: names and values to store with it: error, result, note
--- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker, pid. Of one with a
---                    name that no entry can have nothing is recorded
+-- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker and pid as start takes
+--                    them. Of one with a name that no entry can have nothing is recorded
 -- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
 local run_key = KEYS[1]
 local prefix, limit, retention, holder, attempt, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
@@ -28,9 +28,8 @@ local function create()
   new.started_at = seconds ~= '' and server_time(-seconds)
   for field, text in pairs(new) do if text then terms[#terms + 1], terms[#terms + 2] = field, text end end
   if not is_name(terms[2]) or not try('HSET', run_key, unpack(terms)) then return end
-  local run = read_run(run_key)
-  try('ZADD', prefix .. ':runs:' .. run.name, 'NX', server_time(), run_key)
-  return run
+  try('ZADD', prefix .. ':runs:' .. terms[2], 'NX', server_time(), run_key)
+  return read_run(run_key)
 end
 
 local function refusal(run)

@@ -13,7 +13,7 @@
 -- ARGV[6] lease      seconds
 -- ARGV[7] is_again   text: '1': the broker has given the message out before
 -- ARGV[8] refuses    text: '1': the task does not run beside another execution, nor twice
--- ARGV[9] fields     JSON: names and values to store: task, worker, pid, acks_late
+-- ARGV[9] fields     JSON: names and values to store: task, acks_late, worker and pid unless the holder has them
 -- ARGV[10] fire_time UNIX seconds; '': not known
 -- Returns {'STARTED' or 'STOP': the same, and somebody asked to stop the run; or 'DUPLICATE': it has ended, or this is an older
 --      attempt, or 'RUNNING': another execution has a live lease, or another run is in the way of a task that refuses, then
@@ -22,7 +22,8 @@ local run_key = KEYS[1]
 local prefix, name, attempt, step, holder, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local is_again, refuses, fields, fire_time = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
-local now, lease_end, run = server_time(), server_time(lease), read_run(run_key)
+local now, run = server_time(), read_run(run_key)
+local lease_end = string.format('%.6f', now + lease)
 local known, is_known, is_first = run and run.name or name, run and run.holder == holder, run and run.state == 'SENT' and run.starts == 0
 
 local function refusal()
@@ -50,7 +51,7 @@ local function terms_of(texts)
 end
 
 local function start()
-  if run and not is_first then forget_end(prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late') end
+  if run and not is_first then forget_end(prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late', 'worker', 'pid') end
   if not is_name(known) or not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
   try('ZADD', prefix .. ':active', lease_end, run_key)
   if not is_first then list() end
@@ -61,6 +62,5 @@ end
 local word, seconds
 if run and not is_known then word, seconds = refusal() end
 if is_known and run.state == 'STARTED' then try('ZADD', prefix .. ':active', lease_end, run_key) end
-if word and refuses ~= '1' then redis.call('HSETNX', run_key, 'note', '2 executions') end
-if not word and not is_known then start() end
+if not word and not is_known then start() elseif word and refuses ~= '1' then redis.call('HSETNX', run_key, 'note', '2 executions') end
 return {word or run and run.stop == '1' and 'STOP' or 'STARTED', seconds or (word and '0' or lease)}
