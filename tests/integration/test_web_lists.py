@@ -14,7 +14,7 @@ from celery import Celery
 from click.testing import CliRunner
 from due import save_due, stored
 from servers import programs
-from web_site import app_with_tasks, browse
+from web_site import browse
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
@@ -24,12 +24,10 @@ from redisbeater.instant import from_unix
 from redisbeater.management import simulation
 from redisbeater.model.resolved_policy import ResolvedPolicy
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
-
-
-@pytest.fixture
-def app(make_app: Callable[..., Celery]) -> Celery:
-    return app_with_tasks(make_app(redisbeater_track_runs=True))
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop"),
+]
 
 
 def _record(client: redis.Redis, prefix: str, name: str, run: str, state: str, worker: str, *, ago: float) -> None:

@@ -11,7 +11,7 @@ import redis
 from celery import Celery
 from click.testing import Result
 from servers import Server, programs
-from web_site import app_with_tasks, browse
+from web_site import browse
 
 from redisbeater import ScheduleStore
 from redisbeater.management.server_words import UNKNOWN
@@ -24,7 +24,7 @@ MOVING = {"clock_offset_ms", "used_memory", "memory", "persistence", "unsaved_ch
 
 @pytest.fixture
 def app(make_app: Callable[..., Celery]) -> Celery:
-    return app_with_tasks(make_app(redisbeater_track_runs=True, redisbeater_run_history_limit=4))
+    return make_app(redisbeater_track_runs=True, redisbeater_run_history_limit=4)
 
 
 @pytest.fixture
