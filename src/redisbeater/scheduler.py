@@ -317,7 +317,7 @@ class RedisScheduler(Scheduler):
     # Wait
 
     def _wait(self) -> float:
-        delay = max(self._look_at - time.monotonic(), 0.0)
+        delay = 0.0 if self._monitor.is_behind else max(self._look_at - time.monotonic(), 0.0)
         if not self.is_served or not delay:
             return delay
         with self._passes.waiting():

@@ -16,6 +16,7 @@ from run_site import TRACKED, RunSite
 from servers import programs
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.beat.monitor import PAGE
 from redisbeater.model.run import State
 
 #: Seconds of the lease of a run, longer than what lies between two fire times in most tests.
@@ -211,6 +212,18 @@ def test_the_run_of_a_dead_worker_is_sent_again_with_its_id_and_the_next_attempt
     site.start(first.id, "w2:1:b", attempt=2)
     assert site.monitor(LEASE + 1) == site.after(300) == []
     assert site.state(first.id) is State.LOST
+
+
+def test_beat_waits_for_nothing_while_lost_runs_are_left(site: BeatSite) -> None:
+    for number in range(PAGE + 20):
+        site.save(f"report-{number}", every=3600.0)
+    sent = site.after(3600)
+    for run in sent:
+        site.start(run.id, name=run.name)
+
+    assert site.monitor(LEASE + 1) == []
+    assert {site.state(run.id) for run in sent} == {State.LOST}
+    assert len(sent) == PAGE + 20
 
 
 def test_a_dead_worker_blocks_its_entry_no_longer_than_its_lease(site: BeatSite) -> None:

@@ -46,6 +46,8 @@ class Monitor:
     """
 
     def __init__(self, context: Context, counts: Counts) -> None:
+        #: Whether a step has left runs that another step would judge: beat does not wait then.
+        self.is_behind = False
         self._context = context
         self._runs = context.redis.runs
         self._counts = counts
@@ -62,10 +64,11 @@ class Monitor:
         if time.monotonic() < self._look_at:
             return
         overdue = self._runs.overdue(PAGE)
-        if len(overdue) < PAGE:
+        judged, lost = self._judge(overdue) if overdue else (0, 0)
+        is_done = judged == len(overdue) < PAGE
+        self.is_behind = lost > 0 and not is_done
+        if is_done:
             self._look_at = time.monotonic() + self._period
-        if overdue:
-            self._judge(overdue)
         self._look_for_workers()
 
     def _report_ignored(self) -> None:
@@ -86,10 +89,12 @@ class Monitor:
             field,
         )
 
-    def _judge(self, overdue: list[Run]) -> None:
+    def _judge(self, overdue: list[Run]) -> tuple[int, int]:
+        """Judge runs for up to STEP_SECONDS. Return how many were judged, and how many of them were lost."""
         now, definitions = self._read({run.name for run in overdue})
-        until, logged = time.monotonic() + STEP_SECONDS, 0
+        until, judged, logged = time.monotonic() + STEP_SECONDS, 0, 0
         for run in overdue:
+            judged += 1
             verdict = judge(run, definitions.get(run.name), now, self._context.defaults.requeue_lost)
             outcome = self._runs.lose(run, verdict.state, requeue_in=verdict.requeue_in, note=verdict.note)
             if outcome == "LOST":
@@ -97,10 +102,10 @@ class Monitor:
                 _log(run, verdict, is_shown=logged <= LOGGED_RUNS)
                 _announce(run, verdict)
             if time.monotonic() >= until:
-                self._look_at = 0.0
                 break
         if logged > LOGGED_RUNS:
             logger.warning("%d more runs are lost; celery redisbeater history has them", logged - LOGGED_RUNS)
+        return judged, logged
 
     def _read(self, names: Iterable[str]) -> tuple[datetime, Mapping[str, Definition]]:
         """Return the server's time, and the definitions of the entries that exist and can be read."""
