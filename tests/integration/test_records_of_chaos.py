@@ -9,7 +9,7 @@ import pytest
 from run_site import RunSite
 from servers import programs
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from chaos.records import Stored, read_stored
 
 from redisbeater.model.run import State

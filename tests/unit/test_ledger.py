@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from chaos.health import SERVERS, Down, blackouts, is_clear
 from chaos.ledger import Account, Fault, Finding, Message, Stretch, audit, expected
 from chaos.records import RunRecord, Stored, audit_records

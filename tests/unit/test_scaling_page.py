@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from suite.page_tables import cost_table, memory_table, plan_table, schedules_table
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scaling.rst").read_text()
