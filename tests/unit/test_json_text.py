@@ -41,7 +41,7 @@ def test_an_accepted_value_comes_back_exactly(value: Any) -> None:
         pytest.param(timedelta(1), r"^\$: a timedelta .*value.total_seconds\(\)", id="timedelta"),
         pytest.param(uuid.UUID(int=1), r"^\$: a UUID .*str\(value\)", id="uuid"),
         pytest.param(Decimal("0.1"), r"^\$: a Decimal .*str\(value\)", id="decimal"),
-        pytest.param(object(), r"^\$: a object cannot be stored as JSON$", id="any-other"),
+        pytest.param(object(), r"^\$: an object cannot be stored as JSON$", id="any-other"),
         pytest.param("\ud800", r"^\$: .* is not valid unicode", id="lone-surrogate"),
         pytest.param({"\ud800": 1}, r"^\$: .* is not valid unicode", id="lone-surrogate-in-a-key"),
     ],

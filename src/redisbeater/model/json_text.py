@@ -90,7 +90,8 @@ def _check_closely(value: Any, path: str, max_depth: int) -> None:
     else:
         kind = type(value).__name__
         hint = f"; {_HINTS[kind]}" if kind in _HINTS else ""
-        raise InvalidEntry(path, f"a {kind} cannot be stored as JSON{hint}")
+        article = "an" if kind[0] in "aeioAEIO" else "a"
+        raise InvalidEntry(path, f"{article} {kind} cannot be stored as JSON{hint}")
 
 
 def _check_container(value: list[Any] | tuple[Any, ...] | dict[Any, Any], path: str, max_depth: int) -> None:
