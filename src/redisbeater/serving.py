@@ -1,6 +1,6 @@
 """The start of a beat service, as Celery's signals tell it: prepare its process, and let its scheduler serve.
 
-Every process that imports the package connects these receivers; only one that runs beat imports what they need.
+Every process that imports the package connects these receivers; they import what they need when they are called.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from celery.signals import beat_embedded_init, beat_init
+from celery.signals import beat_embedded_init, beat_init, celeryd_after_setup
 
 if TYPE_CHECKING:
     from celery.beat import Service
@@ -44,3 +44,10 @@ def _serve_worker(sender: Service, **_: Any) -> None:
     if isinstance(sender.scheduler, RedisScheduler):
         sender.scheduler.is_embedded = True
         sender.scheduler.worker = ParentProcess()
+
+
+@celeryd_after_setup.connect(weak=False)
+def _check_worker(instance: Any, **_: Any) -> None:
+    from redisbeater.beat.other_scheduler import report_state_file
+
+    report_state_file(instance)

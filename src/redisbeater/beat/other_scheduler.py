@@ -7,7 +7,6 @@ from typing import Any
 
 from celery import Celery
 from celery.beat import Service
-from celery.signals import celeryd_after_setup
 from celery.utils.imports import load_extension_class_names
 
 from redisbeater.config.given import has_settings
@@ -50,8 +49,3 @@ def report_redbeat_settings(app: Celery) -> None:
             ", ".join(names),
             ", ".join(settings),
         )
-
-
-@celeryd_after_setup.connect(weak=False)
-def _check_worker(instance: Any, **_: Any) -> None:
-    report_state_file(instance)
