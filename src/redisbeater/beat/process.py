@@ -7,8 +7,6 @@ import os
 import signal
 from types import FrameType
 
-from celery import Celery
-
 from redisbeater.log_lines import get_logger
 
 __all__ = ("ParentProcess", "end_with_other_signals", "tune_process")
@@ -16,24 +14,12 @@ __all__ = ("ParentProcess", "end_with_other_signals", "tune_process")
 logger = get_logger(__name__)
 
 
-#: The settings that Celery reads for each message, where its version has them.
-_READ_FOR_EACH_MESSAGE = (
-    "task_always_eager",
-    "task_default_queue",
-    "task_send_sent_event",
-    "task_repr_maxlevels",
-    "broker_pool_acquire_timeout",
-)
+def tune_process() -> None:
+    """Exempt all objects that exist now from garbage collection.
 
-
-def tune_process(app: Celery) -> None:
-    """Prepare this process for bursts (``benchmarks/compare.py --only burst``).
-
-    Exempt all objects that exist now from garbage collection: scanning them took 30 to 70 ms every few thousand runs,
-    and runs waited for it. Set what Celery reads for each message to what it is: Celery searches its layers of settings
-    by several names, which took a twentieth of what a message costs. A later change of ``app.conf`` counts as before.
+    Scanning them took 30 to 70 ms every few thousand runs, and runs waited for it
+    (``benchmarks/compare.py --only burst``).
     """
-    app.conf.update({name: app.conf[name] for name in _READ_FOR_EACH_MESSAGE if name in app.conf})
     gc.collect()
     gc.freeze()
 
