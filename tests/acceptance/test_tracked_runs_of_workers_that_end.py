@@ -77,19 +77,6 @@ def test_a_cold_shutdown_and_a_kill_give_runs_up_and_the_broker_starts_what_was_
     assert worker.noted("began", early) == 1
 
 
-def test_a_cold_shutdown_of_greenlets_gives_runs_up(make_worker: Callable[..., Worker], rabbitmq: RabbitMQ) -> None:
-    worker = make_worker("--pool", "gevent", broker_url=rabbitmq.url(), redisbeater_run_timeout=60.0)
-    process = worker.start()
-    runs = worker.send("work", 60), worker.send("late", 60)
-    for run_id in runs:
-        worker.reaches(run_id, State.STARTED)
-
-    process.popen.send_signal(signal.SIGQUIT)
-    process.popen.wait(30)
-
-    assert [worker.lease_of(run_id) <= timedelta(seconds=10) for run_id in runs] == [True, True]
-
-
 def test_runs_that_are_active_while_their_pool_is_restarted_are_reported_as_ever(
     make_worker: Callable[..., Worker],
 ) -> None:

@@ -117,11 +117,6 @@ class Process:
 
         self._outbox.put(write)
 
-    def give_up(self) -> None:
-        """Report that this process ends, and with it the executions that are going on."""
-        for running in self.running.holding():
-            self.drop(running.execution, "its worker has ended")
-
     # The main process, which knows of an execution only the process that it was in
 
     def request_of(self, task_id: str) -> Any:
@@ -189,11 +184,9 @@ def _log_second_start(running: Running) -> None:
         )
 
 
-def flush_all(*, gives_up: bool = False) -> None:
-    """Wait for the last reports of this process; ``gives_up``: also that it gives up what is going on."""
+def flush_all() -> None:
+    """Wait for the last reports of this process."""
     for by_pid in list(_PROCESSES.values()):
         process = by_pid.get(os.getpid())
         if process is not None:
-            if gives_up:
-                process.give_up()
             process.flush()

@@ -52,7 +52,7 @@ def install(app: Celery | None = None) -> None:
         (signals.task_revoked, on_revoked),
         (signals.task_retry, on_retry),
         (signals.worker_process_shutdown, on_shutdown),
-        (signals.worker_shutdown, on_worker_shutdown),
+        (signals.worker_shutdown, on_shutdown),
     ):
         signal.connect(receiver, weak=False, dispatch_uid=f"redisbeater.runs.{receiver.__name__}")
 
@@ -171,11 +171,6 @@ def on_internal_error(sender: Any, request: Any = None, exception: Any = None, *
 def on_shutdown(**_: Any) -> None:
     """Receive that this process ends."""
     flush_all()
-
-
-def on_worker_shutdown(**_: Any) -> None:
-    """Receive that a worker ends; it has waited for its tasks, but not in a cold shutdown of greenlets."""
-    flush_all(gives_up=True)
 
 
 # In the main process of a worker; of all pools but prefork it is the same
