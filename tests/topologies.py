@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import tempfile
 import warnings
@@ -133,6 +134,17 @@ class Node:
     def ask(self, *command: Any) -> Any:
         with self.client as client:
             return client.execute_command(*command)
+
+
+def wait_for_replicas(master: Node) -> None:
+    """Wait until the replicas of a master have what it has now; what they lack is lost when it is killed."""
+    offset = master.info("replication")["master_repl_offset"]
+
+    def are_equal() -> bool:
+        replicas = [each for name, each in master.info("replication").items() if re.fullmatch(r"slave\d+", name)]
+        return bool(replicas) and all(each["offset"] >= offset for each in replicas)
+
+    wait_until(are_equal, f"the replicas of {master.address} to have its data")
 
 
 # A topology for one test after the other

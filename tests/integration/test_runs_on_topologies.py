@@ -11,7 +11,7 @@ from celery import Celery
 from due import ago, save_due, stored
 from outbox import run_due
 from servers import programs
-from topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with
+from topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with, wait_for_replicas
 from waiting import wait_until
 
 from redisbeater import RedisScheduler
@@ -27,7 +27,11 @@ def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Clu
     url = f"redis-cluster://{cluster.owner('{redisbeater}::schedule').address}"
     app = app_with(redisbeater_redis_url=url, **SETTINGS)
 
-    skipped = started_once_while(app, lambda: cluster.fail_over("{redisbeater}::schedule"))
+    def fail_over() -> None:
+        wait_for_replicas(cluster.owner("{redisbeater}::schedule"))
+        cluster.fail_over("{redisbeater}::schedule")
+
+    skipped = started_once_while(app, fail_over)
 
     assert skipped == 1
 
@@ -36,7 +40,11 @@ def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Clu
 def test_a_run_ends_well_although_the_master_failed_over(sentinels: Sentinels) -> None:
     app = app_with(**sentinels.settings(), **SETTINGS)
 
-    skipped = started_once_while(app, sentinels.fail_over)
+    def fail_over() -> None:
+        wait_for_replicas(sentinels.master)
+        sentinels.fail_over()
+
+    skipped = started_once_while(app, fail_over)
 
     assert skipped == 1
 
