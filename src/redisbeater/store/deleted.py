@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -56,7 +55,7 @@ class DeletedEntries:
 
     def restore(self, name: str, score: str, *, log: str) -> str:
         """Put a deleted entry back with a score; return a word that ``undelete.lua`` explains. Its log gets a line."""
-        keys, answer = self._keys, self._keys.answer(uuid.uuid4().hex)
+        keys, answer = self._keys, self._keys.new_answer()
         ours = [keys.schedule, keys.statics, keys.deleted_names, answer, keys.deleted + name, keys.entry(name)]
         terms = [keys.changes, name, score, *self._log_terms, log]
         outcome: str = self._connection.run("undelete", ours, terms)

@@ -52,6 +52,8 @@ slot, and scripts take keys of one slot only.
 
 from __future__ import annotations
 
+import uuid
+
 from redisbeater.entry_name import check_unreserved, is_name
 
 __all__ = ("DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "RUN_READY", "SEVERAL", "Keys")
@@ -168,6 +170,10 @@ class Keys:
     def answer(self, call_id: str) -> str:
         """Return the key that holds what one call has answered."""
         return f"{self.prefix}:answer:{call_id}"
+
+    def new_answer(self) -> str:
+        """Return a new key under which a script keeps its answer, for a retry after a lost reply."""
+        return self.answer(uuid.uuid4().hex)
 
     @staticmethod
     def declaration(name: str) -> str:

@@ -16,7 +16,6 @@ the lease that was read, or does nothing when it is executed again: a call whose
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -166,7 +165,7 @@ class RunStore(RunRecords):
         return self._lose(run.id, run.seen_lease, state, requeue_in, note, line)
 
     def _lose(self, run_id: str, seen: str, state: State, requeue_in: float | None, note: str, line: str) -> str:
-        keys = [self._keys.run(run_id), self._keys.active, self._new_answer()]
+        keys = [self._keys.run(run_id), self._keys.active, self._keys.new_answer()]
         delay = "" if requeue_in is None else f"{requeue_in:.6f}"
         terms = [*self._terms, seen, state.value, delay, note, str(self._config.log_limit), line]
         word: str = self._connection.run("runs/lose", keys, terms)
@@ -201,7 +200,7 @@ class RunStore(RunRecords):
         """
         line = line_text("stopped", run=run_id, by=by, note=note)
         terms = [*self._terms, _json(_pairs(by=by, note=note)), str(self._config.log_limit), line]
-        self._connection.run("runs/stop", [self._keys.run(run_id), self._new_answer()], terms)
+        self._connection.run("runs/stop", [self._keys.run(run_id), self._keys.new_answer()], terms)
         return self.run(run_id)
 
     def reserve(self, run: NewRun, overlap: str = "allow") -> Reservation:
@@ -211,7 +210,7 @@ class RunStore(RunRecords):
             run: the run.
             overlap: ``allow``, ``skip``, ``buffer_one`` or ``cancel_other``.
         """
-        keys = [self._keys.entry(run.name), self._keys.schedule, self._new_answer()]
+        keys = [self._keys.entry(run.name), self._keys.schedule, self._keys.new_answer()]
         terms = [self._keys.prefix, self._wait, overlap, _json(run.to_row())]
         word, active = self._connection.run("runs/reserve", keys, terms)
         return Reservation(outcome=word, active=tuple(map(self._keys.run_id, active)))
@@ -262,10 +261,6 @@ class RunStore(RunRecords):
 
     def _run(self, script: str, run_ids: Sequence[str], args: Sequence[str]) -> Any:
         return self._connection.run(f"runs/{script}", [self._keys.run(run_id) for run_id in run_ids], args)
-
-    def _new_answer(self) -> str:
-        """Return the key under which a script keeps its answer, for a retry after a lost reply."""
-        return self._keys.answer(uuid.uuid4().hex)
 
     def _read(self, reply: str) -> list[Run]:
         """Read the runs of a reply; a list without members comes as an object."""

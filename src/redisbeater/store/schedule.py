@@ -240,7 +240,7 @@ class RedisSchedule(OwnKeys):
         ours, entries = [self.keys.schedule, self.keys.broken, self.keys.failing], [entry for entry, _ in broken]
         outcomes = self._connection.run(
             "quarantine",
-            [*ours, self._new_answer(), *(entry.key for entry in entries)],
+            [*ours, self.keys.new_answer(), *(entry.key for entry in entries)],
             [claim.id, reports_as_json(broken, claim.now), *self._log_terms],
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
@@ -331,18 +331,14 @@ class RedisSchedule(OwnKeys):
             log: a line for its log.
         """
         keys, name = self.keys, snapshot.name
-        ours = [keys.schedule, keys.broken, keys.failing, self._new_answer(), keys.entry(name), keys.entry(new)]
+        ours = [keys.schedule, keys.broken, keys.failing, self.keys.new_answer(), keys.entry(name), keys.entry(new)]
         terms = [keys.changes, SEVERAL, name, new, definition, snapshot.seen, score, self._bounds[0]]
         terms += [*self._log_terms, log, *self.runs.edit_terms]
         outcome: str = self._connection.run("rename", ours, terms, with_runs=self._config.track_runs)
         return outcome
 
     def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:
-        return [*self._own_keys, self._new_answer(), *more, *(self.keys.entry(name) for name in names)]
-
-    def _new_answer(self) -> str:
-        """Return the key under which a script keeps its answer, for a retry after a lost reply."""
-        return self.keys.answer(uuid.uuid4().hex)
+        return [*self._own_keys, self.keys.new_answer(), *more, *(self.keys.entry(name) for name in names)]
 
     def rank(self, name: str) -> int | None:
         """Return how many entries come before this one; None when it is not in the schedule."""
