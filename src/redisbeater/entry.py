@@ -362,7 +362,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         self._skipped = stored.skipped
         self._state, self._failing = stored.state, stored.failing
         self._version = stored.version
-        self._late = stored.late(self._context.defaults)
+        self._late = stored.late(self._due_at)
         return self
 
     def initial_meta(self) -> Meta:

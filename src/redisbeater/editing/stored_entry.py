@@ -84,9 +84,8 @@ class StoredEntry:
         """The version of the definition: it changes with every edit, and with no run."""
         return version_of(self.text)
 
-    def late(self, defaults: Defaults) -> timedelta:
-        """Return how long ago the entry was due and has not run; zero when it is not late."""
-        due_at = self.due_at(defaults)
+    def late(self, due_at: datetime | None) -> timedelta:
+        """Return how long ago the entry was due and has not run; zero when it is not late, or never due."""
         return timedelta(0) if due_at is None else max(self.now - due_at, timedelta(0))
 
     def due_at(self, defaults: Defaults) -> datetime | None:

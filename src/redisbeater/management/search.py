@@ -74,9 +74,7 @@ class FoundEntry:
     @property
     def late(self) -> timedelta:
         """How long it has been due."""
-        if self.next is None or self.stored is None:
-            return timedelta(0)
-        return max(self.stored.now - self.next, timedelta(0))
+        return self.stored.late(self.next) if self.stored else timedelta(0)
 
     @property
     def last_run_at(self) -> datetime | None:

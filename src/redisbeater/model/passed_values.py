@@ -143,6 +143,8 @@ def list_or_given(given: Any) -> Any:
 
 def schedule_or_given(given: Any, name: Any, *, relative: bool) -> Any:
     """Return the schedule of an entry of that name; saving the entry refuses what cannot be one."""
+    if given is None:  # an object that is about to get the fields of a stored entry
+        return None
     try:
         return for_entry(as_schedule(given, relative=relative), name)
     except InvalidEntry:
