@@ -8,12 +8,15 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ("deferred_signals",)
+__all__ = ("REDIS_STEP_SECONDS", "deferred_signals")
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 #: A signal is delivered after this long even if the step still runs, so that a broker that hangs cannot block it.
 MAX_DEFERRAL_SECONDS = 3.0
+
+#: The same for a step that only asks Redis.
+REDIS_STEP_SECONDS = 0.4
 
 
 class deferred_signals:

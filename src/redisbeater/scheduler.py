@@ -37,7 +37,7 @@ from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
-from redisbeater.deferred_signals import deferred_signals
+from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
 from redisbeater.entry import RedisScheduleEntry
@@ -70,8 +70,8 @@ MAX_WAIT_SECONDS = 1.0
 #: A standby asks for the lock this long after it should have expired: Redis counts in milliseconds.
 EXPIRY_MARGIN_SECONDS = 0.002
 
-#: A signal that ends beat waits this long for a step that asks Redis, and its end then this long for the last answers.
-REDIS_STEP_SECONDS, CLOSE_SECONDS = 0.4, 1.5
+#: The end of beat waits this long for the last answers of Redis.
+CLOSE_SECONDS = 1.5
 
 
 class RedisScheduler(Scheduler):

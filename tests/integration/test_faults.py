@@ -160,13 +160,26 @@ class Late(RedisScheduler):
         return super().send_task(*args, **kwargs)
 
 
-def test_an_error_without_a_text_does_not_count_as_sent(app: Celery, make_scheduler: MakeScheduler) -> None:
-    scheduler = make_scheduler(app, Late)
+class Mutes(RedisScheduler):
+    """The same, where Celery makes no error of its own."""
+
+    def apply_async(self, entry: Any, **options: Any) -> Any:
+        if entry.task == "proj.mute":
+            raise Mute
+        return super().apply_async(entry, **options)
+
+
+@pytest.mark.parametrize("cls", [Late, Mutes])
+def test_an_error_without_a_text_does_not_count_as_sent(
+    app: Celery, make_scheduler: MakeScheduler, cls: type[RedisScheduler]
+) -> None:
+    scheduler = make_scheduler(app, cls)
     save_due(app, "mute", "proj.mute")
     save_due(app, "good")
 
     assert names(run_due(scheduler)) == ["good"]
     assert stored(app, "mute").total_run_count == 0
+    assert stored(app, "mute").failing is not None
     assert reports(app) == {}
 
 

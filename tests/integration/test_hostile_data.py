@@ -216,6 +216,19 @@ def test_a_member_that_no_entry_can_have_is_removed_and_logged_once(
     assert len(line) < 500
 
 
+@pytest.mark.parametrize("member", ["x" * 513, ":broken"], ids=["long", "own"])
+def test_a_member_that_no_entry_can_have_is_removed_although_there_is_such_a_hash(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, member: str
+) -> None:
+    save_due(app, "good")
+    client.hset(prefix + member, "definition", DEFINITION)
+    put_member(client, prefix, member)
+
+    assert names(run_due(make_scheduler(app))) == ["good"]
+
+    assert client.zscore(f"{prefix}:schedule", member) is None
+
+
 def test_a_key_of_beats_own_is_never_claimed(app: Celery, client: redis.Redis, prefix: str) -> None:
     fields = {"definition": DEFINITION, "odd": "text"}
     client.hset(f"{prefix}:broken", mapping=fields)
@@ -225,6 +238,19 @@ def test_a_key_of_beats_own_is_never_claimed(app: Celery, client: redis.Redis, p
 
     assert client.hgetall(f"{prefix}:broken") == fields
     assert client.zcard(f"{prefix}:schedule") == 0
+
+
+@pytest.mark.parametrize("fire_time", ["+1", "-0", "1e", "--1"])
+def test_a_broken_entry_with_an_odd_fire_time_is_quarantined_and_holds_up_no_other(
+    app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, fire_time: str
+) -> None:
+    save_due(app, "good")
+    client.hset(f"{prefix}bad", mapping={"definition": "{", "fire_time": fire_time, "look_at": "1"})
+    put_member(client, prefix, f"{prefix}bad")
+
+    assert names(run_due(make_scheduler(app))) == ["good"]
+
+    assert list(ScheduleStore(app).broken()) == ["bad"]
 
 
 # Members without a hash, and entries without a member

@@ -18,7 +18,7 @@ from proxy import LOOPBACK, Proxy
 from servers import Server, programs
 from waiting import wait_until
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
 from redisbeater.dispatch import planned_entry
 from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
 
@@ -226,6 +226,43 @@ def test_an_entry_that_is_refused_before_a_failed_flush_does_not_wait_for_its_le
 
     assert lost.is_set()
     assert set(names(sent)) == {"fine", "refused"}
+
+
+@pytest.mark.parametrize("is_fresh", [True, False], ids=["at its release", "before the flush"])
+def test_an_entry_that_is_refused_while_redis_fails_does_not_wait_for_its_lease(
+    make_batch_app: MakeApp, make_scheduler: MakeScheduler, server: Server, is_fresh: bool
+) -> None:
+    with Proxy(server.port) as schedule:
+        app = make_batch_app(
+            redisbeater_redis_url=f"redis://{LOOPBACK}:{schedule.port}/0",
+            redisbeater_lease_timeout=600,
+            redisbeater_lock_timeout=1.5,
+            redisbeater_publish_timeout=0.5,
+            redisbeater_retry_period=0,  # beat gives up at once, instead of asking again
+        )
+        refusals = [ValueError("not yet")]
+
+        class RefusingOnce(Task):
+            def apply_async(self, *args: Any, **options: Any) -> Any:
+                if refusals:
+                    began_at = time.monotonic()
+                    wait_until(lambda: is_fresh or time.monotonic() > began_at + 0.6, "the lock to be renewed")
+                    schedule.refuse()
+                    raise refusals.pop()
+                return super().apply_async(*args, **options)
+
+        app.task(name="proj.refusing", base=RefusingOnce, shared=False)(anything)
+        scheduler = make_scheduler(app)
+        save_due(app, "first")
+        sent_by(app, scheduler, {"first"})  # it is connected
+        save_due(app, "fine", late=2)
+        save_due(app, "refused", "proj.refusing", late=1)
+
+        with pytest.raises(StoreUnavailable):
+            scheduler.tick()
+        schedule.heal()
+
+        assert set(names(sent_by(app, scheduler, {"fine", "refused"}))) == {"fine", "refused"}
 
 
 def test_a_task_that_cannot_be_sent_delays_no_other(app: Celery, scheduler: RedisScheduler) -> None:

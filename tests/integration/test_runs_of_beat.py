@@ -313,6 +313,33 @@ def test_a_damaged_record_is_given_up_and_does_not_hold_up_others(
     assert site.after(300) == []
 
 
+def test_a_lost_run_that_has_left_before_beat_ends_is_not_sent_again(
+    site: BeatSite, make_scheduler: Callable[..., RedisScheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.save("a", every=100_000.0, requeue_lost=1)
+    site.save("b", every=100_000.0, requeue_lost=1)
+    for run in site.after(100_000):
+        site.start(run.id, name=run.name)
+    site.monitor(LEASE + 1)
+    send, sent = site.scheduler.apply_async, []
+
+    def ending(entry: Any, **options: Any) -> Any:
+        if sent:
+            raise SystemExit
+        sent.append(entry.name)
+        return send(entry, **options)
+
+    monkeypatch.setattr(site.scheduler, "apply_async", ending)
+    with pytest.raises(SystemExit):
+        site.after(10)
+
+    [left] = take(site.app)
+    assert site.state(left.id) is State.SENT
+    site.scheduler.close()
+    [other] = site.after(60, make_scheduler(site.app))
+    assert {left.name, other.name} == {"a", "b"}
+
+
 # deadline
 
 

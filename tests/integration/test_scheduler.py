@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -217,18 +218,22 @@ def test_every_run_passes_apply_entry(app: Celery, make_scheduler: Callable[...,
 
 
 def test_an_instrument_that_drops_the_headers_stops_no_run(
-    app: Celery, make_scheduler: Callable[..., RedisScheduler]
+    app: Celery, make_scheduler: Callable[..., RedisScheduler], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "celery.beat")
+
     class Careless(RedisScheduler):
         def apply_entry(self, entry: Any, producer: Any = None) -> None:
             entry.options.pop("headers", None)
             super().apply_entry(entry, producer=producer)
 
-    save_due(app, "report", options={"headers": {"tenant": "a"}})
+    due_at = save_due(app, "report", options={"headers": {"tenant": "a"}}).due_at
     make_scheduler(app, Careless).tick()
 
     entry = stored(app, "report")
     assert (entry.total_run_count, entry.options) == (1, {"headers": {"tenant": "a"}})
+    assert due_at is not None
+    assert f"fire time {due_at.isoformat()}, " in caplog.text
 
 
 # The grid

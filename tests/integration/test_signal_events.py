@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 from broker_site import counts
-from celery import Celery
+from celery import Celery, Task
 from due import save_due
 from outbox import run_due
 from proxy import LOOPBACK, Proxy
@@ -114,6 +114,26 @@ def test_a_run_that_cannot_be_sent_is_reported_with_each_try_until_it_is(
     assert received.of("entry_failing") == [{"name": "argc", "reason": str(first["error"])}]
     assert received.of("entry_fixed") == [{"name": "argc", "reason": "sent"}]
     assert lines("entry_fixed") == [{"event": "entry_fixed", "name": "argc", "reason": "sent"}]
+
+
+def test_a_run_is_reported_as_it_was_sent_though_its_entry_was_edited_meanwhile(
+    app: Celery, scheduler: RedisScheduler, received: Received
+) -> None:
+    class Edited(Task):
+        def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+            ScheduleStore(app).update("report", args=["new"], options={"queue": "other"})
+            return super().apply_async(args, kwargs, **options)
+
+    @app.task(name="proj.edited", base=Edited, shared=False)
+    def edited(argument: str) -> None: ...
+
+    save_due(app, "report", "proj.edited", args=["old"])
+    [sent] = run_due(scheduler)
+
+    [run] = received.of("run_dispatched")
+    assert sent.args == run["entry"].args == ["old"]
+    assert run["entry"].options.get("queue") is None
+    assert ScheduleStore(app).get("report").args == ["new"]
 
 
 def test_a_receiver_that_raises_costs_no_run(app: Celery, scheduler: RedisScheduler) -> None:

@@ -1,4 +1,4 @@
-"""The options that beat adds to ``broker_transport_options``, and those that it keeps."""
+"""The options that beat adds to ``broker_transport_options``, and those that it keeps; when the broker is back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from redisbeater.broker.broker import Broker
 from redisbeater.broker.connection import connection_of
 
 
@@ -73,3 +74,16 @@ def test_the_time_out_of_connecting_is_at_most_the_one_of_a_send(
     app.conf.broker_connection_timeout = broker_connection_timeout
 
     assert connection_of(app, 5.0).connect_timeout == expected
+
+
+def test_a_broker_that_something_else_has_reached_is_available_again() -> None:
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    returned: list[str] = []
+    broker = Broker(app, 5.0, app.amqp.Producer, lambda _seconds, reason: returned.append(reason))
+    broker.mark_unavailable(ConnectionError("refused"))
+    assert broker.is_unavailable
+
+    assert broker.producer is not None
+
+    assert (broker.is_ready(), broker.is_unavailable, returned) == (True, False, ["refused"])
+    broker.close()

@@ -10,6 +10,7 @@ import pytest
 from celery import Celery
 from moments import cron, utc
 
+from redisbeater import rrule
 from redisbeater.context import Context
 from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
 from redisbeater.exceptions import InvalidEntry
@@ -166,6 +167,25 @@ def test_each_run_that_was_sent_is_counted(context: Context) -> None:
     job = planned(context, NOON + 3 * HOUR, coalesce="all", meta=Meta(total_run_count=5))
 
     assert committed(job) == Meta(last_run_at=NOON + 3 * HOUR, total_run_count=9, score_follows_last_run=True)
+
+
+def test_an_entry_with_jitter_is_sent_however_often_it_has_run_before(context: Context) -> None:
+    # Finding one takes some 700 of the 60,000 engine steps that a plan may take.
+    leap_days = rrule("DTSTART:20240229T000000Z\nRRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=29")
+    entry, fire_time, app = (
+        claimed(context, leap_days, jitter=30),
+        utc("2028-02-29 00:00"),
+        Celery(set_as_current=False),
+    )
+
+    for _ in range(100):
+        job = Job.planned(entry._replace(fire_time=fire_time), fire_time + timedelta(seconds=30), context)
+        [run] = job.runs(SCHEDULE_ID, app)
+        assert run.last_run_at == fire_time
+        assert job.plan.next.fire_time is not None
+        fire_time = job.plan.next.fire_time
+
+    assert fire_time.year > 2428
 
 
 def test_only_the_runs_that_were_sent_are_counted(context: Context) -> None:

@@ -88,8 +88,19 @@ def test_a_time_without_a_zone_is_one_of_the_zone_of_the_entry() -> None:
             expected(("10:00",), skip(Reason.SKIP, 2, "11:00", "12:00"), handled="12:00", following="13:00"),
         ),
         (["10:30", "13:00"], "10:00", {}, expected(("10:00",), handled="10:00", following="11:00")),
+        (
+            ["11:00"], "13:00", {"coalesce": "earliest", "misfire_grace_time": 7800},
+            expected(
+                ("12:00",),
+                skip(Reason.MISSED, 1, "10:00", "10:00"),
+                skip(Reason.COALESCED, 1, "13:00", "13:00"),
+                skip(Reason.SKIP, 1, "11:00", "11:00"),
+                handled="13:00",
+                following="14:00",
+            ),
+        ),
     ],
-    ids=["only", "first", "middle", "last", "no-fire-time"],
+    ids=["only", "first", "middle", "last", "no-fire-time", "first-punctual"],
 )  # fmt: skip
 def test_a_fire_time_that_is_left_out_is_counted_and_costs_no_other_its_run(
     left_out: list[str], now: str, fields: dict[str, Any], result: Plan

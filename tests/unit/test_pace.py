@@ -77,6 +77,16 @@ def test_what_may_not_leave_yet_is_ready_after_a_slice() -> None:
     assert pace.ready_at == pytest.approx(clock.now + 0.05)
 
 
+def test_runs_that_had_to_be_sent_again_hold_the_next_ones_back() -> None:
+    clock = Clock()
+    pace = Pace(100, clock)
+    for _ in range(2):  # the reply to the first publish batch was lost
+        pace.sent(10)
+
+    assert pace.limit(500) == 0
+    assert pace.ready_at == pytest.approx(clock.now + 0.1 + 0.05)
+
+
 def test_without_a_rate_nothing_is_limited() -> None:
     pace = Pace(None)
     pace.sent(1_000_000)

@@ -39,8 +39,9 @@ class _Completing(logging.Filter):
             run, claim = sent
             _sent.set(None)
             record.msg = f"{CELERYS_LINE}, id %s, fire time %s, %.3f s late"
-            run_id, late = run.options["task_id"], _lateness(run, claim)
-            fire_time = run.options["headers"]["scheduled_for"]
+            # Not by its headers: an instrument may have taken them, and an error in here would refuse the run.
+            run_id, late = run.options.get("task_id"), _lateness(run, claim)
+            fire_time = run.last_run_at.isoformat() if run.last_run_at else None
             record.args = (*record.args, run_id, fire_time, late)
             facts = {"name": run.name, "task": run.task, "run_id": run_id, "fire_time": fire_time}
             kind = "schedule" if run.due_at else "resend"

@@ -143,17 +143,16 @@ class Broker:
 
         Connects if need be; while the broker is unavailable, only when it is time to retry.
         """
-        if self._producer is not None and time.monotonic() < self._used_at + self._idle_limit:
-            return True
-        if time.monotonic() < self.retry_at:
-            return False
-        try:
-            self._close()
-            self._connect()
-        except Exception as exc:
-            self.mark_unavailable(exc)
-            return False
-        self._mark_available()
+        if self._producer is None or time.monotonic() >= self._used_at + self._idle_limit:
+            if time.monotonic() < self.retry_at:
+                return False
+            try:
+                self._close()
+                self._connect()
+            except Exception as exc:
+                self.mark_unavailable(exc)
+                return False
+        self._mark_available()  # also if something else has connected since, as a request to stop a run does
         return True
 
     def renew_idle(self) -> None:

@@ -202,7 +202,8 @@ class ClaimDispatch:
             except BaseException:
                 publication.confirm_what_left()
                 raise
-            error = publication.flush()
+            with self._refusals.put_back_without_redis(refusal.entries if refusal else []):
+                error = publication.flush()
         self._resources.pace.sent(publication.runs)
         if error is not None:
             self._refusals.retry_one_by_one(error, refusal)

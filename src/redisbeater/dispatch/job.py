@@ -75,6 +75,8 @@ class Job(NamedTuple):
     keeps_last_run: bool = False
     #: What is needed to record its runs; None: they are not recorded.
     tracking: Tracking | None = None
+    #: The definition by which its runs were sent, where another program has changed it since.
+    sent_as: Definition | None = None
 
     @classmethod
     def planned(cls, claimed: ClaimedEntry, now: datetime, context: Context, schedule_id: str = "") -> Job:
@@ -86,6 +88,8 @@ class Job(NamedTuple):
         """
         with _READING:
             definition, policy = context.reader.read(claimed.name, claimed.definition)
+            if policy.jitter:  # what the reader remembers is shared by all runs, and so would be its engine steps
+                policy = policy.afresh()
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
         tracking = Tracking(schedule_id=schedule_id, now=now) if context.config.track_runs else None
         if tracking is None:
@@ -116,10 +120,10 @@ class Job(NamedTuple):
         Raises:
             InvalidEntry: args, kwargs or options are nested too deeply to be sent.
         """
-        fire_times = self.plan.runs[first:end]
+        fire_times, definition = self.plan.runs[first:end], self.sent_as or self.definition
         runs = [
             make_run(
-                self.definition,
+                definition,
                 fire_time,
                 schedule_id=schedule_id,
                 run_count=self.meta.total_run_count,
@@ -192,7 +196,7 @@ class Job(NamedTuple):
         states = [(fire_time, State.SENT) for fire_time in self.plan.runs]
         if self.plan.buffered is not None:
             states.append((self.plan.buffered.fire_time, State.BUFFERED))
-        sent_as, name = tracking.sent_as or self.definition, self.claimed.name
+        sent_as, name = self.sent_as or self.definition, self.claimed.name
         is_alone = self.policy is not None and self.policy.runs_alone
         return [
             planned_run(
@@ -265,13 +269,15 @@ class Job(NamedTuple):
             score = Score.planned(fire_time, enabled=theirs.enabled)
             if self.plan.handled is not None:
                 run_count = self.meta.total_run_count + len(self.plan.counted)
-                score = policy.score_after(self.plan.handled, run_count)
+                score = policy.afresh().score_after(self.plan.handled, run_count)
         except Exception:  # a custom schedule may raise anything; the next claim reports it
             theirs, score = self.definition._replace(on_finish=OnFinish.KEEP), self._score_of_unreadable()
-        tracking = self.tracking and replace(
-            self.tracking, sent_as=self.tracking.sent_as or self.definition, gives_up=False
+        return self._replace(
+            definition=theirs,
+            plan=self.plan._replace(next=score),
+            tracking=self.tracking and replace(self.tracking, gives_up=False),
+            sent_as=self.sent_as or self.definition,
         )
-        return self._replace(definition=theirs, plan=self.plan._replace(next=score), tracking=tracking)
 
     def _score_of_unreadable(self) -> Score:
         """Return a score that makes the next claim look at the entry at once, but not send this fire time again."""

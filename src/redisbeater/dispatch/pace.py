@@ -48,7 +48,8 @@ class Pace:
             return most
         now = self._clock()
         credit = (now - self._begin_of_credit(now, self.rate)) * self.rate
-        return min(most, int(credit + 1e-6))
+        # Below 0 where runs had to be sent again; to Redis a negative limit is none.
+        return max(min(most, int(credit + 1e-6)), 0)
 
     def sent(self, runs: int) -> None:
         """Record that so many runs have left."""

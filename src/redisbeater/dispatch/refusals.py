@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from redisbeater.dispatch.batch import Batch, BrokenEntry
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
+from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.signals import entry_broken
 from redisbeater.store import Claim, ClaimedEntry
@@ -82,19 +85,33 @@ class Refusals:
 
         If the broker is unavailable, that is all unsent entries. If it accepts others, it is the refused entry alone.
         """
-        self._renew_lock()  # the failed send and the check of the broker may each take the publish timeout
-        if self._broker.is_reachable():
-            for entry in refusal.entries:
-                self._release_failing(entry, refusal.error)
-        else:
-            self._broker.mark_unavailable(refusal.error)
-            self._batch.unsent.extendleft(refusal.entries)
-            self.release_unsent()
+        with self.put_back_without_redis(refusal.entries):
+            self._renew_lock()  # the failed send and the check of the broker may each take the publish timeout
+            if self._broker.is_reachable():
+                for entry in refusal.entries:
+                    self._release_failing(entry, refusal.error)
+                return
+        self._broker.mark_unavailable(refusal.error)
+        self._batch.unsent.extendleft(refusal.entries)
+        self.release_unsent()
 
     def release_with_backoff(self, entry: ClaimedEntry, reason: str) -> None:
         """Release one entry; it comes up again after a delay that doubles with each failure."""
         delay = self._failures.delay_after(entry.name, reason)
-        self._store.release(self._claim, [entry], delay=delay, reason=reason)
+        with self.put_back_without_redis([entry]):
+            self._store.release(self._claim, [entry], delay=delay, reason=reason)
+
+    @contextmanager
+    def put_back_without_redis(self, entries: list[ClaimedEntry]) -> Iterator[None]:
+        """Put entries back that the block cannot release because Redis fails: they are released with the rest then.
+
+        Else they would come up again when their lease ends, long after Redis has returned.
+        """
+        try:
+            yield
+        except StoreError:
+            self._batch.unsent.extendleft(entries)
+            raise
 
     def _release_failing(self, entry: ClaimedEntry, error: Exception) -> None:
         """Release one entry that was refused, although the broker can be reached."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from celery.result import denied_join_result
 
+from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.announcing import announce_run
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
@@ -57,18 +60,31 @@ class Resends:
             taken = self._redis.runs.take(token=token, limit=MOST_RUNS)
         except LockNotOwnedError:  # the next pass notices it, too
             return
-        sent: list[Run] = []
-        announced: list[RedisScheduleEntry] = []
-        for run in taken:
-            again = self._send(run, claim.now) if self._may_send() else None
-            if again is not None:
-                sent.append(replace(run, expires=option_instant(again.options.get("expires"), claim.now)))
-                announced.append(again)
-        if sent:
-            self._redis.commit(claim, (), sent)
-            for run in sent:
-                self._resources.counts.count_resent(run.task)
-            for again in announced if run_dispatched.receivers else ():
+        sent: list[tuple[Run, RedisScheduleEntry]] = []
+        try:
+            for run in taken:
+                with deferred_signals():
+                    again = self._send(run, claim.now) if self._may_send() else None
+                    if again is not None:
+                        sent.append((run, again))
+        except BaseException:  # the end of beat, or Redis fails: what has left is recorded
+            with suppress(Exception):
+                self._record(claim, sent)
+            raise
+        self._record(claim, sent)
+
+    def _record(self, claim: Claim, sent: Sequence[tuple[Run, RedisScheduleEntry]]) -> None:
+        """Record runs that were sent, each with what was sent for it."""
+        if not sent:
+            return
+        with deferred_signals(REDIS_STEP_SECONDS):
+            runs = [
+                replace(run, expires=option_instant(again.options.get("expires"), claim.now)) for run, again in sent
+            ]
+            self._redis.commit(claim, (), runs)
+        for run, again in sent:
+            self._resources.counts.count_resent(run.task)
+            if run_dispatched.receivers:
                 announce_run(again, "resend", claim)
 
     def _cancel(self, run_id: str) -> None:

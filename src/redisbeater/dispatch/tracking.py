@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from redisbeater.model.definition import Definition
 from redisbeater.sending.run import task_id
 
 __all__ = ("Tracking",)
@@ -21,7 +20,6 @@ class Tracking:
         sent_before: fire times whose runs an earlier claim has sent, although it was not committed: they are not sent
             again.
         gives_up: the entry is disabled, and nothing is sent.
-        sent_as: the definition by which its runs were sent, where another program has changed it since.
         ids: the ids of the runs that were made, by fire time: computing one takes as long as planning it.
     """
 
@@ -29,7 +27,6 @@ class Tracking:
     now: datetime
     sent_before: frozenset[datetime] = frozenset()
     gives_up: bool = False
-    sent_as: Definition | None = None
     ids: dict[datetime, str] = field(default_factory=dict)
 
     def id(self, name: str, fire_time: datetime) -> str:

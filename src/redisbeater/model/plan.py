@@ -202,10 +202,21 @@ def _coalesce(
     if policy.coalesce is Coalesce.LATEST:
         return (newest,), (_skip_before(Reason.COALESCED, oldest, newest, policy),)
     if policy.coalesce is Coalesce.EARLIEST:
-        second = policy.timetable.next(oldest) or newest
-        return (oldest,), (_skip(Reason.COALESCED, second, newest, policy),)
+        runs = _up_to_kept(oldest, policy)
+        if runs[-1] == newest:
+            return runs, ()
+        second = policy.timetable.next(runs[-1]) or newest
+        return runs, (_skip(Reason.COALESCED, second, newest, policy),)
     runs = tuple(policy.timetable.newest_of(MAX_CATCH_UP_RUNS, oldest, newest))
     return runs, () if runs[0] == oldest else (_skip_before(Reason.LEFT_OUT, oldest, runs[0], policy),)
+
+
+def _up_to_kept(oldest: datetime, policy: ResolvedPolicy) -> tuple[datetime, ...]:
+    """Return the first fire time that is not left out, from the oldest punctual one on, behind those that are."""
+    found = [oldest]
+    while found[-1] in policy.skip and (following := policy.timetable.next(found[-1])) is not None:
+        found.append(following)
+    return tuple(found)
 
 
 def _admitted(

@@ -39,7 +39,8 @@ class Sender:
 
     def send(self, run: RedisScheduleEntry) -> Exception | None:
         """Send a run. Return why it was not sent, or None."""
-        return copy_context().run(self._send, run)
+        error = copy_context().run(self._send, run)
+        return None if error is None else _with_text(error)
 
     def prepare(self, entry: ScheduleEntry) -> None:
         """Add the texts of its arguments to the run that is being sent; leave any other entry as it is."""
@@ -76,6 +77,15 @@ class Sender:
                 raise
 
         return recording
+
+
+def _with_text(error: Exception) -> Exception:
+    """Return an error, or another one in its place if its class, which may be anybody's, cannot return its text."""
+    try:
+        str(error)
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}, an error without a text")
+    return error
 
 
 def _was_executed(traceback: TracebackType | None) -> bool:

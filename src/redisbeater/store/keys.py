@@ -112,10 +112,11 @@ class Keys:
     def of_member(self, member: str) -> tuple[str, str]:
         """Return the keys that a member of the schedule may stand for: it is a key, or the bare name of an entry.
 
-        A key that can be no entry's is left out; both are the same when it is only one.
+        Both are the same when it is only one. A key that can be no entry's is left out, whatever is stored there; the
+        schedule itself takes its place, which is no hash.
         """
-        bare, name = self.prefix + member, self.name(member)
-        return bare, member if name != member and is_name(name) else bare
+        bare = self.prefix + member if is_name(member) else self.schedule
+        return bare, member if self.is_entry(member) else bare
 
     def is_entry(self, member: str) -> bool:
         """Return whether a member of a list is the key of an entry."""

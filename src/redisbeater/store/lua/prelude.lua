@@ -54,9 +54,10 @@ end
 -- Tell whether an origin is that of a static entry: an application and a digest. That of a file's entry begins with 'file:'.
 local function is_static_origin(origin) return (origin or '') ~= '' and string.sub(origin, 1, 5) ~= 'file:' end
 
--- Return a stored fire time as a number; nil where another program wrote something else.
+-- Return a stored fire time as a number; nil where another program wrote something else. One with a sign would be no score
+-- behind another sign.
 local function instant(text)
-  local seconds = string.match(text or '', '^[%d.e+-]+$') and tonumber(text)
+  local seconds = string.match(text or '', '^%d[%d.e+-]*$') and tonumber(text)
   return seconds and seconds >= 0 and seconds < math.huge and seconds or nil
 end
 
