@@ -141,6 +141,8 @@ def _bars(counts: Sequence[Peak], per: str) -> list[str]:
     size, label = _LINES[per]
     if per == "hour" and len(counts) > size:
         label = "%a %H"
+    if len(counts) == size + 1:  # a day from 20:18 on touches 25 hours: no line for the last one alone
+        size += 1
     most = max(count.runs for count in counts)
     bars = _BARS if _has_bars() else _ASCII_BARS
     lines = []
