@@ -33,6 +33,8 @@ def _section(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=f"{PROGRAM} {name}")
     usage = " ".join(command.collect_usage_pieces(context))
     text, _, examples = textwrap.dedent(_first_line_indented(command.help or "")).partition("\b\n")
+    if not examples:  # there is one, in the last line
+        text, _, examples = text.partition("Example: ")
     parts = [
         f".. _command-{name.replace(' ', '-')}:",
         f"{name}\n{'-' * len(name)}",

@@ -21,6 +21,7 @@ extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "_generated"]
 autodoc_typehints = "none"  # the signatures of the sources, as they are written, say it shorter
 autodoc_member_order = "bysource"
+smartquotes = False  # what is copied from a page is what was written: --yes, and not a dash
 # Celery's and dateutil's own documentation is not linked: a build needs no network.
 nitpick_ignore_regex = [("py:.*", r"(celery|dateutil|kombu)\..*"), ("py:.*", r"(datetime|collections\.abc)\..*")]
 

@@ -318,7 +318,8 @@ def test_without_the_package_metrics_say_what_to_install(
     probed = probe()
     probed.scheduler.tick()
 
-    assert probed.ask("/metrics") == Reply(501, "no metrics: pip install 'redisbeater[metrics]' where beat runs\n")
+    advice = "no metrics: pip install 'redisbeater[metrics]' where beat runs, and start beat again\n"
+    assert probed.ask("/metrics") == Reply(501, advice)
     assert probed.ask("/health").status == 200
 
 

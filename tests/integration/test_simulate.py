@@ -59,6 +59,8 @@ def test_a_simulation_is_drawn(run: Callable[..., Result], vienna: Celery) -> No
     ]
     ascii_bars = run("simulate", "--now", "2032-11-20T23:00", charset="ascii").stdout.splitlines()[1]
     assert ascii_bars.startswith("23 ....@................... 22")
+    _, *drawn = run("simulate", "--now", "2032-11-20T23:18", charset="ascii").stdout.splitlines()
+    assert drawn == ["Sat 23  ...@.................... Sun 23     112 at 03:00: report* 110, backup* 2    lint: herd"]
 
 
 def test_a_simulation_as_json_has_the_keys_of_the_api(run: Callable[..., Result], vienna: Celery) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -308,7 +307,6 @@ def test_the_tests_on_the_page_about_testing_pass(
     pytester.runpytest("-p", "no:xdist", "-p", "no:valkey").assert_outcomes(passed=3)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="unittest has no enterContext() before")
 def test_the_page_about_testing_works_with_unittest(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(proj=PROJ, test_page=block_with("testing.rst", "unittest.TestCase"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 import shlex
 from dataclasses import fields
 from pathlib import Path
@@ -159,6 +160,14 @@ def test_the_reference_has_every_command_with_its_options() -> None:
         assert f"\n{name}\n---" in section
         shown = [each for each in command.params if isinstance(each, Option) and not each.hidden]
         assert [each.name for each in shown if each.opts[0] not in section] == []
+
+
+def test_what_is_copied_from_the_reference_is_what_was_written() -> None:
+    commands = [line for line in command_reference().page().splitlines() if "celery -A" in line]
+
+    assert [line for line in commands if not line.startswith("   celery -A")] == []
+    assert len(commands) > 2 * len(redisbeater.commands)
+    assert runpy.run_path(str(DOCS / "conf.py"))["smartquotes"] is False  # "--yes" would become a dash and "yes"
 
 
 def test_the_examples_of_every_help_can_be_read() -> None:

@@ -25,7 +25,11 @@ _by = click.option("--by", default="", help="Who; default: user and host.")
 
 
 @redisbeater.command()
-@click.option("--until", help="When the pause ends by itself: a duration such as 2h, or a time. Default: it stays.")
+@click.option(
+    "--until",
+    metavar="TIME",
+    help="When the pause ends by itself: 2h, or 'mon 09:00'. Default: it lasts until resume.",
+)
 @_note
 @_by
 @times

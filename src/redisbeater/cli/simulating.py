@@ -36,9 +36,17 @@ _HERD = 100
 
 
 @redisbeater.command()
-@click.option("--from", "start", default="now", show_default=True, help="When it begins, a TIME.")
-@click.option("--to", "end", default="+24h", show_default=True, help="When it ends; +24h counts from the begin.")
-@click.option("--per", type=click.Choice(["minute", "hour", "day"]), default="hour", show_default=True)
+@click.option("--from", "start", metavar="TIME", default="now", show_default=True, help="When it begins.")
+@click.option(
+    "--to", "end", metavar="TIME", default="+24h", show_default=True, help="When it ends; +24h counts from the begin."
+)
+@click.option(
+    "--per",
+    type=click.Choice(["minute", "hour", "day"]),
+    default="hour",
+    show_default=True,
+    help="What each bar of the drawing stands for.",
+)
 @click.option("--prefix", default="", help="Only entries whose name begins with this text.")
 @click.option("--task", help="Only entries of this task.")
 @click.option("--file", help="The entries of this file, in place of those of the schedule.")
@@ -133,6 +141,8 @@ def _bars(counts: Sequence[Peak], per: str) -> list[str]:
     size, label = _LINES[per]
     if per == "hour" and len(counts) > size:
         label = "%a %H"
+    if len(counts) == size + 1:  # a day from 20:18 on touches 25 hours: no line for the last one alone
+        size += 1
     most = max(count.runs for count in counts)
     bars = _BARS if _has_bars() else _ASCII_BARS
     lines = []

@@ -37,7 +37,7 @@ def _duration(option: str, text: str) -> timedelta:
 
 @redisbeater.command()
 @as_json
-@click.option("--watch", help="Draw it again after this duration, such as 2s, until Ctrl-C.")
+@click.option("--watch", metavar="DURATION", help="Draw it again after this duration, such as 2s, until Ctrl-C.")
 @times
 @command
 def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_utc: bool) -> None:

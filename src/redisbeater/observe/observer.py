@@ -16,7 +16,8 @@ from redisbeater.observe.verdict import Verdicts
 __all__ = ("Observer",)
 
 _NO_METRICS = Answer(
-    status=HTTPStatus.NOT_IMPLEMENTED, body=b"no metrics: pip install 'redisbeater[metrics]' where beat runs\n"
+    status=HTTPStatus.NOT_IMPLEMENTED,
+    body=b"no metrics: pip install 'redisbeater[metrics]' where beat runs, and start beat again\n",
 )
 
 
