@@ -25,6 +25,9 @@ ATTEMPTS = 20
 #: Not the shared generator: Hypothesis seeds that one, and parallel test processes would pick the same ports.
 _random = random.SystemRandom()
 
+#: The sockets of dead ports.
+_held: list[socket.socket] = []
+
 
 class PortInUse(Exception):
     """Raised when another program took the port after it was chosen."""
@@ -33,6 +36,11 @@ class PortInUse(Exception):
 def free_port() -> int:
     """Return a port that nothing listens on at the moment."""
     return next(port for port in _random_ports(PORTS) if _is_free(port))
+
+
+def dead_port() -> int:
+    """Return a port that refuses connections: this process has it until it ends, and does not listen."""
+    return with_free_port(_hold)
 
 
 def free_node_port() -> int:
@@ -56,13 +64,26 @@ def listen(choose: Callable[[], int] = free_port) -> socket.socket:
 def _listen(port: int) -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((LOOPBACK, port))
+    with _bound(listener, port):
         listener.listen()
-    except OSError as error:
-        listener.close()
-        raise PortInUse(f"port {port}: {error}") from error
     return listener
+
+
+def _hold(port: int) -> int:
+    holder = socket.socket()  # not to be shared: whoever may reuse the address could listen on it
+    with _bound(holder, port):
+        _held.append(holder)
+    return port
+
+
+@contextlib.contextmanager
+def _bound(to_bind: socket.socket, port: int) -> Iterator[None]:
+    try:
+        to_bind.bind((LOOPBACK, port))
+        yield
+    except OSError as error:
+        to_bind.close()
+        raise PortInUse(f"port {port}: {error}") from error
 
 
 def _random_ports(ports: range) -> Iterator[int]:

@@ -17,6 +17,7 @@ from run_site import TRACKED, RunSite
 
 from redisbeater import RedisScheduler, ScheduleStore, runs
 from redisbeater.cli import redisbeater
+from redisbeater.store.connection import connection
 
 
 def _work(*args: object, **kwargs: object) -> None:
@@ -53,6 +54,12 @@ def make_scheduler(make_app: Callable[..., Celery]) -> Iterator[Callable[..., Re
 @pytest.fixture
 def scheduler(app: Celery, make_scheduler: Callable[..., RedisScheduler]) -> RedisScheduler:
     return make_scheduler(app)
+
+
+@pytest.fixture
+def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make calls give up soon, for tests that need several of them to fail."""
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
 
 
 @pytest.fixture

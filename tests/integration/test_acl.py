@@ -25,7 +25,6 @@ from topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.store.connection import connection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connecting.rst").read_text(encoding="utf-8")
 LINE, SENTINEL_LINE = (shlex.split(line) for line in re.findall(r"ACL SETUSER .*", PAGE))
@@ -140,11 +139,6 @@ class Workout:
 
 
 @pytest.fixture
-def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
-
-
-@pytest.fixture
 def workout(server: Server, client: redis.Redis, prefix: str) -> Iterator[Workout]:
     """As the user of the documentation, whose rights the test may change."""
     client.execute_command(*granted(LINE, prefix))
@@ -210,7 +204,7 @@ class Token(CredentialProvider):
         return "beat", "secret"
 
 
-@pytest.mark.usefixtures("no_retries")
+@pytest.mark.usefixtures("short_retries")
 def test_a_provider_of_credentials_that_fails_is_asked_again(workout: Workout, server: Server, prefix: str) -> None:
     provider = Token()
     app = app_with(
@@ -227,7 +221,7 @@ def test_a_provider_of_credentials_that_fails_is_asked_again(workout: Workout, s
     assert ScheduleStore(app).count() == 0
 
 
-@pytest.mark.usefixtures("no_retries")
+@pytest.mark.usefixtures("short_retries")
 def test_the_documented_rights_are_enough_on_a_cluster(cluster: Cluster) -> None:
     for node in cluster.nodes:
         node.ask(*granted([*LINE, *ON_A_CLUSTER], CLUSTER_PREFIX))
@@ -244,7 +238,7 @@ def test_the_documented_rights_are_enough_on_a_cluster(cluster: Cluster) -> None
         node.ask("ACL", "DELUSER", "beat")
 
 
-@pytest.mark.usefixtures("no_retries")
+@pytest.mark.usefixtures("short_retries")
 @pytest.mark.parametrize("right", ON_A_CLUSTER[:2])
 def test_each_right_for_a_cluster_is_needed_and_told_when_it_is_missing(cluster: Cluster, right: str) -> None:
     for node in cluster.nodes:

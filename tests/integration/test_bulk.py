@@ -19,8 +19,9 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule
 from due import UTC, ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
+from ports import dead_port
 from proxy import Proxy
-from servers import Server, free_port
+from servers import Server
 
 from redisbeater import (
     EditConflict,
@@ -653,7 +654,7 @@ def test_without_redis_changes_go_on_waiting_and_are_sent_later(
 
 def test_a_bulk_raises_when_redis_is_down(make_app: Callable[..., Celery]) -> None:
     app = make_app(redisbeater_retry_period=0)
-    app.conf.redisbeater_redis_url = f"redis://127.0.0.1:{free_port()}/0"
+    app.conf.redisbeater_redis_url = f"redis://127.0.0.1:{dead_port()}/0"
 
     with pytest.raises(StoreUnavailable):
         fill(ScheduleStore(app).bulk(), RedisScheduleEntry("report", "proj.work", 60.0, app=app))

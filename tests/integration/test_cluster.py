@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -14,16 +13,17 @@ import pytest
 from celery import Celery
 from celery.schedules import crontab
 from due import save_due, stored
+from failing_over import failed_over, ticked, user_beat, users_of
 from outbox import Sent, names, run_due, take
+from ports import dead_port
 from redis.crc import key_slot
 from redis.credentials import UsernamePasswordCredentialProvider
-from servers import Server, free_port
+from servers import Server
 from topologies import FAILOVER_SECONDS, Cluster, Node, app_with
 from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context
-from redisbeater.store.connection import connection
 from redisbeater.store.connection.client import make_client
 
 PREFIX = "{redisbeater}:"
@@ -34,34 +34,16 @@ MakeScheduler = Callable[..., RedisScheduler]
 
 
 @pytest.fixture
-def app(cluster: Cluster) -> Celery:
+def make_app(cluster: Cluster) -> Callable[..., Celery]:
+    """Make apps over the cluster, whose schedulers end before it is healed."""
+    return app_with
+
+
+@pytest.fixture
+def app(make_app: Callable[..., Celery], cluster: Cluster) -> Celery:
     """An app that knows one node, which the tests kill, and whose lock outlasts a failover, however long that takes."""
     url = f"redis-cluster://{cluster.owner(SCHEDULE).address}"
-    return app_with(redisbeater_redis_url=url, redisbeater_lock_timeout=2 * FAILOVER_SECONDS)
-
-
-@pytest.fixture
-def make_scheduler() -> Iterator[MakeScheduler]:
-    """Make schedulers that the test drives by hand; they are closed when it ends."""
-    with contextlib.ExitStack() as stack:
-
-        def make(app: Celery) -> RedisScheduler:
-            scheduler = RedisScheduler(app)
-            stack.callback(scheduler.close)
-            return scheduler
-
-        yield make
-
-
-@pytest.fixture
-def scheduler(app: Celery, make_scheduler: MakeScheduler) -> RedisScheduler:
-    return make_scheduler(app)
-
-
-@pytest.fixture
-def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make calls give up soon, for tests that need several of them to fail."""
-    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
+    return make_app(redisbeater_redis_url=url, redisbeater_lock_timeout=2 * FAILOVER_SECONDS)
 
 
 def sent(scheduler: RedisScheduler) -> list[str]:
@@ -174,25 +156,11 @@ def test_a_save_wakes_a_waiting_beat(app: Celery, scheduler: RedisScheduler) -> 
     saving.join()
 
 
-def ticked(scheduler: RedisScheduler) -> list[str]:
-    scheduler.tick()
-    return names(take(scheduler.app))
-
-
 def test_a_failover_loses_neither_the_lock_nor_a_run(app: Celery, scheduler: RedisScheduler, cluster: Cluster) -> None:
-    scheduler.is_served = True
-    save_due(app, "before")
-    assert wait_until(lambda: ticked(scheduler), "a run") == ["before"]
-    token = cluster.owner(LOCK).ask("GET", LOCK)
+    seen = failed_over(scheduler, LOCK, lambda: cluster.owner(LOCK), lambda: cluster.fail_over(SCHEDULE))
 
-    cluster.fail_over(SCHEDULE)
-
-    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_SECONDS)
-    assert cluster.owner(LOCK).ask("GET", LOCK) == token
-    saving = threading.Timer(0.1, save_due, (app, "after"))  # to the former replica, which has no script yet
-    saving.start()
-    assert wait_until(lambda: ticked(scheduler), "the run of an entry saved after it") == ["after"]
-    saving.join()
+    assert seen.lock == seen.lock_before is not None
+    assert (seen.sent_before, seen.sent) == (["before"], ["after"])
     assert stored(app, "before").total_run_count == 1
 
 
@@ -288,7 +256,7 @@ def test_scripts_that_the_nodes_lost_are_sent_again(app: Celery, scheduler: Redi
 
 
 def test_building_a_client_connects_to_nothing() -> None:
-    app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{free_port()}", redisbeater_retry_period=0)
+    app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{dead_port()}", redisbeater_retry_period=0)
 
     RedisScheduler(app)
 
@@ -297,7 +265,7 @@ def test_building_a_client_connects_to_nothing() -> None:
 
 
 def test_one_node_of_the_url_that_answers_is_enough(cluster: Cluster) -> None:
-    app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{free_port()},{cluster.nodes[0].address}")
+    app = app_with(redisbeater_redis_url=f"redis-cluster://127.0.0.1:{dead_port()},{cluster.nodes[0].address}")
 
     assert ScheduleStore(app).count() == 0
 
@@ -346,12 +314,8 @@ def test_options_reach_every_connection(cluster: Cluster) -> None:
 
 @pytest.fixture
 def password(cluster: Cluster) -> Iterator[str]:
-    """The password of the user beat, whom every node knows."""
-    for node in cluster.nodes:
-        node.ask("ACL", "SETUSER", "beat", "on", ">right", "~*", "resetchannels", "&*", "+@all")
-    yield "right"
-    for node in cluster.nodes:
-        node.ask("ACL", "DELUSER", "beat")
+    with user_beat(cluster.nodes) as password:
+        yield password
 
 
 def test_the_credential_provider_is_asked_for_the_password(
@@ -362,12 +326,7 @@ def test_the_credential_provider_is_asked_for_the_password(
     save_due(app, "report")
 
     assert sent(make_scheduler(app)) == ["report"]
-    assert "beat" in {client["user"] for client in clients(cluster.owner(SCHEDULE))}
-
-
-def clients(node: Node) -> list[dict[str, Any]]:
-    with node.client as client:
-        return client.client_list()  # type: ignore[return-value]
+    assert "beat" in users_of(cluster.owner(SCHEDULE))
 
 
 def test_a_wrong_password_is_refused_and_not_shown(cluster: Cluster, password: str) -> None:

@@ -18,8 +18,9 @@ from celery import Celery
 from claims import is_claimed
 from due import save_due, stored
 from outbox import names, run_due
+from ports import dead_port
 from proxy import LOOPBACK, Proxy
-from servers import Program, Server, free_port, running
+from servers import Program, Server, running
 from waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
@@ -61,12 +62,6 @@ def shown(error: BaseException | None) -> str:
 def scripts_run(client: redis.Redis) -> int:
     stats = client.info("commandstats")
     return sum(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"] for command in ("eval", "evalsha"))
-
-
-@pytest.fixture
-def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make calls give up soon, for tests that need several of them to fail."""
-    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -257,7 +252,7 @@ def test_a_tick_survives_the_loss_of_all_connections(
 @pytest.fixture
 def unreachable(make_app: MakeApp) -> Celery:
     app = make_app(redisbeater_retry_period=0)
-    app.conf.redisbeater_redis_url = f"redis://:{SECRET}@127.0.0.1:{free_port()}/0"
+    app.conf.redisbeater_redis_url = f"redis://:{SECRET}@127.0.0.1:{dead_port()}/0"
     return app
 
 

@@ -13,6 +13,8 @@ from flight import mark_in_flight
 from outbox import names, run_due
 
 from redisbeater import RedisScheduler
+from redisbeater.context import Context
+from redisbeater.exceptions import FormatTooNew
 from redisbeater.store import data_format
 
 MakeApp = Callable[..., Celery]
@@ -83,6 +85,16 @@ def test_a_beat_does_not_lead_over_data_that_is_newer_or_unknown(
     assert refusal.startswith(f"refusing to lead: {key} holds ")
     assert "this beat writes format 1" in refusal
     client.delete(key)
+
+
+def test_the_lock_is_not_even_taken_over_newer_data(make_app: MakeApp, client: redis.Redis, key: str) -> None:
+    client.set(key, "2")
+    lock = Context.of(make_app()).redis.lock()
+
+    with pytest.raises(FormatTooNew):
+        lock.acquire()
+
+    assert client.get(lock.key) is None
 
 
 def test_what_is_no_text_is_treated_as_newer(

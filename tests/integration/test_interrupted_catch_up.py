@@ -10,7 +10,7 @@ import pytest
 from celery import Celery, Task
 from due import now, save_due, stored
 from outbox import MANY_TICKS, Sent, names, run_due, take
-from servers import free_port
+from ports import dead_port
 from waiting import wait_until
 
 from redisbeater import RedisScheduler
@@ -28,7 +28,7 @@ class Flaky(Task):
     def apply_async(self, *args: Any, **options: Any) -> Any:
         if not self.takes:
             if self.goes_down:
-                self.app.conf.broker_url = f"amqp://guest@127.0.0.1:{free_port()}//"
+                self.app.conf.broker_url = f"amqp://guest@127.0.0.1:{dead_port()}//"
             raise ConnectionError("the broker is gone")
         self.takes -= 1
         return super().apply_async(*args, **options)

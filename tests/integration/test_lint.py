@@ -229,6 +229,14 @@ def test_the_year_that_is_looked_at_begins_now(vienna: Celery) -> None:
 
     findings = {each.rule: each.text for each in ScheduleStore(vienna).lint()}
 
-    year = str(datetime.now(UTC).year)
-    assert year[:2] in findings["dst-gap"]
     assert set(findings) == {"dst-gap", "dst-repeat"}
+    gap, repeat = next_change(3), next_change(10)
+    assert findings["dst-gap"] == f"02:30 does not exist on {gap.day} Mar {gap.year}: runs at 03:00"
+    assert findings["dst-repeat"] == f"02:30 comes twice on {repeat.day} Oct {repeat.year}: runs the first time only"
+
+
+def next_change(month: int) -> datetime:
+    """Return when the clocks of Vienna change next in a month: on its last Sunday, at 01:00 UTC."""
+    now = datetime.now(UTC)
+    ends = [datetime(year, month, 31, 1, tzinfo=UTC) for year in (now.year, now.year + 1)]
+    return next(at for at in (end - timedelta(days=end.isoweekday() % 7) for end in ends) if at > now)

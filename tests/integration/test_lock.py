@@ -114,7 +114,21 @@ def test_a_released_lock_is_free(app: Celery) -> None:
 
     first.release()
 
+    assert not first.is_trusted
     assert second.acquire()
+
+
+def test_a_beat_that_ends_asks_nothing_about_a_lock_that_may_be_anothers(
+    scheduler: RedisScheduler, client: redis.Redis, key: str
+) -> None:
+    scheduler.tick()
+    scheduler._leadership.invalidate()
+    before = scripts_run(client)
+
+    scheduler._leadership.resign()
+
+    assert scripts_run(client) == before
+    assert client.exists(key)
 
 
 def test_a_lock_of_another_beat_is_not_released(app: Celery, client: redis.Redis, key: str) -> None:

@@ -16,7 +16,7 @@ from celery.schedules import crontab
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from outbox import run_due, take
-from ports import free_port
+from ports import dead_port
 from servers import programs
 
 from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduler, RunActive, ScheduleStore, SendFailed
@@ -142,7 +142,7 @@ def test_cancel_other_asks_the_other_to_stop(store: ScheduleStore, app: Celery, 
 
 
 def test_a_run_that_the_broker_refuses_does_not_stay_active(make_app: Callable[..., Celery]) -> None:
-    app = make_app(redisbeater_track_runs=True, broker_url=f"redis://127.0.0.1:{free_port()}/0")
+    app = make_app(redisbeater_track_runs=True, broker_url=f"redis://127.0.0.1:{dead_port()}/0")
     store = ScheduleStore(app)
     store.create("report", "t", 3600, overlap="skip")
 

@@ -82,20 +82,28 @@ def make_it_come_up(client: redis.Redis, prefix: str) -> None:
 # From RedBeat to us
 
 
+#: A minute that has just passed: of a daily schedule the next fire time is far away, and no minute ends in the test.
+PASSED = ago(minutes=2).replace(second=0, microsecond=0)
+
+
 @pytest.mark.parametrize(
-    "schedule", [crontab(), redbeat_rrule("MINUTELY", dtstart=YESTERDAY)], ids=["crontab", "rrule"]
+    "schedule",
+    [
+        crontab(PASSED.minute, PASSED.hour),
+        redbeat_rrule("DAILY", dtstart=PASSED - timedelta(days=9)),
+    ],
+    ids=["crontab", "rrule"],
 )
 def test_the_second_before_the_fire_time_that_redbeat_has_stored_is_no_fire_time(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str, schedule: Any
 ) -> None:
-    minute = now().replace(second=0, microsecond=0)
-    sent_at = minute + timedelta(milliseconds=31)  # when RedBeat sent the run of this minute
+    sent_at = PASSED + timedelta(milliseconds=31)  # when RedBeat sent the run of that minute
     entry = save_by_redbeat(app, schedule)
     entry._next_instance(last_run_at=sent_at)
-    client.zadd(f"{prefix}:schedule", {entry.key: (minute - timedelta(seconds=1)).timestamp()})
+    client.zadd(f"{prefix}:schedule", {entry.key: (PASSED - timedelta(seconds=1)).timestamp()})
 
     assert names(run_due(scheduler)) == []
-    assert score(client, prefix) == stored(app, "job").due_at == minute + timedelta(minutes=1)
+    assert score(client, prefix) == stored(app, "job").due_at == PASSED + timedelta(days=1)
     assert stored(app, "job").last_run_at == sent_at
 
 

@@ -16,7 +16,7 @@ from celery import Celery
 from due import save_due, stored
 from kombu import Exchange, Queue
 from outbox import names
-from ports import LOOPBACK, free_port
+from ports import LOOPBACK, dead_port
 from proxy import Proxy
 from rabbitmq import RabbitMQ
 from servers import Server, programs, running
@@ -69,7 +69,7 @@ class Refusal:
 
 
 def replicate(client: redis.Redis, _: str) -> None:
-    client.replicaof(LOOPBACK, free_port())
+    client.replicaof(LOOPBACK, dead_port())
 
 
 def lead(client: redis.Redis, _: str) -> None:

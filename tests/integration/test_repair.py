@@ -39,6 +39,25 @@ def test_an_entry_that_lost_its_member_is_restored_and_runs(
     assert [run.name for run in run_due(scheduler)] == ["report"]
 
 
+def test_a_beat_that_begins_to_lead_again_looks_for_missing_entries_at_once(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
+) -> None:
+    entry = save_due(app, "report", late=-60.0)
+    scheduler.tick()
+    while not scheduler._repair.is_done:
+        scheduler.tick()  # the next walk begins in a minute
+    lose_member(client, prefix, entry)
+    scheduler.tick()
+    assert client.zscore(f"{prefix}:schedule", entry.key) is None
+
+    scheduler._leadership.restart()
+    scheduler.tick()
+    while not scheduler._repair.is_done:
+        scheduler.tick()
+
+    assert client.zscore(f"{prefix}:schedule", entry.key) is not None
+
+
 def test_a_restored_entry_counts_from_its_last_run(app: Celery, client: redis.Redis, prefix: str) -> None:
     last = ago(seconds=10)
     lose_member(client, prefix, RedisScheduleEntry("report", "proj.work", 3600, app=app, last_run_at=last).save())

@@ -18,7 +18,7 @@ from celery._state import get_current_app
 from celery.schedules import crontab, schedule
 from due import UTC, ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
-from servers import free_port
+from ports import dead_port
 
 from redisbeater import (
     INHERIT,
@@ -57,7 +57,7 @@ FIELDS: dict[str, Any] = {
 
 def test_a_store_can_be_built_while_redis_is_down(make_app: Callable[..., Celery]) -> None:
     app = make_app()
-    app.conf.redisbeater_redis_url = f"redis://127.0.0.1:{free_port()}/0"
+    app.conf.redisbeater_redis_url = f"redis://127.0.0.1:{dead_port()}/0"
     store = ScheduleStore(app)
 
     with pytest.raises(StoreUnavailable):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,15 +10,15 @@ import pytest
 import redis
 from celery import Celery
 from due import save_due, stored
-from outbox import names, run_due, take
-from ports import LOOPBACK
+from failing_over import failed_over, user_beat, users_of
+from outbox import names, run_due
+from ports import LOOPBACK, dead_port
 from redis.credentials import UsernamePasswordCredentialProvider
-from servers import Server, free_port
+from servers import Server
 from topologies import FAILOVER_SECONDS, SERVICE, Sentinels, app_with, running_watcher
 from waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
-from redisbeater.store.connection import connection
 
 MakeScheduler = Callable[..., RedisScheduler]
 
@@ -27,28 +26,15 @@ LOCK = "redisbeater::lock"
 
 
 @pytest.fixture
-def make_scheduler() -> Iterator[MakeScheduler]:
-    """Make schedulers that the test drives by hand; they are closed when it ends."""
-    with contextlib.ExitStack() as stack:
-
-        def make(app: Celery) -> RedisScheduler:
-            scheduler = RedisScheduler(app)
-            stack.callback(scheduler.close)
-            return scheduler
-
-        yield make
+def make_app(sentinels: Sentinels) -> Callable[..., Celery]:
+    """Make apps over the Sentinels, whose schedulers end before these are healed."""
+    return app_with
 
 
 @pytest.fixture
-def app(sentinels: Sentinels) -> Celery:
+def app(make_app: Callable[..., Celery], sentinels: Sentinels) -> Celery:
     """An app whose lock outlasts a failover, however long that takes."""
-    return app_with(**sentinels.settings(), redisbeater_lock_timeout=2 * FAILOVER_SECONDS)
-
-
-@pytest.fixture
-def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make calls give up soon, for tests that need several of them to fail."""
-    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
+    return make_app(**sentinels.settings(), redisbeater_lock_timeout=2 * FAILOVER_SECONDS)
 
 
 def redbeat_form(sentinels: Sentinels) -> dict[str, Any]:
@@ -76,35 +62,19 @@ def test_entries_run_on_the_master(
 
 
 def test_a_failover_loses_neither_the_lock_nor_a_run(
-    app: Celery, sentinels: Sentinels, make_scheduler: MakeScheduler
+    app: Celery, scheduler: RedisScheduler, sentinels: Sentinels
 ) -> None:
-    scheduler = make_scheduler(app)
-    scheduler.is_served = True
-    save_due(app, "before")
-    assert wait_until(lambda: ticked(scheduler), "a run") == ["before"]
-    token = sentinels.master.ask("GET", LOCK)
-    wait_until(lambda: {node.ask("GET", LOCK) for node in sentinels.servers} == {token}, "the replica to have the lock")
+    seen = failed_over(scheduler, LOCK, lambda: sentinels.master, sentinels.fail_over)
 
-    sentinels.fail_over()
-
-    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_SECONDS)
-    assert sentinels.master.ask("GET", LOCK) == token
-    saving = threading.Timer(0.1, save_due, (app, "after"))  # to the former replica, which has no script yet
-    saving.start()
-    assert wait_until(lambda: ticked(scheduler), "the run of an entry saved after it") == ["after"]
-    saving.join()
+    assert seen.lock == seen.lock_before is not None
+    assert (seen.sent_before, seen.sent) == (["before"], ["after"])
     assert stored(app, "before").total_run_count == 1
-
-
-def ticked(scheduler: RedisScheduler) -> list[str]:
-    scheduler.tick()
-    return names(take(scheduler.app))
 
 
 @contextlib.contextmanager
 def demoted(client: redis.Redis) -> Iterator[None]:
     """Make a server a replica, and a master again whatever happens: other tests use it, too."""
-    client.replicaof(LOOPBACK, str(free_port()))
+    client.replicaof(LOOPBACK, str(dead_port()))
     try:
         yield
     finally:
@@ -124,7 +94,7 @@ def test_a_master_that_became_a_replica_is_unavailable(server: Server) -> None:
 
 
 def test_one_sentinel_that_answers_is_enough(sentinels: Sentinels) -> None:
-    hosts = [(LOOPBACK, free_port()), *sentinels.hosts[:1]]
+    hosts = [(LOOPBACK, dead_port()), *sentinels.hosts[:1]]
     options = {"sentinels": hosts, "service_name": SERVICE}
 
     app = app_with(redisbeater_redis_url="redis-sentinel://", redisbeater_redis_options=options)
@@ -135,7 +105,7 @@ def test_one_sentinel_that_answers_is_enough(sentinels: Sentinels) -> None:
 @pytest.mark.usefixtures("short_retries")
 def test_without_a_sentinel_that_answers_redis_is_unavailable() -> None:
     app = app_with(
-        redisbeater_redis_url=f"sentinel://:hunter2@127.0.0.1:{free_port()}",
+        redisbeater_redis_url=f"sentinel://:hunter2@127.0.0.1:{dead_port()}",
         redisbeater_redis_options={"service_name": SERVICE, "sentinel_kwargs": {"password": "hunter2"}},
     )
 
@@ -171,12 +141,8 @@ def test_the_password_of_the_sentinels_is_in_sentinel_kwargs(server: Server, pre
 
 @pytest.fixture
 def password(sentinels: Sentinels) -> Iterator[str]:
-    """The password of the user beat, whom both servers know."""
-    for server in sentinels.servers:
-        server.ask("ACL", "SETUSER", "beat", "on", ">right", "~*", "resetchannels", "&*", "+@all")
-    yield "right"
-    for server in sentinels.servers:
-        server.ask("ACL", "DELUSER", "beat")
+    with user_beat(sentinels.servers) as password:
+        yield password
 
 
 def test_the_credential_provider_is_asked_for_the_password(
@@ -190,5 +156,4 @@ def test_the_credential_provider_is_asked_for_the_password(
     save_due(app, "report")
 
     assert names(run_due(make_scheduler(app))) == ["report"]
-    with sentinels.master.client as client:
-        assert "beat" in {each["user"] for each in client.client_list()}
+    assert "beat" in users_of(sentinels.master)

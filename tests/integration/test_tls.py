@@ -134,19 +134,16 @@ def test_a_server_that_asks_for_a_certificate_refuses_a_client_without_one(
     assert "ALERT" in refusal(connect(strict_port, {"ssl_ca_certs": certificates.ca})).upper()
 
 
-def test_a_client_without_tls_does_not_reach_a_server_with_tls(
-    connect: Callable[..., Celery], port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
-
+@pytest.mark.usefixtures("short_retries")
+def test_a_client_without_tls_does_not_reach_a_server_with_tls(connect: Callable[..., Celery], port: int) -> None:
     with pytest.raises(StoreUnavailable):
         ScheduleStore(connect(port, False, "redis")).count()
 
 
+@pytest.mark.usefixtures("short_retries")
 def test_a_terminator_that_is_gone_is_an_outage(
-    connect: Callable[..., Celery], server: Server, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+    connect: Callable[..., Celery], server: Server, certificates: Certificates
 ) -> None:
-    monkeypatch.setattr(connection, "RETRY_SECONDS", 0.2)
     with terminator(server.port, certificates.for_server()) as port:
         store = ScheduleStore(connect(port, {"ssl_ca_certs": certificates.ca}))
         assert store.count() == 0

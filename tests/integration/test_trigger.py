@@ -15,7 +15,7 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from outbox import run_due, take
-from ports import free_port
+from ports import dead_port
 from servers import programs
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduler, ScheduleStore, SendFailed
@@ -128,7 +128,7 @@ def test_an_entry_that_does_not_exist_cannot_be_triggered(store: ScheduleStore) 
 
 
 def test_a_broker_that_is_down_is_an_error_and_no_line_of_the_log(make_app: Callable[..., Celery]) -> None:
-    app = make_app(broker_url=f"redis://127.0.0.1:{free_port()}/0")
+    app = make_app(broker_url=f"redis://127.0.0.1:{dead_port()}/0")
     store = ScheduleStore(app)
     store.create("report", "proj.report", 3600)
 

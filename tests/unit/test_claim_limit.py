@@ -25,6 +25,14 @@ def test_the_next_burst_begins_small_again() -> None:
     assert (limit.value, limit.oldest_only) == (FIRST_CLAIM, True)
 
 
+def test_members_without_an_entry_fill_a_claim_too() -> None:
+    limit = ClaimLimit(500)
+
+    limit.record(40, removed=60, ran_short=False)
+
+    assert (limit.value, limit.oldest_only) == (200, False)
+
+
 def test_a_small_setting_is_the_limit_of_every_claim() -> None:
     limit = ClaimLimit(20)
     for claimed in (20, 3, 20):

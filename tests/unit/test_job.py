@@ -108,6 +108,19 @@ def test_what_is_committed_next_is_compared_with_what_others_wrote(job: Job) -> 
     assert rebased(job, "theirs").commitment().entry.meta == "theirs"
 
 
+def test_a_definition_that_cannot_be_read_is_looked_at_at_once_and_sends_no_fire_time_again(job: Job) -> None:
+    after = job.rebased_on("{", written()).commitment()
+
+    assert after.next == Score(fire_time=FIRE_TIME + timedelta(minutes=1), look_at=FIRE_TIME)
+    assert after.definition == ""
+
+
+def test_a_job_that_was_the_last_is_so_although_the_definition_cannot_be_read_any_more(job: Job) -> None:
+    last = job._replace(plan=job.plan._replace(next=FINISHED))
+
+    assert last.rebased_on("{", written()).commitment().next == FINISHED
+
+
 # -- planned from stored texts
 
 NOON, HOUR = FIRE_TIME, timedelta(hours=1)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from celery import Celery
 from ping_service import Service, served
-from ports import free_port
+from ports import dead_port
 from waiting import wait_until
 
 from redisbeater.config.settings import Config
@@ -89,7 +89,7 @@ def test_a_redirect_is_not_followed(service: Service, caplog: pytest.LogCaptureF
 
 
 def test_a_service_that_is_away_is_logged_once_without_the_secret(caplog: pytest.LogCaptureFixture) -> None:
-    schedule = Schedule(f"http://127.0.0.1:{free_port()}/ping/secret")
+    schedule = Schedule(f"http://127.0.0.1:{dead_port()}/ping/secret")
     schedule.ping.step()
     schedule.ping.step()
 

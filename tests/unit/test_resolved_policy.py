@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moments import NEW_YORK, cron, utc
 
+from redisbeater import cron as cron_of
 from redisbeater.model.definition import Definition
 from redisbeater.model.policies import INHERIT, Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -46,6 +47,7 @@ def seconds(value: float | None) -> timedelta | None:
         pytest.param(60, None, {"misfire_grace_time": 30}, None, id="none-of-the-entry-is-any-lateness"),
         pytest.param(60, INHERIT, {"crontab_grace_time": 5}, None, id="celery-s-is-not-for-intervals"),
         pytest.param(crontab(), INHERIT, {"crontab_grace_time": 5}, 5, id="celery-s-is-for-crontabs"),
+        pytest.param(cron_of("0 9 * * friL"), INHERIT, {"crontab_grace_time": 5}, 5, id="and-for-longer-cron-texts"),
         pytest.param(
             crontab(),
             INHERIT,

@@ -49,6 +49,12 @@ def test_counts_of_one_reason_add_up() -> None:
     assert read_skipped(text) == {"missed": Skipped(count=43, last=LATER)}
 
 
+def test_a_count_that_once_was_too_large_to_be_exact_stays_so() -> None:
+    text = add_skips("", [Skip(reason=Reason.MISSED, count=10_000, first=FIRST, last=LAST, is_at_least=True)])
+
+    assert read_skipped(add_skips(text, [skip(last=LATER)]))["missed"].count_text == "at least 10003"
+
+
 def test_a_reason_that_this_version_does_not_know_is_kept() -> None:
     theirs = json.dumps({"eclipse": {"count": 2, "last": FIRST.isoformat()}})
 

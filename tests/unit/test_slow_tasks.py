@@ -22,6 +22,16 @@ def test_a_task_is_slow_until_enough_runs_were_fast() -> None:
     assert not tasks
 
 
+def test_one_slow_run_begins_the_count_of_fast_ones_again() -> None:
+    tasks = SlowTasks()
+    for seconds in (SLOW_SECONDS, *[0.0] * (FAST_RUNS_IN_A_ROW - 1), SLOW_SECONDS):
+        tasks.record("proj.work", seconds)
+
+    for _ in range(FAST_RUNS_IN_A_ROW - 1):
+        tasks.record("proj.work", 0.0)
+    assert set(tasks) == {"proj.work"}
+
+
 def test_a_slow_task_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "redisbeater")
     tasks = SlowTasks()
