@@ -234,3 +234,17 @@ def test_a_hostile_name_is_text_in_the_browser(site, page):
     site.store.disable(name)
     wait_until(lambda: page.locator(".title .state").inner_text() == "disabled", "the page to hear of it")
     assert page.locator("img").count() == 0
+
+
+def test_a_second_click_before_the_answer_sends_nothing(site, page):
+    create(site, "report")
+    page.goto(site.url)
+    sent = []
+    page.route("**/entries/trigger**", sent.append)
+    button = row(page, "report").get_by_role("button", name="Trigger")
+    button.click(no_wait_after=True)
+    button.click(no_wait_after=True)
+    wait_until(lambda: page.evaluate("new Promise(done => setTimeout(done, 50, 1))") and sent, "the form to be sent")
+    assert len(sent) == 1
+    sent[0].continue_()
+    expect(page.locator("#said")).to_contain_text("report: triggered")
