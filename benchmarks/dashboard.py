@@ -129,6 +129,9 @@ def _lists(app: Celery, port: int) -> None:
     scores = dict(client.zrange(schedule, 0, -1, withscores=True))
     _time(f"{root}/?q=report-09", "search that finds a tenth", "300 ms")
     _time(f"{root}/?q=nothing", "search that finds nothing", "300 ms")
+    _time(f"{root}/?state=disabled", "disabled entries, of which there are none", "300 ms")
+    _time(f"{root}/?task=proj.report", "a task that all entries have", "300 ms")
+    _time(f"{root}/?task=nothing", "a task that no entry has", "300 ms")
     few = dict.fromkeys(list(scores)[:100], time.time() - 60)
     for late, words in ((few, "100 late entries"), (dict.fromkeys(scores, time.time() - 60), "all entries are late")):
         client.zadd(schedule, late)

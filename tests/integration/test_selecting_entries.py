@@ -149,6 +149,8 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
         (["--sort", "late", "--limit", "1"], ["owing"]),
         (["--state", "finished", "--sort", "name"], ["over"]),
         (["--prefix", "000", "--limit", "2"], ["000000", "000001"]),
+        (["--state", "disabled"], ["off"]),
+        (["--task", "proj.other"], ["off"]),
     ],
     ids=" ".join,
 )
@@ -162,6 +164,7 @@ def test_states_are_found_without_reading_the_others(
 ) -> None:
     write_many(client, prefix, 2000, defined=2000)
     store.create("over", "proj.work", 60, max_runs=1, total_run_count=1, last_run_at=datetime.now(timezone.utc))
+    store.create("off", "proj.other", 60, enabled=False)
     store.create("due", "proj.work", 3600).reschedule(datetime.now(timezone.utc) - timedelta(hours=2))
     owed, again = time.time() - 7200, time.time() + 20
     failing = {"definition": DEFINITION, "fire_time": owed, "look_at": again, "last_error": "x", "tries": 1}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import redis
+import uvicorn
 from celery import Celery
 from click.testing import CliRunner
 from due import save_due, stored
@@ -202,8 +205,19 @@ def test_the_command_serves_the_schedule_of_another_prefix(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, served = f"other-{prefix}", []
-    monkeypatch.setattr("uvicorn.run", lambda page, **_: served.append(page))
-    command = ["--key-prefix", other, "dashboard", "--allowed-host", "jobs.example.com"]
+
+    def begin(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        """Begin to listen, and end at once, without the end of the application."""
+        served.append(server.config.app)
+        server.config.lifespan = "off"
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        asyncio.run(server.startup(sockets))
+
+    monkeypatch.setattr("uvicorn.Server.run", begin)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = ["--key-prefix", other, "dashboard", "--allowed-host", "jobs.example.com", "--port", port]
     said = CliRunner().invoke(redisbeater, command, obj=SimpleNamespace(app=app))
     there = ScheduleStore(app, prefix=other)
     there.create("report", "shop.report", 60.0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import os
+import signal
 import socket
 import threading
 import time
@@ -26,7 +28,7 @@ from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import OPERATE, User, basic, create_app, hash_password, header, token
-from redisbeater.dashboard.serving import Serving
+from redisbeater.dashboard.serving import Serving, serve
 
 pytestmark = [
     pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
@@ -233,3 +235,27 @@ def test_the_command_serves_below_a_path(app: Celery) -> None:
     assert serving.link == "http://127.0.0.1:5577/ops/schedule/"
     assert 'href="/ops/schedule/upcoming"' in web.get("/ops/schedule/").text
     assert web.get("/").status_code == 404
+
+
+def test_the_command_is_ready_when_the_page_answers(app: Celery) -> None:
+    answers: list[int] = []
+
+    def ask() -> None:
+        try:
+            with urlopen(f"{serving.link}healthz", timeout=5) as answer:
+                answers.append(answer.status)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        serving = Serving(no_auth=True, port=free.getsockname()[1])
+    serve(app, serving, lambda: threading.Thread(target=ask).start())
+    assert answers == [200]
+
+
+def test_a_taken_port_is_one_line_without_a_link(run: Callable[..., Result]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("dashboard", "--port", str(port))
+    problem = f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use; pass another --port\n"
+    assert (result.exit_code, result.output) == (2, problem)

@@ -137,3 +137,9 @@ def test_the_two_weeks_begin_at_the_midnight_of_the_zone():
 
 def test_what_lies_beyond_a_strip_is_not_drawn():
     assert two_weeks([NOON + timedelta(days=20)], NOON, UTC).cells == []
+
+
+def test_the_present_is_marked_by_elapsed_hours_on_a_day_on_which_the_clocks_change():
+    noon = datetime(2026, 3, 29, 12, 0, tzinfo=VIENNA)
+    strip = two_weeks([noon], noon, VIENNA)
+    assert (strip.now, [cell.place for cell in strip.cells]) == (11, [11])

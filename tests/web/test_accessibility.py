@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery.schedules import crontab
 from servers import programs
 
+from redisbeater.context import Context
 from redisbeater.dashboard import token
 
 # The browser shows nothing about the kind of server.
@@ -44,6 +45,7 @@ def test_nothing_is_wrong_with_any_page(site, make_page, axe):
     site.store.create("gone", "proj.fetch", 60.0)
     site.store.disable("mail", until=timedelta(hours=2), note="moving")
     site.store.delete("gone")
+    _run_late(site, "slow")
     site.store.pause("deploy")
     page = make_page(bypass_csp=True)  # axe itself is an inline script
     found = {}
@@ -51,8 +53,27 @@ def test_nothing_is_wrong_with_any_page(site, make_page, axe):
         answer = page.goto(site.url + path, wait_until="load")
         assert answer.status == (404 if path == "/nothing" else 200), path
         found |= violations(page, axe, path)
+        if path == "/":
+            colours = [
+                page.locator(each).first.evaluate("each => getComputedStyle(each).color")
+                for each in (".late", ".small")
+            ]
+            assert colours[0] != colours[1], "a run that was late stands out"
     make_page.errors[:] = [error for error in make_page.errors if "404" not in error]  # /nothing
     assert found == {}
+
+
+def _run_late(site, name):
+    """Create an entry whose last run was sent three seconds late."""
+    keys, fired = (
+        Context.of(site.app).redis.keys,
+        datetime.now(timezone.utc).replace(microsecond=0) - timedelta(hours=1),
+    )
+    site.store.create(name, "proj.fetch", 7200.0, last_run_at=fired)
+    run, sent = f"{keys.prefix}:run:{name}", fired.timestamp() + 3
+    stored = {"name": name, "task": "proj.fetch", "state": "SUCCESS", "sent_at": sent, "fire_time": fired.timestamp()}
+    site.client.hset(run, mapping=stored)
+    site.client.zadd(f"{keys.prefix}:runs:{name}", {run: sent})
 
 
 def test_nothing_is_wrong_where_people_log_in_and_confirm(make_site, make_page, axe):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -234,3 +235,21 @@ def test_a_hostile_name_is_text_in_the_browser(site, page):
     site.store.disable(name)
     wait_until(lambda: page.locator(".title .state").inner_text() == "disabled", "the page to hear of it")
     assert page.locator("img").count() == 0
+
+
+def test_a_second_click_before_the_answer_sends_nothing(site, page):
+    create(site, "report")
+    page.goto(site.url)
+    sent = []
+
+    def answer_slowly(route):
+        sent.append(route.request.url)
+        time.sleep(0.6)
+        route.continue_()
+
+    page.route("**/entries/trigger**", answer_slowly)
+    click = "document.querySelector('tr[data-entry=report] .trigger').click()"
+    page.evaluate(f"() => {{ {click}; setTimeout(() => {{ {click} }}, 200); }}")
+    expect(page.locator("#said")).to_contain_text("report: triggered")
+    assert len(sent) == 1
+    assert [line.what for line in site.store.log("report")] == ["triggered", "created"]

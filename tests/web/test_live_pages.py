@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from types import SimpleNamespace
@@ -73,10 +74,28 @@ def test_a_change_from_the_command_line_comes_to_the_screen_by_itself(site, page
     wait_until_live(page)
     row(page, "other").locator("input[type=checkbox]").check()
     row(page, "report").locator("summary").click()
+    page.keyboard.press("j")
+    expect(row(page, "report")).to_have_class(re.compile("current"))
     command(site, "disable", "report")
     expect(row(page, "report").locator(".state")).to_have_text("disabled")
+    expect(row(page, "report")).to_have_class(re.compile("current"))
     assert row(page, "other").locator("input[type=checkbox]").is_checked(), "chosen boxes survive"
     assert row(page, "report").locator("details.menu").get_attribute("open") is not None, "open menus survive"
+
+
+def test_rows_of_long_names_make_no_address_that_a_proxy_refuses(site, page):
+    names = [f"{number} {'x' * 400}" for number in range(16)]
+    create(site, *names)
+    page.goto(site.url)
+    wait_until_live(page)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(
+        "data => document.body.dispatchEvent(new CustomEvent('entries', { detail: { data } }))",
+        json.dumps({"names": names}),
+    )
+    wait_until(lambda: page.evaluate("1") and asked, "the page to ask for what has changed")
+    assert max(map(len, asked)) < 5000
 
 
 def test_what_is_known_is_grey_with_its_time_until_it_can_be_read_again(site, make_page):

@@ -55,7 +55,6 @@ def dashboard(app: Celery, hash_password: str, **options: Any) -> None:
     serving = Serving(**options)
     try:
         serving.check()
-        click.echo(f"the web page is at {serving.link}", err=True)
-        serve(app, serving)
+        serve(app, serving, lambda: click.echo(f"the web page is at {serving.link}", err=True))
     except (OSError, ValueError) as exc:
         raise BadInput(shown(exc)) from exc

@@ -23,12 +23,13 @@ from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.choices import inherited_words, policy_choices
+from redisbeater.dashboard.clock import CHOICES
 from redisbeater.dashboard.defences import PROTECTION, Defences
 from redisbeater.dashboard.drawing import environment
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
-from redisbeater.dashboard.recent_status import RecentStatus
+from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import Auth
 from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, run_actions, runs, schedule
@@ -48,6 +49,7 @@ from redisbeater.exceptions import (
 )
 from redisbeater.management.async_store import AsyncScheduleStore
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.schedules.zone import read_zone
 
 __all__ = ("create_app",)
 
@@ -106,7 +108,7 @@ def create_app(
             beat has. Needs the extra ``metrics``.
 
     Raises:
-        ImproperlyConfigured: no host name is allowed, or ``metrics`` lacks its extra.
+        ImproperlyConfigured: no host name is allowed, ``time_zone`` is none, or ``metrics`` lacks its extra.
     """
     hosts = tuple(allowed_hosts) or tuple(getattr(auth, "allowed_hosts", ()))
     if not hosts:
@@ -114,6 +116,11 @@ def create_app(
             "allowed_hosts is empty: name the hosts of the page, "
             'for example create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
         )
+    if time_zone not in CHOICES:
+        try:
+            read_zone(time_zone, "time_zone")
+        except InvalidEntry as exc:
+            raise ImproperlyConfigured(str(exc)) from exc
     store, config = AsyncScheduleStore(celery_app), Context.of(celery_app).config
     site = Site(
         store=store,
@@ -128,6 +135,7 @@ def create_app(
         allow_any_task=allow_any_task,
         forecasts=Forecasts(store),
         status=RecentStatus(store),
+        held=RecentHeld(store),
         hub=Hub(lambda: ScheduleStore(celery_app)),
         choices=policy_choices(config),
         inherited=inherited_words(config),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import ipaddress
 import re
@@ -161,7 +160,7 @@ def _credentials(request: Request) -> tuple[str, str] | None:
     if kind.lower() == "basic":
         try:
             name, colon, secret = base64.b64decode(value, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # it is no base64, or no UTF-8 in it
             return None
         return (name, secret) if colon else None
     return None

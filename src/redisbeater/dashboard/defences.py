@@ -81,7 +81,10 @@ def foreign(headers: Headers, scheme: str) -> str:
 
 def _is_origin(origin: str, host: str, scheme: str) -> bool:
     """Return whether an origin is that of the request. Behind a proxy that ends TLS only the hosts are the same."""
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # brackets around what is no address
+        return False
     if parts.scheme not in {scheme, "https"}:
         return False
     return _with_port(parts.netloc, parts.scheme) == _with_port(host, parts.scheme)

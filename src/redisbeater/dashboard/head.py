@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from redisbeater.dashboard.pages import Visit
+from redisbeater.management.held import Held
+from redisbeater.management.search import LATE
 from redisbeater.management.status import Status
 from redisbeater.management.why.leadership import lead_ended
 
 __all__ = ("Head", "read_head")
-
-#: What is due for less than this is not late: beat is about to send it.
-LATE = timedelta(seconds=1)
 
 #: Lines of the schedule's log that may say since when nobody leads.
 LINES = 50
@@ -26,16 +25,15 @@ class Head:
         status: the status of the schedule.
         pass_age: seconds since the leader's last pass; None: nobody has written one.
         lead_ended: since when nobody leads; None: somebody does, or the log does not say.
+        late: how many entries are late; while the schedule is paused, they wait.
+        held: the fire times that wait for the end of a pause; None: the schedule is not paused.
     """
 
     status: Status
     pass_age: float | None
     lead_ended: datetime | None
-
-    @property
-    def late(self) -> int:
-        """How many entries are late; while the schedule is paused, they wait."""
-        return self.status.due if self.status.oldest >= LATE else 0
+    late: int
+    held: Held | None
 
 
 async def read_head(visit: Visit) -> Head:
@@ -43,4 +41,10 @@ async def read_head(visit: Visit) -> Head:
     status = await visit.store.status()
     ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
     ended = None if status.is_led else lead_ended(await visit.store.log(limit=LINES))
-    return Head(status=status, pass_age=max(min(ages), 0.0) if ages else None, lead_ended=ended)
+    held, late = None, 0
+    if status.pause:
+        held = await visit.site.held.get(status)
+    elif status.oldest >= LATE:
+        late = (await visit.store.late(LATE)).entries
+    age = max(min(ages), 0.0) if ages else None
+    return Head(status=status, pass_age=age, lead_ended=ended, late=late, held=held)

@@ -168,7 +168,12 @@ class _Looks:
             return Changes()
         self._next = time.monotonic() + LOOK_SECONDS
         status = self._store.status()
-        head = (status.leader_name, status.broken, status.failing, status.due > 0, status.pause)
+        pause = status.pause and (
+            status.pause.since,
+            status.pause.by,
+            status.pause.note,
+        )  # its end, as read, is never quite the same
+        head = (status.leader_name, status.broken, status.failing, status.due > 0, pause)
         sent = sum(beat.sent for beat in status.beats)
         known, self._known = self._known, (head, sent)
         if known is None:

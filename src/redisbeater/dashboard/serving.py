@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import secrets
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,22 +135,60 @@ class Serving:
         return Starlette(routes=[Mount(self.path, page)]) if self.path else page
 
 
-def serve(celery_app: Celery, serving: Serving) -> None:
+def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = lambda: None) -> None:
     """Serve the page until the process gets a signal to end. Headers of proxies are not believed.
 
+    ``ready`` is called once, as soon as it accepts connections.
+
     Raises:
-        OSError, ValueError: as for :meth:`Serving.app`.
+        OSError, ValueError: as for :meth:`Serving.app`, or it cannot listen there.
     """
-    uvicorn.run(
+    config = uvicorn.Config(
         serving.app(celery_app),
-        host=serving.bind,
-        port=serving.port,
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
+        _Server(config, ready).run(sockets=_listeners(stack, serving.bind, serving.port))
+
+
+class _Server(uvicorn.Server):
+    """Says when it accepts connections."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+
+def _listeners(stack: ExitStack, address: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen on an address, or on all addresses of a name; the stack closes them.
+
+    Raises:
+        OSError: the port is taken, or this machine does not have the address.
+    """
+    listeners: list[socket.socket] = []
+    problem = OSError(errno.EADDRNOTAVAIL, "no such address")
+    try:
+        for family, _, _, _, place in socket.getaddrinfo(address, port, type=socket.SOCK_STREAM):
+            try:
+                listeners.append(stack.enter_context(socket.create_server(place, family=family)))
+            except OSError as exc:  # localhost may name an address of IPv6 that this machine does not have
+                problem = exc
+    except OSError as exc:
+        problem = exc
+    if listeners and problem.errno != errno.EADDRINUSE:
+        return listeners
+    reason = str(problem.strerror).partition(" (")[0]
+    advice = "; pass another --port" if problem.errno == errno.EADDRINUSE else ""
+    raise OSError(f"cannot listen on {address} port {port}: {reason}{advice}") from problem
 
 
 async def _everybody(_: Request) -> User | None:

@@ -21,7 +21,7 @@ from redisbeater.dashboard.choices import Choice
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
-from redisbeater.dashboard.recent_status import RecentStatus
+from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
 from redisbeater.dashboard.said import forget, heard
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -46,6 +46,7 @@ class Site:
         forecasts: what the next 24 hours bring.
         hub: tells open pages what changes.
         status: the status of the schedule, with details.
+        held: the fire times that wait while it is paused.
         allow_any_task: whether forms take tasks that the application does not know.
         choices: the options of each policy, for the form of an entry.
         inherited: what counts for fields of that form that are empty, in words.
@@ -64,6 +65,7 @@ class Site:
     hub: Hub
     forecasts: Forecasts
     status: RecentStatus
+    held: RecentHeld
     choices: Mapping[str, list[Choice]]
     inherited: Mapping[str, str]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from redisbeater.dashboard.clock import Clock
 from redisbeater.management.edit_report import value_words
+from redisbeater.management.held import Held
 from redisbeater.management.redaction import BLANK
 from redisbeater.management.runs.words import end_words, late_words, lateness, note_words, outcome_words
 from redisbeater.management.runs.words import took as length_of
@@ -15,7 +16,7 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
 from redisbeater.time_words import span_words
 
-__all__ = ("end", "late", "line", "note", "outcome", "span", "took", "value", "what")
+__all__ = ("end", "late", "line", "moved", "note", "outcome", "span", "took", "value", "waiting", "what")
 
 end, note, outcome, span = end_words, note_words, outcome_words, span_words
 
@@ -38,11 +39,28 @@ def line(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
     return words.removeprefix(found.what).lstrip(": ")
 
 
+def moved(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
+    """Return the next run before and after a change, as a line of a log has them; empty: it moved none."""
+    if "next" not in found.details:
+        return ""
+    only = LogLine(what="", details={"next": found.details["next"]})
+    return line(only, clock, zone).removeprefix("next ").replace(" -> ", " → ")
+
+
 def what(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
-    """Return a line of a log without who and why, which have columns of their own."""
-    details = {name: value for name, value in found.details.items() if name not in ("by", "note")}
+    """Return a line of a log without what has columns of its own: who, why, and the next run before and after."""
+    details = {name: value for name, value in found.details.items() if name not in ("by", "note", "next")}
     plain = LogLine(what=found.what, first=found.first, last=found.last, count=found.count, details=details)
     return line_words(plain, lambda moment: clock.words(moment, zone))
+
+
+def waiting(found: Held) -> str:
+    """Return how many fire times wait for the end of a pause."""
+    if not found.entries:
+        return "No fire time is waiting."
+    least = "At least " if found.is_at_least else ""
+    times = "1 fire time is" if found.fire_times == 1 else f"{found.fire_times:,} fire times are"
+    return f"{least}{times} waiting{'' if found.entries == 1 else f', of {found.entries:,} entries'}."
 
 
 def value(found: Any, field: str) -> str:

@@ -129,6 +129,7 @@ class AsyncScheduleStore:
     pause = _Awaitable(ScheduleStore.pause)
     resume = _Awaitable(ScheduleStore.resume)
     is_paused = _Awaitable(_pause_of)
+    held = _Awaitable(ScheduleStore.held)
     status = _Awaitable(ScheduleStore.status)
     health = _Awaitable(ScheduleStore.health)
     log = _Awaitable(ScheduleStore.log)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry
@@ -63,6 +65,35 @@ class Filter:
     def is_by_name(self) -> bool:
         """Whether the name alone decides."""
         return self.task is None and self.enabled is None and self.queue is None and not self.labels
+
+    def terms(self, text: str = "", *, is_disabled: bool = False) -> dict[str, Any] | None:
+        """Return how Redis tells most entries that are not selected, as ``find_entries.lua`` takes it; None: it cannot.
+
+        Arguments:
+            text: only entries with this text in their name, task or description, in any case.
+            is_disabled: only those that are disabled, also until a time.
+        """
+        fields = {name: value for name, value in self._wanted_fields() if value is not None}
+        parts = [[json.dumps(part, ensure_ascii=False)] for part in _strings_of(fields)]
+        if is_disabled or self.enabled is False:
+            fields["enabled"] = False
+            parts.append(["false", "disabled_until"])
+        if not (fields or text):
+            return None
+        folded = text.casefold()
+        asked = {"text": folded if folded.isascii() else ""} if text else {}
+        return {"fields": fields, "parts": [[*part, "\\"] for part in parts], **asked}
+
+    def _wanted_fields(self) -> Iterator[tuple[str, Any]]:
+        yield "task", self.task
+        yield "options", None if self.queue is None else {"queue": self.queue}
+        yield "labels", dict(self.labels) if self.labels else None
+
+
+def _strings_of(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts in the values of fields, and the names in those that have names."""
+    for value in fields.values():
+        yield from [value] if isinstance(value, str) else [*value, *value.values()]
 
 
 #: Lets everything through.

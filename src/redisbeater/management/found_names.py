@@ -18,10 +18,14 @@ MOST_KEPT = 200
 
 @dataclass(frozen=True, kw_only=True)
 class FoundNames:
-    """The names that were found, in their order, and some of the entries."""
+    """The names that were found, in their order, and some of the entries.
+
+    ``declared``: how many of all that were found are only declared.
+    """
 
     names: Sequence[str]
     kept: Mapping[str, FoundEntry]
+    declared: int
 
     def entries(self, context: Context, begin: int, end: int) -> list[FoundEntry]:
         """Return a part of the entries; those that are not kept are read again, as they are now."""
@@ -45,9 +49,11 @@ def found_names(
     """Return the names of what :func:`~redisbeater.management.search.search` finds; its arguments are the same."""
     keys: list[tuple[Any, ...]] = []
     kept: dict[str, FoundEntry] = {}
+    declared = 0
     for entry in each_found(context, wanted, limit, states=states, sort=sort, text=text, names=names):
         keys.append(order(sort)(entry))
         if entry.snapshot is None or len(kept) < MOST_KEPT:  # what is only declared cannot be read again
             kept[entry.name] = entry
+        declared += entry.snapshot is None
     found = [key[-1] for key in sorted(keys)[:limit]]
-    return FoundNames(names=found, kept=kept)
+    return FoundNames(names=found, kept=kept, declared=declared)

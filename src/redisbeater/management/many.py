@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property, partial
 
 from celery import Celery
@@ -13,8 +14,9 @@ from redisbeater.deferred_signals import deferred_signals
 from redisbeater.editing.author import Author
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.deletion import delete_entries
+from redisbeater.editing.edit import Edit
 from redisbeater.editing.edit_log import log_edit
-from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.editing.stored_entry import StoredEntry, stored_definition
 from redisbeater.editing.switching import Switch
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
@@ -30,11 +32,15 @@ class Outcome:
 
     Attributes:
         is_static: whether it was deleted and comes back, because code declares it.
+        is_changed: whether it was enabled, disabled or deleted by this, and not before.
+        was_until: until when it was disabled before; None: not until a time.
         error: why it could not be changed; None if it was.
     """
 
     name: str
     is_static: bool = False
+    is_changed: bool = True
+    was_until: datetime | None = None
     error: Exception | None = None
     _app: Celery | None = field(default=None, repr=False)
     _stored: StoredEntry | None = field(default=None, repr=False)
@@ -58,9 +64,22 @@ def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: 
             else:
                 stored = edit.to_stored_entry()
                 log_edit(edit, partial(stored.due_at, context.in_zone(stored.zone).defaults))
-                yield Outcome(name=name, _app=app, _stored=stored)
+                is_changed, until = _before(edit, stored, context)
+                yield Outcome(name=name, is_changed=is_changed, was_until=until, _app=app, _stored=stored)
 
     return _by_page(names, change, check_name if is_enabled else check_stored_name)
+
+
+def _before(edit: Edit, after: StoredEntry, context: Context) -> tuple[bool, datetime | None]:
+    """Return whether an entry was enabled before and is not now, or the reverse; and until when it was disabled."""
+    if "disabled_until" not in edit.changed_fields:
+        return bool(edit.changed_fields), None
+    definition = stored_definition(edit.snapshot, context.codec, has_any_name=True)
+    was_paused = definition.enabled and replace(after, definition=definition).is_paused
+    return (
+        was_paused or definition.enabled != after.definition.enabled,
+        definition.disabled_until if was_paused else None,
+    )
 
 
 def delete_many(app: Celery, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:

@@ -14,11 +14,12 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.management.candidates import Progress, candidates
 from redisbeater.management.entry_filter import EVERY, Filter
 from redisbeater.management.field_defaults import FieldDefault, field_defaults
 from redisbeater.management.found_names import found_names
 from redisbeater.management.redaction import redacted, redacted_text
-from redisbeater.management.search import LATE, FoundEntry, Progress, Reader, names_with_text, search
+from redisbeater.management.search import LATE, FoundEntry, Reader, search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
@@ -40,6 +41,9 @@ LISTED = (
     "last_error", "tries", "failing_since", "retry_at", "late",
 )  # fmt: skip
 DETAILS = ("version", "labels", "disabled_until", "skip", "skipped", "description", "origin", "declaration")
+
+#: How many entries that Redis has found are read to count those that are wanted; of more the number is about right.
+MOST_COUNTED = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,12 +168,14 @@ class RowPage:
         total: how many there are on all pages.
         number: which page it is, from 1 on.
         pages: how many there are, at least 1.
+        is_about: whether ``total`` may be some too high: Redis found so many, and not all of them were read.
     """
 
     rows: Sequence[Row]
     total: int
     number: int
     pages: int
+    is_about: bool = False
 
 
 def page_of_rows(
@@ -184,26 +190,34 @@ def page_of_rows(
 ) -> RowPage:
     """Return a page of the rows; the last one for a number that is too high.
 
-    Where Redis counts the entries, only those of the pages up to it are read: all, failing ones, late ones; or those
-    that Redis finds for a text, of which some rare ones may not have it.
+    Where Redis counts the entries, only those of the pages up to it are read: all, those with a prefix, failing ones,
+    late ones, and more than ``MOST_COUNTED`` that it finds by their definitions.
     """
-    names = names_with_text(context, wanted, states, text) if wanted == EVERY else None
-    counted = len(names) if names is not None else None
-    if wanted == EVERY and not text:
-        counted = _count(context, frozenset(states))
-    limit = None if counted is None else number * size
+    names = candidates(context, wanted, states, text)
+    counted = _count(context, wanted, frozenset(states), text, names)
+    limit = None if counted is None or sort == "last" else number * size + 1
     found = found_names(context, wanted, limit, states=states, sort=sort, text=text, names=names)
     total = len(found.names)
+    is_about = False
     if counted is not None and total == limit:
-        total = max(counted, total)
+        total = max(counted + found.declared, total)
+        is_about = bool(text) or not wanted.is_by_name or "disabled" in states
     pages = max(-(-total // size), 1)
     number, make = min(number, pages), _RowMaker(context)
     made = [make(each) for each in found.entries(context, (number - 1) * size, number * size)]
-    return RowPage(rows=made, total=total, number=number, pages=pages)
+    return RowPage(rows=made, total=total, number=number, pages=pages, is_about=is_about)
 
 
-def _count(context: Context, states: frozenset[str]) -> int | None:
-    """Return how many entries are in states, where Redis counts them; None: they have to be read."""
+def _count(
+    context: Context, wanted: Filter, states: frozenset[str], text: str, names: Sequence[str] | None
+) -> int | None:
+    """Return how many entries are wanted, where Redis counts them; None: they have to be read."""
+    if names is not None:
+        if not states and not text and wanted.is_by_name:
+            return len(names)
+        return len(names) if len(names) > MOST_COUNTED and states <= {"disabled"} else None
+    if wanted != EVERY or text:
+        return None
     if not states:
         return context.redis.contents.count()
     if states == {"failing"}:

@@ -21,6 +21,7 @@ from redisbeater.management.clock_changes import next_clock_change
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.health import Health, check_health
 from redisbeater.management.health import Terms as HealthTerms
+from redisbeater.management.held import Held, read_held
 from redisbeater.management.listing import EntryPage, Listing
 from redisbeater.management.pausing import Resumption
 from redisbeater.management.registered import is_registered, task_names
@@ -100,6 +101,10 @@ class ScheduleMethods(AppStore):
     def is_paused(self) -> Pause | None:
         """The pause of the schedule; None: it is not paused."""
         return pausing.read_pause(self._context)
+
+    def held(self) -> Held:
+        """Return how many fire times have come and have not run: while the schedule is paused, they wait."""
+        return read_held(self._context)
 
     def status(self, *, details: bool = False) -> Status:
         """Return who leads, who stands by, what is due, and how the leader fares.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.instant import FAR_FUTURE
+from redisbeater.management.candidates import Progress, candidates, parts_of_names, scanned_names
 from redisbeater.management.entry_filter import Filter
 from redisbeater.model.definition import Decoder
 from redisbeater.store import Snapshot
-from redisbeater.store.contents import PAGE
 
 __all__ = (
     "LATE",
@@ -28,14 +28,10 @@ __all__ = (
     "check_sort",
     "checked_states",
     "each_found",
-    "names_with_text",
     "order",
     "search",
     "selected_names",
 )
-
-#: Shows the progress of a walk over that many items on a terminal.
-Progress = Callable[[Iterable[Any], str, int], Iterable[Any]]
 
 #: How many entries are read in one step.
 PIECE = 250
@@ -45,9 +41,6 @@ LATE = timedelta(seconds=1)
 
 #: The states that a listing can be limited to.
 STATES = ("enabled", "disabled", "finished", "broken", "failing", "late")
-
-#: The states whose entries Redis finds without reading the others.
-_INDEXED = frozenset(("finished", "failing", "late"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +68,12 @@ class FoundEntry:
     def late(self) -> timedelta:
         """How long it has been due."""
         return self.stored.late(self.next) if self.stored else timedelta(0)
+
+    @property
+    def is_dormant(self) -> bool:
+        """Whether its score says that it does not run."""
+        score = self.snapshot.score if self.snapshot else None
+        return score is not None and score.dormant
 
     @property
     def last_run_at(self) -> datetime | None:
@@ -152,17 +151,18 @@ def each_found(
 ) -> Iterator[FoundEntry]:
     """Yield what :func:`search` returns, with more that is behind it, in no order; the arguments are the same.
 
-    ``names`` is what :func:`names_with_text` has returned for the text.
+    ``names`` is what :func:`~redisbeater.management.candidates.candidates` has returned for them.
     """
     reader = Reader(context, wanted, states, text, decoder)
     most = None if sort == "last" else limit
     if names is None:
-        names = names_with_text(context, wanted, states, text)
-    for part in _names(context, wanted, frozenset(states), sort, progress, names):
+        names = candidates(context, wanted, states, text, progress)
+    is_in_order = names is not None  # those that do not run come last, by their names
+    for part in parts_of_names(context, frozenset(states), sort, progress, names):
         number = 0
         for entry in reader.read(part, most):
             yield entry
-            number += sort == "name" or entry.next is not None
+            number += sort == "name" or entry.next is not None or (is_in_order and entry.is_dormant)
             if number == most:
                 break
     yield from reader.unstored()
@@ -173,79 +173,17 @@ def order(sort: str) -> Callable[[FoundEntry], Any]:
     return _KEYS[sort]
 
 
-def names_with_text(context: Context, wanted: Filter, states: Collection[str], text: str) -> Sequence[str] | None:
-    """Return the names of the entries that may have a text, the next to run first; None: all entries have to be read.
-
-    Redis looks through names and definitions, so that the others are not read.
-    """
-    if not text or not text.isascii() or states or wanted.prefix:
-        return None
-    return list(chain.from_iterable(context.redis.contents.names_with_text(text)))
-
-
 def selected_names(context: Context, wanted: Filter, progress: Progress) -> list[str]:
     """Return the names of the entries that a filter selects, the next to run first; what it needs not is not read."""
     if not wanted.is_by_name:
         return [found.name for found in search(context, wanted, progress=progress) if _is_stored(found)]
-    names = _scanned(context, wanted.prefix or "", progress)
+    names = scanned_names(context, wanted.prefix or "", progress)
     stored = context.redis.contents.origins(names)
     return [name for name in names if stored[name] is not None]
 
 
 def _is_stored(found: FoundEntry) -> bool:
     return found.snapshot is not None and found.snapshot.exists
-
-
-def _names(
-    context: Context,
-    wanted: Filter,
-    states: frozenset[str],
-    sort: str,
-    progress: Progress | None,
-    known: Sequence[str] | None,
-) -> Iterator[Iterable[str]]:
-    """Yield names in sequences, of each of which the first ones of the order are read first."""
-    total = context.redis.contents.count()
-    parts: list[Iterable[str]] = [chain.from_iterable(pages) for pages in _indexed(context, states)]
-    if not states or not states <= _INDEXED:
-        parts = [_all_names(context, wanted.prefix or "", sort, progress) if known is None else known]
-        if sort != "name":  # a failing one is due since the fire time that it owes, and its score is its next try
-            failing = chain.from_iterable(context.redis.failing.names())
-            parts.insert(0, failing if known is None else filter(frozenset(known).__contains__, failing))
-    if sort == "name":
-        parts = [sorted(set(chain.from_iterable(parts)))]
-    for part in parts:
-        yield part if progress is None else progress(part, "reading entries", total)
-
-
-def _all_names(context: Context, prefix: str, sort: str, progress: Progress | None) -> Iterable[str]:
-    """Return names in the order of their scores: a page at a time, or those with a prefix, or all for another order."""
-    if prefix or sort == "name":
-        return _scanned(context, prefix, progress)
-    return chain.from_iterable(context.redis.contents.names_by_score())
-
-
-def _scanned(context: Context, prefix: str, progress: Progress | None) -> list[str]:
-    """Return all names that begin with a text, which Redis selects: the next to run first, dormant ones at the end."""
-    contents = context.redis.contents
-    pages: Iterable[list[tuple[str, float]]] = contents.scored_names(prefix)
-    if progress is not None:
-        pages = progress(pages, "searching names", -(-contents.count() // PAGE))
-    scores = dict(chain.from_iterable(pages))
-    return sorted(scores, key=lambda name: (scores[name] < 0, max(scores[name], 0), name))
-
-
-def _indexed(context: Context, states: frozenset[str]) -> Iterator[Iterable[list[str]]]:
-    """Yield pages of names with all entries in states that Redis finds; a claimed one's score is its lease's end."""
-    redis = context.redis
-    if states & {"failing", "late"}:
-        yield redis.failing.names()
-    if "late" in states:
-        now, _ = redis.clock()
-        yield redis.contents.claimed_names(now, now + 2 * timedelta(seconds=context.config.lease_timeout))
-        yield redis.contents.names_until(now)
-    if "finished" in states:
-        yield redis.contents.dormant_names()
 
 
 def _by_next(entry: FoundEntry) -> Any:
@@ -315,7 +253,8 @@ class Reader:
     def _found(self, snapshot: Snapshot) -> FoundEntry | None:
         name, is_by_name = snapshot.name, self._wanted.is_by_name
         if not snapshot.exists:
-            return FoundEntry(name=name, state="missing", snapshot=snapshot) if is_by_name else None
+            is_wanted = is_by_name and self._has_text(name)
+            return FoundEntry(name=name, state="missing", snapshot=snapshot) if is_wanted else None
         try:
             stored = StoredEntry.from_snapshot(snapshot, self._decoder)
             if not self._is_wanted(name, stored):

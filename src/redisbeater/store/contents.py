@@ -17,14 +17,18 @@ __all__ = ("Contents", "Unscheduled", "pages")
 
 T = TypeVar("T")
 
-#: What JSON escapes, or may.
-_ESCAPED = frozenset("\"\\/<>&'")
+#: What Lua writes as JSON of an empty list.
+_NOTHING = "{}"
 
 #: How many names one round trip asks for.
 PAGE = 1000
 
-#: How many entries one script looks at that keeps some of them: a few milliseconds of the server.
+#: How many entries one script looks at that keeps those that are claimed: a millisecond of the server.
 KEPT_PAGE = 500
+
+#: How many entries, and how many bytes of their definitions, a script looks at that searches them: that takes the
+#: server three milliseconds at most.
+FOUND_PAGE, FOUND_BYTES = 250, 150_000
 
 #: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
 SEARCH_PAGE = 250
@@ -59,9 +63,29 @@ class Contents:
         while cursor != "0":
             terms = [cursor or "0", pattern, str(PAGE)]
             cursor, text = self._connection.run("list_names", [self._keys.schedule], terms)
-            found = iter(json.loads(text))
-            named = ((self._keys.name(member), float(score)) for member, score in zip(found, found))
-            yield [(name, score) for name, score in named if is_unreserved(name)]
+            yield self._scored(text)
+
+    def found_names(self, terms: Mapping[str, Any], prefix: str = "") -> Iterator[list[tuple[str, float]]]:
+        """Yield, as :meth:`scored_names` does, the names of the entries that may be wanted, and some that are not.
+
+        No entry that is there all the time is left out, whatever changes meanwhile.
+
+        Arguments:
+            terms: what is asked for, as ``find_entries.lua`` takes it.
+            prefix: only names that begin with this text.
+        """
+        pattern = _escaped(self._keys.prefix + prefix) + "*" if prefix else "*"
+        text, cursor, left = json.dumps(terms, ensure_ascii=False), "", _NOTHING
+        while cursor != "0" or left != _NOTHING:
+            args = [cursor or "0", pattern, str(FOUND_PAGE), str(FOUND_BYTES), self._keys.prefix, text, left]
+            cursor, found, left = self._connection.run("find_entries", [self._keys.schedule], args)
+            yield self._scored(found)
+
+    def _scored(self, text: str) -> list[tuple[str, float]]:
+        """Return the names and scores of a text with members and scores in turn."""
+        found = iter(json.loads(text))
+        named = ((self._keys.name(member), float(score)) for member, score in zip(found, found))
+        return [(name, score) for name, score in named if is_unreserved(name)]
 
     def names_from(self, prefix: str, most: int) -> list[str]:
         """Return names that begin with a text, in no order; no more than ``most``, and not all if there are more."""
@@ -98,22 +122,10 @@ class Contents:
 
         They are claimed, or wait for another try or for their jitter.
         """
-        yield from self._kept("find_claimed", to_unix(now), to_unix(until))
-
-    def names_with_text(self, text: str) -> Iterator[list[str]]:
-        """Yield, as :meth:`names_by_score` does, the names of the entries that have an ASCII text, in any case.
-
-        They have it in name, task or description; some of them may not have it.
-        """
-        yield from self._kept("find_text", "0", "+inf", text.lower())
-        yield from self._kept("find_text", "-inf", "(0", text.lower())
-
-    def _kept(self, script: str, lowest: str, highest: str, *terms: str) -> Iterator[list[str]]:
-        """Yield what a script keeps of each page of the schedule."""
         start, is_last = 0, False
         while not is_last:
-            args = [lowest, highest, str(start), str(KEPT_PAGE), self._keys.prefix, *terms]
-            reply = json.loads(self._connection.run(script, [self._keys.schedule], args))
+            args = [to_unix(now), to_unix(until), str(start), str(KEPT_PAGE), self._keys.prefix]
+            reply = json.loads(self._connection.run("find_claimed", [self._keys.schedule], args))
             start, is_last = start + int(reply["read"]), int(reply["read"]) < KEPT_PAGE
             yield self._names(reply["keys"] or ())
 

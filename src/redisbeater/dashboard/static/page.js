@@ -85,11 +85,12 @@
     if (!isLive() || document.hidden || one("dialog[open]")) return;
     const changed = names, rows = all("tr[data-entry]").map(row => row.dataset.entry), list = one("#rows");
     const isNew = [...changed].some(name => !rows.includes(name)) && list?.dataset.rows === "all";
-    const isWhole = !list || isMany || isNew;
     const onScreen = rows.filter(name => changed.has(name)).slice(0, 50);
+    const query = new URLSearchParams(onScreen.map(name => ["name", name])).toString();
+    const isWhole = !list || isMany || isNew || query.length > 4000; // proxies refuse long addresses
+    const current = one("tr.current"), place = current?.dataset.entry;
     [names, isMany] = [new Set(), false];
     if (!isWhole && !onScreen.length) return;
-    const query = new URLSearchParams(onScreen.map(name => ["name", name]));
     const page = await fetched(isWhole ? location.href : `${location.pathname}?${query}`);
     if (!page) return;
     await swap(one("#head", page), one("#head"));
@@ -100,6 +101,7 @@
       await swap(row, old);
       mark(old);
     }
+    if (current?.dataset.entry === place) current?.classList.add("current");
     after();
   }
 
@@ -165,6 +167,15 @@
     button.hidden = false;
     button.setAttribute("aria-pressed", String(isLive()));
   }
+
+  // A second click before the answer comes would do it again.
+  let sent = null, sentAt = 0;
+  document.addEventListener("submit", event => {
+    if (event.target.method !== "post") return;
+    if (sent === event.target && Date.now() - sentAt < 3000) event.preventDefault();
+    else [sent, sentAt] = [event.target, Date.now()];
+  });
+  window.addEventListener("pageshow", () => { sent = null; });
 
   // Chosen boxes
   function count() {

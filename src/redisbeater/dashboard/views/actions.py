@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any
 
@@ -44,12 +45,21 @@ ASKS = {"delete": 0, "trigger": 1, "disable": 20, "enable": 20, "restore": 20, "
 
 @dataclass
 class Work:
-    """What became of the entries of a form, so far."""
+    """What became of the entries of a form, so far.
+
+    Attributes:
+        done: what was done.
+        errors: why nothing was done, by name.
+        facts: the runs that were sent, by name.
+        left: the entries for which there was no time.
+        changed: those of ``done`` that are different now, with what they were disabled until before.
+    """
 
     done: list[str] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    changed: dict[str, str] = field(default_factory=dict)
 
 
 Change = Callable[[Visit, Chosen, Sequence[str], Work], Awaitable[None]]
@@ -66,7 +76,8 @@ async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
     if visit.wants_json:
         return JSONAnswer(data, 200 if not work.errors else 409)
     if work.errors or work.left:
-        values = {"verb": verb, "chosen": chosen, "work": work, "done_word": DONE[verb]}
+        again = chosen.names if chosen.form["until"] and not work.done else work.left  # most probably it is no time
+        values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": DONE[verb]}
         return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(visit.request, chosen.form["next"]), 303)
     say(visit.request, answer, _said(verb, work))
@@ -89,20 +100,25 @@ def _said(verb: str, work: Work) -> Said:
     text = f"{names}: {DONE[verb]}{run}."
     if verb == "skip-next" and len(work.done) == 1:
         return Said(text=text, undo="/entries/skip-next", fields=[("name", work.done[0]), ("undo", "1")])
-    if verb not in UNDO or len(work.done) > MOST_UNDONE:
+    untils = set(work.changed.values())
+    is_exact = len(untils) == 1 and (verb == "enable" or untils == {""})  # one form brings all of them back
+    if verb not in UNDO or not is_exact or len(work.changed) > MOST_UNDONE:
         return Said(text=text)
-    fields = [("name", name) for name in work.done]
-    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, ("confirm", "1")])
+    fields = [("name", name) for name in work.changed]
+    until = [("until", until) for until in untils if until]
+    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, *until, ("confirm", "1")])
 
 
 def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if isinstance(outcome.error, StoreError):
             raise outcome.error
-        if outcome.error is None:
-            work.done.append(outcome.name)
-        else:
+        if outcome.error is not None:
             work.errors[outcome.name] = str(outcome.error)
+            continue
+        work.done.append(outcome.name)
+        if outcome.is_changed:
+            work.changed[outcome.name] = outcome.was_until.isoformat() if outcome.was_until else ""
 
 
 async def _enable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
@@ -120,14 +136,24 @@ async def _disable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Wor
         return
 
     async def disable(name: str) -> None:
-        zone = (await visit.store.row(name)).zone
-        try:
-            end = read_time(until, now=visit.clock.now, zone=zone)
-        except ValueError as exc:
-            raise InvalidEntry("$.until", str(exc)) from exc
-        await visit.store.disable(name, until=end, **author)
+        row = await visit.store.row(name)
+        await visit.store.disable(name, until=_until(visit, until, row.zone), **author)
+        if row.is_enabled:
+            work.changed[name] = ""
 
     await _each(names, work, disable)
+
+
+def _until(visit: Visit, text: str, zone: tzinfo) -> datetime:
+    """Return until when an entry is disabled.
+
+    Raises:
+        InvalidEntry: the text is no time.
+    """
+    try:
+        return read_time(text, now=visit.clock.now, zone=zone)
+    except ValueError as exc:
+        raise InvalidEntry("$.until", str(exc)) from exc
 
 
 async def _delete(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:

@@ -25,11 +25,13 @@ class Chosen:
         form: all of its fields.
         names: the entries.
         total: how many match, where that are more than one form changes.
+        is_about: whether that may be some too high.
     """
 
     form: Form
     names: list[str]
     total: int
+    is_about: bool = False
 
     @property
     def is_confirmed(self) -> bool:
@@ -50,7 +52,7 @@ async def read_chosen(visit: Visit) -> Chosen:
     """
     form = await read_form(visit.request)
     names = list(dict.fromkeys(name for name in [*visit.queries("name"), *form.all("name")] if name))
-    total = len(names)
+    total, is_about = len(names), False
     if form["all"] == "1":
         query = EntryQuery.of(form.flat)
         if query.state == "deleted":
@@ -58,9 +60,10 @@ async def read_chosen(visit: Visit) -> Chosen:
             names, total = deleted[:MOST_ENTRIES], len(deleted)
         else:
             found = await visit.store.rows(1, MOST_ENTRIES, **query.filters)
-            names, total = [row.name for row in found.rows if row.fields or row.definition], found.total
+            names = [row.name for row in found.rows if row.fields or row.definition]
+            total, is_about = found.total, found.is_about
     if not names:
         raise HTTPException(400, "no entry is chosen")
     if len(names) > MOST_ENTRIES:
         raise HTTPException(413, f"one form changes at most {MOST_ENTRIES:,} entries")
-    return Chosen(form=form, names=names, total=total)
+    return Chosen(form=form, names=names, total=total, is_about=is_about)

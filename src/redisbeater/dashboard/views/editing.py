@@ -36,6 +36,9 @@ WORDS = (
 #: What an error of a field is shown beside, where the field has another name.
 _PLACES = {"misfire_grace_time": "grace", "schedule": "kind"}
 
+#: What a form says whose entry is not there any more.
+GONE = "it was deleted meanwhile: restore it, and save again"
+
 #: Runs in the preview.
 RUNS = 5
 
@@ -163,6 +166,11 @@ async def save(visit: Visit) -> Page | Response:
     except EditConflict as exc:
         draft.errors[""] = str(exc)
         return await _conflict(visit, draft)
+    except EntryNotFound:
+        if visit.wants_json:
+            raise
+        draft.errors[""] = GONE
+        return await _form(visit, draft, status=404)
 
 
 async def _create(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Response:
@@ -292,7 +300,7 @@ async def _conflict(visit: Visit, draft: Draft) -> Page:
     try:
         theirs = await visit.store.form_words(draft.was)
     except EntryNotFound:
-        draft.errors[""] = "it was deleted meanwhile"
+        draft.errors[""] = GONE
         return await _form(visit, draft, status=409)
     draft.version = theirs.version
     return await _form(visit, draft, theirs=theirs, status=409)

@@ -77,6 +77,7 @@ def _data(found: RowPage, runs: Mapping[str, Sequence[RunBrief]]) -> dict[str, A
     return {
         "entries": [{**row.as_dict(), **lateness_data(row, runs[row.name])} for row in found.rows],
         "total": found.total,
+        "is_about": found.is_about,
         "page": found.number,
         "pages": found.pages,
     }

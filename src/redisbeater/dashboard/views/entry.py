@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta, tzinfo
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -14,12 +14,12 @@ from redisbeater.dashboard.pictures import Strip, two_weeks
 from redisbeater.dashboard.users import Right
 from redisbeater.dashboard.views.history_query import STATES, HistoryQuery, item_data, past_time
 from redisbeater.editing.upcoming import UpcomingRun
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.rows import Row
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run_brief import RunBrief
 
-__all__ = ("ACTIONS", "asked_name", "lateness_data")
+__all__ = ("ACTIONS", "asked_name", "lateness_data", "zone_of")
 
 #: Fire times, and runs and lines of the log, on the page.
 UPCOMING, HISTORY = 10, 30
@@ -114,29 +114,24 @@ def _fields(row: Row) -> list[tuple[str, Any]]:
 async def why(visit: Visit) -> Page:
     """Say why an entry does not run, or why it did or did not at a time."""
     name, at = asked_name(visit), visit.query("at").strip()
-    moment, problem = None, ""
+    moment, problem, zone = None, "", await zone_of(visit, name)
     if at:
         try:
-            moment = await _past(visit, name, at)
+            moment = past_time(visit, at, zone)
         except ValueError as exc:
             problem = str(exc)
     answer = await visit.store.why(name, moment)
-    values = {"name": name, "at": at, "answer": answer, "problem": problem}
+    values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
     data = {"error": problem, "field": "at"} if problem else answer.as_dict()
     return Page(template="why.html", values=values, data=data, fragment="content", status=status)
 
 
-async def _past(visit: Visit, name: str, at: str) -> datetime:
-    """Return the time that a text means, in the zone of the entry.
-
-    Raises:
-        ValueError: it is no time.
-    """
-    zone = None
-    with suppress(Exception):  # a deleted entry has no row
-        zone = (await visit.store.row(name)).zone
-    return past_time(visit, at, zone)
+async def zone_of(visit: Visit, name: str) -> tzinfo | None:
+    """Return the zone of the local times of an entry; None: that of the schedule, as there is no such entry."""
+    with suppress(EntryNotFound, InvalidEntry):  # it was deleted, or no entry has such a name
+        return (await visit.store.row(name)).zone
+    return None
 
 
 ACTIONS = (Action(path="/entry", answer=entry), Action(path="/why", answer=why))

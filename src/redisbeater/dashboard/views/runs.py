@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import suppress
 from datetime import datetime
 
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.views.entry import zone_of
 from redisbeater.dashboard.views.history_query import MOST, STATES, HistoryQuery, item_data, read_value
 from redisbeater.dashboard.views.query import whole
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
@@ -42,12 +42,14 @@ async def upcoming(visit: Visit) -> Page:
 
 async def history(visit: Visit) -> Page:
     """Show what became of runs, of one entry or of all, the newest first."""
-    name, query = visit.query("name"), HistoryQuery.of(visit, SIZE)
+    name = visit.query("name")
+    zone = await zone_of(visit, name) if name else None
+    query = HistoryQuery.of(visit, SIZE, zone)
     found = await query.read(visit, name)
     errors = Counter(_first_line(item) for item in found.items if isinstance(item, Run) and item.state is State.FAILURE)
     values = {
-        "items": found.items, "before": found.before, "name": name, "query": query, "errors": errors, "states": STATES,
-        "tracks_runs": await visit.store.tracks_runs(),
+        "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
+        "errors": errors, "states": STATES, "tracks_runs": await visit.store.tracks_runs(),
     }  # fmt: skip
     data = {
         "items": [item_data(item) for item in found.items],
@@ -64,10 +66,8 @@ async def run(visit: Visit) -> Page:
     if not run_id:
         raise HTTPException(400, "the address names no run: ?id=... is missing")
     found = await visit.store.run(run_id)
-    zone = visit.clock.now.tzinfo
-    with suppress(Exception):  # its entry may be deleted or broken
-        zone = (await visit.store.row(found.name)).zone
-    return Page(template="run.html", values={"run": found, "zone": zone}, data=found.as_dict(), fragment="content")
+    values = {"run": found, "zone": await zone_of(visit, found.name)}
+    return Page(template="run.html", values=values, data=found.as_dict(), fragment="content")
 
 
 def _coming_time(visit: Visit, text: str) -> datetime:

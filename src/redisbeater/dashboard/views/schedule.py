@@ -72,7 +72,7 @@ async def prefer(visit: Visit) -> Response:
     form = await read_form(visit.request)
     answer = RedirectResponse(local_path(visit.request, form["next"]), 303)
     for cookie, value, known in (
-        (ZONE_COOKIE, form["zone"], CHOICES),
+        (ZONE_COOKIE, form["zone"], (*CHOICES, visit.site.time_zone)),
         (THEME_COOKIE, form["theme"], ("light", "dark", "auto")),
     ):
         if value in known:

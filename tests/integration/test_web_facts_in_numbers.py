@@ -1,0 +1,234 @@
+"""The numbers of the web page, and what its forms undo: fire times that wait, late entries, changes, former states."""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+import redis
+from celery import Celery
+from celery.schedules import crontab
+from due import save_due
+from servers import programs
+from web_site import TestClient, browse
+
+from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.dashboard import create_app, hub, recent_status, token
+from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.management import held, rows
+
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop"),
+]
+
+
+def _plain(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def _banner(web: TestClient) -> str:
+    found = re.search(r'<div class="banner" role="status">(.*?)<form', web.get("/").text, re.DOTALL)
+    return _plain(found[1]) if found else ""
+
+
+def test_a_pause_says_how_many_fire_times_wait(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent_status, "FRESH_SECONDS", 0)
+    web = browse(app)
+    store.pause("deploy", "anna")
+    assert _banner(web).endswith(": deploy . No fire time is waiting.")
+    save_due(app, "once", "shop.report", late=5.0, every=3600.0)
+    assert _banner(web).endswith("1 fire time is waiting.")
+    save_due(app, "minutes", "shop.report", late=605.0, every=60.0)
+    assert _banner(web).endswith("12 fire times are waiting, of 2 entries.")
+    save_due(app, "few", "shop.report", late=605.0, every=60.0, max_runs=3)
+    save_due(app, "seconds", "shop.report", late=86_400.0, every=1.0)
+    fire_times = store.held().fire_times
+    assert 86_400 + 15 <= fire_times <= 86_400 + 30
+    assert (store.held().entries, store.held().is_at_least) == (4, False)
+    monkeypatch.setattr(held, "MOST_READ", 2)
+    assert re.search(r"At least [\d,]+ fire times are waiting, of 2 entries\.", _banner(web))
+    store.resume()
+    assert _banner(web) == ""
+
+
+def test_fire_times_that_were_left_out_do_not_wait(app: Celery, store: ScheduleStore) -> None:
+    entry = save_due(app, "minutes", "shop.report", late=605.0, every=60.0)
+    due = store.get("minutes").due_at
+    assert due is not None
+    waiting = store.held().fire_times
+    store.update("minutes", skip=[due + timedelta(minutes=number) for number in range(3)])
+    assert store.held().fire_times == waiting - 3, entry.name
+
+
+def test_late_is_what_the_link_shows_and_nothing_is_late_while_paused(app: Celery, store: ScheduleStore) -> None:
+    web = browse(app)
+    save_due(app, "late", "shop.report", late=60.0, every=3600.0)
+    store.create("now", "shop.report", 3600.0).reschedule(datetime.now(timezone.utc) + timedelta(seconds=0.2))
+    time.sleep(0.25)
+    assert ">1 late</a>" in web.get("/").text
+    assert [row["name"] for row in web.get("/index.json?state=late").json()["entries"]] == ["late"]
+    store.pause()
+    assert " late</a>" not in web.get("/").text
+
+
+def test_a_pause_with_an_end_does_not_keep_open_pages_busy(app: Celery, store: ScheduleStore) -> None:
+    store.pause("deploy", until=timedelta(hours=1))
+    looks = hub._Looks(store)
+    found = []
+    for _ in range(4):
+        looks._next = 0.0
+        found.append(looks.changes().status)
+        time.sleep(0.01)
+    assert found == [False] * 4
+    store.resume()
+    looks._next = 0.0
+    assert looks.changes().status is True
+
+
+def test_a_change_is_listed_with_the_next_run_before_and_after(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", crontab(hour=9, minute=0), timezone="UTC", by="anna")
+    store.update("report", schedule=crontab(hour=10, minute=30), note="later <b>", by="bert")
+    store.update("report", description="daily", by="carl")
+    store.disable("report", by="dora")
+    page = browse(app).get("/entry?name=report").text
+    table = re.search(r'<table class="rows changes">(.*?)</table>', page, re.DOTALL)
+    assert table is not None
+    lines = [[_plain(cell) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", line, re.DOTALL)] for line in
+             re.findall(r"<tr>(.*?)</tr>", table[1], re.DOTALL)]  # fmt: skip
+    assert lines[0] == ["When", "What", "Next run before → after", "By", "Note"]
+    assert [line[1] for line in lines[1:]] == [
+        "disabled", "changed: fields description", "changed: fields schedule", "created"
+    ]  # fmt: skip
+    assert [line[3:] for line in lines[1:]] == [["dora", ""], ["carl", ""], ["bert", "later <b>"], ["anna", ""]]
+    moved = [re.sub(r"\w{3} (\d+ \w+ )?(?=\d\d:)", "", line[2]) for line in lines[1:]]
+    assert moved == ["10:30:00 UTC → none", "", "09:00:00 UTC → 10:30:00 UTC", ""]
+
+
+def test_more_than_are_counted_are_about_so_many(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "MOST_COUNTED", 20)
+    with store.bulk() as bulk:
+        for number in range(120):
+            bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, app=app))
+    web = browse(app)
+    page = web.get("/?task=shop.report").text
+    assert "about 120 match" in _plain(page)
+    assert "page 1 of about 3" in _plain(page)
+    assert "all about 120 that match" in _plain(page)
+    data = web.get("/index.json?task=shop.report&page=3").json()
+    assert (data["total"], data["is_about"], len(data["entries"])) == (120, False, 20)
+    assert "120" in _plain(re.findall(r'<span class="total quiet">(.*?)</span>', web.get("/").text)[0])
+    assert web.get("/index.json").json()["is_about"] is False
+
+
+def _undo_fields(page: str) -> list[tuple[str, str]]:
+    said = page.partition('<div id="said"')[2].partition("<h1")[0]
+    form = re.search(r'action="/entries/\w+">(.*?)</form>', said, re.DOTALL)
+    return re.findall(r'name="([^"]+)" value="([^"]*)"', form[1]) if form else []
+
+
+def test_to_undo_brings_back_what_was_and_no_more(app: Celery, store: ScheduleStore) -> None:
+    for name in ("on", "also on", "off"):
+        store.create(name, "shop.report", 3600.0, enabled=name != "off")
+    web = browse(app)
+    page = web.post("/entries/disable", data={"name": ["on", "also on", "off"]}).text
+    assert [value for name, value in _undo_fields(page) if name == "name"] == ["on", "also on"]
+    until = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(hours=5)
+    store.disable("on", until=until)
+    page = web.post("/entries/enable?name=on").text
+    fields = _undo_fields(page)
+    assert store.get("on").enabled
+    assert store.get("on").disabled_until is None
+    web.post("/entries/disable", data=dict(fields))
+    assert store.get("on").disabled_until == until
+    page = web.post("/entries/enable", data={"name": ["on", "also on"]}).text
+    assert "2 entries: enabled." in page
+    assert _undo_fields(page) == [], "one was disabled until a time and the other was not"
+    assert _undo_fields(web.post("/entries/enable?name=on").text) == [], "nothing was changed"
+
+
+def test_a_time_that_is_none_costs_nobody_the_reason(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 3600.0)
+    web = browse(app)
+    sent = {"note": "the <printer>", "until": "someday", "next": "/entry?name=report"}
+    answer = web.post("/entries/disable?name=report", data=sent)
+    assert answer.status_code == 409
+    assert "expected a time" in answer.text or "someday" in answer.text
+    fields = {
+        name: html.unescape(value) for name, value in re.findall(r'name="(\w+)"[^>]*? value="([^"]*)"', answer.text)
+    }
+    assert {name: fields[name] for name in sent} == sent
+    done = web.post("/entries/disable", data={**fields, "until": "2h"})
+    assert done.url.path == "/entry"
+    assert store.get("report").disabled_until is not None
+    assert store.log("report")[0].details["note"] == "the <printer>"
+
+
+def test_a_description_of_several_lines_survives_the_form(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 3600.0, description="one\ntwo")
+    page = browse(app).get("/entry/edit?name=report").text
+    field = re.search(r'<textarea id="f-description"[^>]*>\n(.*?)</textarea>', page, re.DOTALL)
+    assert field is not None, "a browser removes the ends of lines from an input"
+    assert field[1] == "one\ntwo"
+
+
+def test_the_preview_of_a_form_shows_the_schedule_of_an_entry_that_exists(
+    app: Celery, store: ScheduleStore, client: redis.Redis, run: Callable[..., object]
+) -> None:
+    store.create("report", "shop.report", 3600.0)
+    web = browse(app)
+    for name in ("was", "name"):
+        answer = web.post("/preview", data={name: "report", "kind": "cron", "cron": "0 9 * * *"})
+        assert (answer.status_code, "at 09:00" in answer.text) == (200, True)
+
+
+def test_a_form_whose_entry_was_deleted_keeps_what_was_typed(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 3600.0)
+    web = browse(app)
+    form = web.get("/entry/edit.json?name=report").json()
+    store.delete("report")
+    sent = {**form, "was": "report", "if_version": form["version"], "description": "typed for an hour"}
+    answer = web.post("/entry", data=sent)
+    assert (answer.status_code, 'value="typed for an hour"' in answer.text) == (404, True)
+    assert "it was deleted meanwhile" in answer.text
+    program = web.post("/entry", data=sent, headers={"Accept": "application/json"})
+    assert (program.status_code, program.json()["status"]) == (404, 404)
+
+
+def test_the_zone_of_the_site_can_be_chosen_again(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 3600.0)
+    web = browse(app, time_zone="Asia/Tokyo")
+    assert '<option value="Asia/Tokyo" selected>' in web.get("/").text
+    assert '<option value="utc" selected>' in web.post("/preferences", data={"zone": "utc", "next": "/"}).text
+    assert '<option value="Asia/Tokyo" selected>' in web.post("/preferences", data={"zone": "Asia/Tokyo"}).text
+    assert '<option value="utc" selected>' in web.post("/preferences", data={"zone": "utc"}).text
+    with pytest.raises(ImproperlyConfigured, match=r"Asia/Tokio.*did you mean 'Asia/Tokyo'"):
+        create_app(app, auth=token("0123456789abcdef"), allowed_hosts=["localhost"], time_zone="Asia/Tokio")
+
+
+def test_headers_that_are_nonsense_are_refused_without_an_error(app: Celery) -> None:
+    web = browse(app, headers={})
+    foreign = web.post("/pause", headers={"Origin": "http://[", "Authorization": "Basic YTpi"})
+    assert (foreign.status_code, "another site" in foreign.text) == (403, True)
+    assert web.get("/index.json", headers={b"Authorization": "Basic \xe9".encode("latin-1")}).status_code == 401
+
+
+def test_the_times_of_one_entry_are_in_its_zone_on_every_page(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", crontab(hour=9, minute=0), timezone="Asia/Tokyo", by="anna")
+    web = browse(app)
+    for path in ("why?name=report", "history?name=report", "entry?name=report"):
+        main = web.get(f"/{path}").text.partition('<main id="main"')[2]
+        assert {words.split()[-1] for words in re.findall(r'title="[^"]+Z">(\w{3} [^<]+)</time>', main)} == {"JST"}, (
+            path
+        )
+    since = datetime.now(ZoneInfo("Asia/Tokyo")) - timedelta(minutes=1)
+    assert web.get(f"/history.json?name=report&since={since:%Y-%m-%dT%H:%M:%S}").json()["items"] != []
