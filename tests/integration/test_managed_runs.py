@@ -362,6 +362,7 @@ def test_a_run_of_an_entry_that_has_deleted_itself_is_restarted(
     new_id = store.restart(failed)
 
     assert [(message.id, message.args) for message in take(app)] == [(failed, [1]), (new_id, [1])]
+    assert 0 < client.ttl(f"{prefix}:log:report") <= 7 * 86_400
 
 
 # Backfill

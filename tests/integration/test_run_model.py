@@ -94,6 +94,7 @@ class Runs(RuleBasedStateMachine):
         self.passes: list[Pass] = []
         self.overdue: list[Run] = []
         self.taken: list[Run] = []
+        self.unrecorded: list[Run] = []
         self.known: set[str] = set()
         self.succeeded: set[str] = set()
         #: Runs that a worker has reported although they were not active: nobody could know that they would start.
@@ -163,6 +164,14 @@ class Runs(RuleBasedStateMachine):
             self.queue.append(Message(run_id=run.id, name=run.name, attempt=run.attempt))
             for _ in range(commits):
                 self.site.store.commit(self.site.claim(), [], [run])
+            if not commits:
+                self.unrecorded.append(run)
+
+    @precondition(lambda self: self.unrecorded)
+    @rule(which=some())
+    def a_slow_beat_commits_what_it_took(self, which: int) -> None:
+        run = self.unrecorded.pop(which % len(self.unrecorded))
+        self.site.store.commit(self.site.claim(), [], [run])
 
     # The monitor
 

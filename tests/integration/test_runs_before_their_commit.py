@@ -8,7 +8,8 @@ import pytest
 from run_site import RunSite, runs_of
 from servers import programs
 
-from redisbeater.model.run import NewRun, State
+from redisbeater import ScheduleStore
+from redisbeater.model.run import NewRun, Run, State
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
@@ -65,3 +66,22 @@ def test_those_that_are_never_committed_do_not_stay_long(site: RunSite) -> None:
     site.finish("last")
 
     assert len(runs_of(site.client, site.keys)) == 5
+
+
+def test_pages_of_the_history_have_each_of_them_once(site: RunSite) -> None:
+    claim = site.claim()
+    new = [site.new(f"run-{number}") for number in range(4)]
+    for run in new:
+        site.start(run.id)
+        site.finish(run.id)
+        site.clock.go_on(1)
+    site.commit(claim, *new)
+    runs = [run for run in site.runs.history("report") if run.sent_at and run.started_at]
+    assert [run.id for run in runs if run.sent_at > run.started_at] == []  # type: ignore[operator]
+    store, seen, before, pages = ScheduleStore(site.app), [], None, 0
+    while (before or not pages) and pages < 10:
+        page = store.history("report", 1, before)
+        seen += [item.id for item in page if isinstance(item, Run)]
+        before, pages = page.before, pages + 1
+
+    assert seen == ["run-3", "run-2", "run-1", "run-0"]

@@ -310,7 +310,9 @@ def test_a_damaged_record_is_given_up_and_does_not_hold_up_others(
 
     assert [run.id for run in site.after(10)] == [second.id]
     assert f"run {first.id} cannot be sent again, its record is damaged" in caplog.text
-    assert site.after(300) == []
+    caplog.clear()
+    assert (site.after(300), "damaged" in caplog.text) == ([], False)
+    assert (site.state(first.id), site.active("a"), site.runs.counts("a").lost) == (State.LOST, set(), 1)
 
 
 def test_a_lost_run_that_has_left_before_beat_ends_is_not_sent_again(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from redisbeater.beat.left_runs import LeftRuns
 from redisbeater.context import Context
 from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import RedisBeaterError
@@ -53,6 +54,7 @@ class Monitor:
         self._counts = counts
         self._period = context.config.run_timeout / 4
         self._look_at = 0.0
+        self._left = LeftRuns(context)
         self._knows_workers = False
         self._has_warned = False
 
@@ -60,6 +62,7 @@ class Monitor:
         """Judge the runs that are overdue, if it is time; one page of them, and the next with the next step."""
         if not self._context.config.track_runs:
             self._report_ignored()
+            self._left.step()
             return
         if time.monotonic() < self._look_at:
             return

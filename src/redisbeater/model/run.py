@@ -65,7 +65,7 @@ FINAL = frozenset({State.SUCCESS, State.FAILURE, State.REVOKED, State.EXPIRED, S
 
 #: Which states may follow which. A run of which nothing is known may be reported in any but LOST.
 FOLLOWING: Mapping[State, frozenset[State]] = {
-    State.BUFFERED: frozenset({State.SENT, State.STARTED, State.REVOKED}),
+    State.BUFFERED: frozenset({State.SENT, State.STARTED, State.REVOKED, State.LOST}),
     State.SENT: frozenset(
         {State.STARTED, State.RETRY, State.SUCCESS, State.FAILURE, State.REVOKED, State.EXPIRED, State.LOST}
     ),

@@ -93,14 +93,38 @@ class Process:
         running.started(*self._store.start(running.execution), asked_at)
         if running.answer in ("RUNNING", "DUPLICATE"):
             _log_second_start(running)
+        elif running.execution.is_redelivered:
+            self._take_over(self.running.others(running))
+
+    def _start_again(self, running: Running) -> None:
+        """Report once more the start of an execution, which is not in Redis."""
+        asked_at = time.monotonic()
+        answer, rest = self._store.start(running.execution)
+        if answer in ("STARTED", "STOP"):
+            running.started(answer, rest, asked_at)
+        else:
+            self._take_over([running])
+
+    def _take_over(self, taken: list[Running]) -> None:
+        """Take over that other executions have the runs of these."""
+        for running in taken:
+            running.taken_over()
+        if taken and self._watchdog is not None:
+            self._watchdog.look()
 
     def release(self, running: Running, retry_in: float | None, error: str) -> None:
         """Give up the lease of an execution whose task is about to publish the next execution of its run.
 
-        Before that leaves: another worker may start it before this execution has ended.
+        Before that leaves: another worker may start it before this execution has ended. One that never had the lease,
+        as Redis has answered meanwhile, has nothing to report.
         """
+
+        def write() -> None:
+            if running.answer not in ("RUNNING", "DUPLICATE"):
+                self._finish(running.execution, State.RETRY, retry_in=retry_in, error=error)
+
         running.is_released = True
-        self._put_end(running.execution, State.RETRY, retry_in=retry_in, error=error)
+        self._outbox.put(write)
 
     def end(self, running: Running, state: State, **details: Any) -> None:
         """Report how an execution has ended; ``details`` as ``RunStore.finish()`` takes them."""
@@ -145,17 +169,17 @@ class Process:
             )
 
     def _put_end(self, execution: Execution, state: State, **details: Any) -> None:
-        def write() -> None:
-            if self._store.finish(execution, state, **details) == "LATE":
-                logger.warning(
-                    "run %s of %r has ended as %s, but another execution has it now, or has ended it",
-                    execution.run_id,
-                    execution.name,
-                    state.value,
-                )
-
-        self._outbox.put(write)
+        self._outbox.put(lambda: self._finish(execution, state, **details))
         announce_end(execution, state, **details)
+
+    def _finish(self, execution: Execution, state: State, **details: Any) -> None:
+        if self._store.finish(execution, state, **details) == "LATE":
+            logger.warning(
+                "run %s of %r has ended as %s, but another execution has it now, or has ended it",
+                execution.run_id,
+                execution.name,
+                state.value,
+            )
 
     def _renew(self) -> None:
         due, asked_at = self.running.to_renew(), time.monotonic()
@@ -165,7 +189,10 @@ class Process:
             return
         renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in due})
         for running in due:
-            running.renewed_by(renewal, asked_at)
+            if running.execution.run_id in renewal.absent:
+                self._start_again(running)
+            else:
+                running.renewed_by(renewal, asked_at)
         if renewal.not_ours and self._watchdog is not None:
             self._watchdog.look()
 

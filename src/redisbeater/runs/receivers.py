@@ -200,6 +200,7 @@ def _fail(process: Process, task: Any, task_id: str, error: BaseException) -> No
         return
     if isinstance(error, TimeLimitExceeded):
         _end_from_outside(task, request, State.FAILURE, error=error_text(error))
+        process.received.pop(task_id, None)  # Celery says it twice
     else:
         _drop(task, request, error_text(error))
 

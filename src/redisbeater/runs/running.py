@@ -71,7 +71,7 @@ class Running:
     def started(self, answer: str, rest: float, asked_at: float) -> None:
         """Take over what Redis answered to its start, which was asked at a time of the monotonic clock."""
         self.answer, self.rest = answer, rest
-        self.is_to_stop = answer == "STOP"
+        self.is_to_stop |= answer == "STOP"
         if self.holds:
             self._renewed(asked_at)
         else:
@@ -80,15 +80,19 @@ class Running:
     def renewed_by(self, renewal: Renewal, asked_at: float) -> None:
         """Take over what Redis answered to the renewal of its lease."""
         if self.execution.run_id in renewal.not_ours:
-            logger.warning(
-                "run %s of %r was taken over by another execution, or deleted; the task here is asked to stop",
-                self.execution.run_id,
-                self.execution.name,
-            )
-            self.lease_end, self.renewed = 0.0, math.inf
+            self.taken_over()
         else:
             self.is_to_stop |= self.execution.run_id in renewal.to_stop
             self._renewed(asked_at)
+
+    def taken_over(self) -> None:
+        """Take over that another execution has the run: its lease here is over."""
+        logger.warning(
+            "run %s of %r was taken over by another execution, or deleted; the task here is asked to stop",
+            self.execution.run_id,
+            self.execution.name,
+        )
+        self.lease_end, self.renewed = 0.0, math.inf
 
     def _renewed(self, asked_at: float) -> None:
         # From before the request: the lease in Redis ends later, never sooner.
@@ -122,6 +126,11 @@ class RunningTable:
     def holding(self) -> list[Running]:
         """Return the executions that have a lease."""
         return [running for running in list(self._running.values()) if running.holds]
+
+    def others(self, running: Running) -> list[Running]:
+        """Return other executions of the same run that have its lease, as far as this process knows."""
+        run_id = running.execution.run_id
+        return [each for each in self.holding() if each is not running and each.execution.run_id == run_id]
 
     def renew_at(self) -> float:
         """Return when to look for leases to renew, by the monotonic clock; infinite: there are none."""

@@ -70,7 +70,14 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """What became of leases that were to be renewed, as ids of runs: those to stop, and those that others have."""
+    """What became of leases that were to be renewed, as ids of runs.
+
+    Attributes:
+        to_stop: somebody asked to stop them.
+        not_ours: others have them.
+        absent: no start of them is stored: Redis has lost or refused it, or somebody has deleted the record.
+    """
 
     to_stop: frozenset[str] = frozenset()
     not_ours: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()

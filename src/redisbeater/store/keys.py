@@ -34,7 +34,8 @@ key                type         members                                         
 ``P:run:<id>``     hash         a run, the id is that of its task: ``docs/wire-format.rst``           from its end on
 ``P:payload:<id>`` string       JSON of what is needed to send that run again; a field of the run     from its end on,
                                 would keep Redis from storing it compactly                            until SUCCESS
-``P:runs:<name>``  sorted set   run key -> when it was sent, of the runs of an entry that are kept    yes
+``P:runs:<name>``  sorted set   run key -> when it was sent, of the runs of an entry that are kept    unless one
+                                                                                                      is active
 ``P:active``       sorted set   run key -> when its lease ends, or until when it may wait for a       none
                                 start
 ``P:active:<n>``   set          run keys of an entry that are sent and not final, or to be sent       none

@@ -6,10 +6,13 @@ from redisbeater.model.log_line import LogLine, line_text
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 
-__all__ = ("Log",)
+__all__ = ("KEEP_DELETED_SECONDS", "Log")
 
 #: How many lines the log of the schedule keeps.
 MOST_LINES = 1000
+
+#: How long the log of a deleted entry is kept.
+KEEP_DELETED_SECONDS = 7 * 86_400
 
 
 class Log:
@@ -36,7 +39,8 @@ class Log:
 
     def add_to_entry(self, name: str, text: str) -> None:
         """Add a line with that text to the log of an entry, for what changes nothing in its hash."""
-        self._connection.run("add_to_log", [self._keys.log_of(name)], [str(self.most_of_entry), text, "0"])
+        keys, keep = [self._keys.log_of(name), self._keys.entry(name)], str(KEEP_DELETED_SECONDS * 1000)
+        self._connection.run("add_to_log", keys, [str(self.most_of_entry), text, "0", keep])
 
     def _lines(self, key: str, limit: int) -> list[LogLine]:
         last = limit if limit < 0 else limit - 1

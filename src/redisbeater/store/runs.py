@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from redisbeater.config.settings import Config
-from redisbeater.exceptions import LockNotOwnedError
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
 from redisbeater.instant import to_unix
 from redisbeater.model.log_line import line_text
-from redisbeater.model.run import NewRun, Run, State
+from redisbeater.model.run import NewRun, Payload, Run, State
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.execution import Execution, Renewal
 from redisbeater.store.keys import Keys
@@ -93,10 +93,10 @@ class RunStore(RunRecords):
             page = ids[begin : begin + RENEW_PAGE]
             terms = [self._keys.prefix, self._lease, *(holders[run_id] for run_id in page)]
             words.update(zip(page, self._run("renew", page, terms)))
-        return Renewal(
-            to_stop=frozenset(run_id for run_id, word in words.items() if word == "STOP"),
-            not_ours=frozenset(run_id for run_id, word in words.items() if word == "LATE"),
+        stop, late, absent = (
+            frozenset(run_id for run_id, word in words.items() if word == which) for which in ("STOP", "LATE", "ABSENT")
         )
+        return Renewal(to_stop=stop, not_ours=late, absent=absent)
 
     def finish(
         self,
@@ -143,9 +143,9 @@ class RunStore(RunRecords):
 
     # What beat does
 
-    def overdue(self, limit: int = 100) -> list[Run]:
-        """Return active runs whose lease is over, the oldest first, with their payloads."""
-        terms = [self._keys.prefix, str(limit), *self._bounds]
+    def overdue(self, limit: int = 100, *, seconds: float = 0.0) -> list[Run]:
+        """Return active runs whose lease is over for so many seconds, the oldest first, with their payloads."""
+        terms = [self._keys.prefix, str(limit), *self._bounds, f"{seconds:g}"]
         return self._read(self._connection.run("runs/overdue", [self._keys.active], terms))
 
     def lose(self, run: Run, state: State = State.LOST, *, requeue_in: float | None = None, note: str = "") -> str:
@@ -216,7 +216,7 @@ class RunStore(RunRecords):
         return Reservation(outcome=word, active=tuple(map(self._keys.run_id, active)))
 
     def withdraw(self, run_id: str, *, error: str) -> str:
-        """Record that a run that was reserved was not sent: it is LOST, and counts as no failure of its entry.
+        """Record that a run that was reserved or taken is not sent: it is LOST, and counts as no failure of its entry.
 
         Returns:
             ``LOST``, or ``ALIVE``: a worker has started it.
@@ -232,10 +232,12 @@ class RunStore(RunRecords):
 
     def commit_terms(self, resent: Sequence[Run]) -> list[str]:
         """Return the last argument of a commit."""
-        sent = [
-            {"id": run.id, "attempt": run.attempt, **({"expires": to_unix(run.expires)} if run.expires else {})}
-            for run in resent
+        sent: list[dict[str, Any]] = [
+            {"id": run.id, "attempt": run.attempt, "countdown": _countdown(run)} for run in resent
         ]
+        for row, run in zip(sent, resent):
+            if run.expires:
+                row["expires"] = to_unix(run.expires)
         return [_json({"prefix": self._keys.prefix, "wait": self._config.run_queue_timeout, "resent": sent})]
 
     @property
@@ -266,6 +268,15 @@ class RunStore(RunRecords):
         """Read the runs of a reply; a list without members comes as an object."""
         rows = json.loads(reply)["runs"] or []
         return list(self._runs((row["key"], row) for row in rows))
+
+
+def _countdown(run: Run) -> float:
+    """Return for how many seconds a worker waits with a run that is sent from its record."""
+    try:
+        seconds = Payload.from_text(run.payload).options.get("countdown")
+    except InvalidEntry:
+        return 0.0
+    return float(seconds) if isinstance(seconds, (int, float)) else 0.0
 
 
 def _pairs(**texts: str) -> list[str]:

@@ -37,7 +37,7 @@ from redisbeater.store.failing import FailingEntries
 from redisbeater.store.identity import Identity
 from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import Lock
-from redisbeater.store.log import Log
+from redisbeater.store.log import KEEP_DELETED_SECONDS, Log
 from redisbeater.store.measures import Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.own_keys import OwnKeys
@@ -59,9 +59,6 @@ LOAD_PAGE = 250
 #: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
-
-#: How long what is needed to go on with a deleted entry is kept, and the log of every deleted entry.
-KEEP_DELETED_SECONDS = 7 * 86_400
 
 #: How many deleted entries can be restored: who deletes thousands one by one must not fill Redis.
 KEEP_DELETED = 100

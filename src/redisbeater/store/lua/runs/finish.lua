@@ -2,7 +2,8 @@
 --
 -- It is recorded and counted once for each holder. The end of an older attempt counts while the next one has not started, if it
 -- is a SUCCESS; else while nobody has begun to send the next one. Where a process ends for another, the holder is what the tokens
--- of that process begin with; it is empty where no execution has begun.
+-- of that process begin with; it is empty where no execution has begun. A copy of the message of a lost run that expires does not
+-- end that.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -28,12 +29,12 @@ local function create()
   new.started_at = seconds ~= '' and server_time(-seconds)
   for field, text in pairs(new) do if text then terms[#terms + 1], terms[#terms + 2] = field, text end end
   if not is_name(terms[2]) or not try('HSET', run_key, unpack(terms)) then return end
-  try('ZADD', prefix .. ':runs:' .. terms[2], 'NX', server_time(), run_key)
+  try('ZADD', prefix .. ':runs:' .. terms[2], 'NX', new.started_at or server_time(), run_key)
   return read_run(run_key)
 end
 
 local function refusal(run)
-  local is_over = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true)
+  local is_over = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true) or state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
   local is_ours = holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder
   if run.state == state or is_over and is_ours then return (is_ours or holder == '') and 'FINISHED' or 'LATE' end
   local is_older = tonumber(attempt) < run.attempt and not can_return(prefix, run)
@@ -46,19 +47,19 @@ local function finish(run)
   if tonumber(attempt) ~= run.attempt then texts[#texts + 1], texts[#texts + 2] = 'attempt', attempt end
   if state == 'RETRY' then
     redis.call('HSET', run_key, 'state', state, unpack(texts))
-    try('ZREM', prefix .. ':resend', run_key)
+    if run.state == 'LOST' then forget_end(prefix, run_key) list_active(prefix, run.name, run_key) end
     await_start(prefix, wait, run, server_time(retry_in ~= '' and retry_in or 0))
     return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   end
-  run.took = tonumber(seconds) or instant(run.started_at) and server_time() - run.started_at
-  if seconds ~= '' and instant(run.started_at) then run.finished_at = string.format('%.6f', run.started_at + seconds) end
-  local was_counted = run.state == 'LOST' and not try('ZSCORE', prefix .. ':resend', run_key)
-  end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not was_counted, texts)
+  local now, started_at = tonumber(server_time()), instant(run.started_at)
+  local ends = seconds ~= '' and started_at and started_at + seconds or now
+  run.took, run.finished_at = tonumber(seconds) or started_at and math.max(now - started_at, 0), string.format('%.6f', math.min(ends, now))
+  if ends > now + 1 then texts[#texts + 1], texts[#texts + 2] = 'started_at', server_time(-seconds) end
+  end_run(prefix, limit, retention, run, state, state == 'FAILURE' and not run.counted, texts)
   if tonumber(attempt) < run.attempt then redis.call('HSETNX', run_key, 'note', '2 executions') end
 end
 
 local run = read_run(run_key) or create()
 local word = run and refusal(run)
-if word == 'LATE' then redis.call('HSETNX', run_key, 'note', '2 executions') end
-if run and not word then finish(run) end
+if word == 'LATE' and holder ~= '' then redis.call('HSETNX', run_key, 'note', '2 executions') elseif run and not word then finish(run) end
 return word or 'FINISHED'

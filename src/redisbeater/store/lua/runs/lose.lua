@@ -8,7 +8,7 @@
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] limit      number of runs that the history of an entry keeps
 -- ARGV[3] retention  milliseconds for which they are kept
--- ARGV[4] seen       text: the score that was read; '': the run was reserved and could not be sent
+-- ARGV[4] seen       text: the score that was read; '': the run was reserved, or taken, and cannot be sent
 -- ARGV[5] state      text: LOST or EXPIRED
 -- ARGV[6] delay      seconds until it is sent again; '': it is final
 -- ARGV[7] note       text: why; '': nothing is to be said
@@ -21,6 +21,7 @@ local note, lines, line = ARGV[7], ARGV[8], ARGV[9]
 
 local function requeue(run)
   redis.call('HSET', run_key, 'state', state, 'attempt', run.attempt + 1, 'finished_at', server_time())
+  keep_waiting(prefix, run_key)
   try('ZREM', active, run_key)
   try('ZADD', prefix .. ':resend', server_time(delay), run_key)
   try('SADD', prefix .. ':active:' .. run.name, run_key)
@@ -32,11 +33,12 @@ end
 
 local function lose()
   local run, score = read_run(run_key), try('ZSCORE', active, run_key)
-  local is_as_read = seen ~= '' and score == seen or seen == '' and run and run.state == 'SENT'
+  local is_as_read = seen ~= '' and score == seen or seen == '' and run and (run.state == 'SENT' or run.taken)
   if not run or not is_as_read then return 'ALIVE' end
   if note ~= '' then redis.call('HSET', run_key, seen == '' and 'error' or 'note', note) end
   if line ~= '' then log_run(prefix, run.name, lines, line, retention) end
-  if delay ~= '' then requeue(run) else end_run(prefix, limit, retention, run, state, state == 'LOST' and seen ~= '') end
+  local is_failure = state == 'LOST' and seen ~= ''
+  if delay ~= '' then requeue(run) else end_run(prefix, limit, retention, run, state, is_failure, is_failure and {'counted', '1'}) end
   return 'LOST'
 end
 

@@ -25,7 +25,7 @@ end
 
 -- Return the fields of a run by which scripts decide, and its key; nil where the key holds no run.
 local function read_run(key)
-  local run = read(key, 'name', 'task', 'state', 'attempt', 'step', 'holder', 'starts', 'started_at', 'sent_at', 'stop', 'alone', 'taken', 'expires')
+  local run = read(key, 'name', 'task', 'state', 'attempt', 'step', 'holder', 'starts', 'started_at', 'sent_at', 'stop', 'alone', 'taken', 'expires', 'counted')
   if not is_run(run) then return nil end
   run.key, run.attempt, run.step = key, math.max(whole(run.attempt), 1), whole(run.step)
   run.starts = run.starts and whole(run.starts) or run.started_at and 1 or 0
@@ -46,6 +46,12 @@ local function forget_end(prefix, key, ...)
   redis.call('HDEL', key, 'finished_at', ...)
   redis.call('PERSIST', key)
   redis.call('PERSIST', payload_of(prefix, key))
+end
+
+-- Store that a run which waits for beat is kept for a year: where tracking is switched off meanwhile, nobody sends or removes it.
+local function keep_waiting(prefix, key)
+  redis.call('PEXPIRE', key, 366 * 86400000)
+  redis.call('PEXPIRE', payload_of(prefix, key), 366 * 86400000)
 end
 
 -- Tell whether a run is active: its lease has not ended, or beat is to send it. The second answer is whether it is listed
@@ -93,15 +99,16 @@ end
 local function list_active(prefix, name, key)
   try('ZREM', prefix .. ':resend', key)
   try('SADD', prefix .. ':active:' .. name, key)
+  redis.call('PERSIST', prefix .. ':runs:' .. name)
 end
 
--- Store until when a run may wait for its start, from a time on, and list it as active.
+-- Store until when a run may wait for its start, from a time on, and list it as active. Its history must outlive it.
 local function await_start(prefix, wait, run, from)
   local ends = string.format('%.6f', from + wait)
   if instant(run.expires) and tonumber(run.expires) < tonumber(ends) then ends = run.expires end
   try('ZADD', prefix .. ':active', ends, run.key)
   try('SADD', prefix .. ':active:' .. run.name, run.key)
-  return ends
+  redis.call('PERSIST', prefix .. ':runs:' .. run.name)
 end
 
 -- Store what is needed to send a run again, for as long as the run is kept.
@@ -114,28 +121,28 @@ local function store_payload(prefix, key, payload, is_kept_for_a_time)
   end
 end
 
--- Add a run to the history of its entry, and to what is active once it was sent.
-local function list_new(prefix, wait, key, new, is_sent, now)
-  try('ZADD', prefix .. ':runs:' .. new.name, now, key)
-  new.key = key
-  if is_sent then await_start(prefix, wait, new, new.eta or now) end
+-- Return when a run was sent by its place in the history, where its worker has reported it before beat; else now.
+local function send_time(history, key, state, now)
+  local known = state and state ~= 'BUFFERED' and try('ZSCORE', history, key)
+  return known and string.format('%.6f', known) or now
 end
 
 -- Store a run that was sent, or that is to wait. Of one that is stored, because its worker was quicker, only what is missing is
--- written. A run that was recorded before stays as it is. One that waits is kept for a year: where tracking is switched off
--- meanwhile, nobody sends or removes it. Return whether it is now known to have been sent.
+-- written. A run that was recorded before stays as it is, and one that the history has without a record, which somebody has
+-- deleted: it may have ended. Return whether it is now known to have been sent.
 local function record_run(prefix, wait, new, now)
-  local key, is_sent = prefix .. ':run:' .. new.id, new.state ~= 'BUFFERED'
+  local key, history, is_sent = prefix .. ':run:' .. new.id, prefix .. ':runs:' .. new.name, new.state ~= 'BUFFERED'
   local state, sent_at = unpack(try('HMGET', key, 'state', 'sent_at') or {'FOREIGN', now})
   if state and (sent_at or not is_sent) then return false end
-  local terms = is_sent and {'name', new.name, 'sent_at', now} or {'name', new.name}
+  if not state and try('ZADD', history, 'NX', now, key) == 0 then return is_sent end
+  local terms = is_sent and {'name', new.name, 'sent_at', send_time(history, key, state, now)} or {'name', new.name}
   if not state then terms[#terms + 1], terms[#terms + 2] = 'state', new.state or 'SENT' end
   if not state and new.attempt then terms[#terms + 1], terms[#terms + 2] = 'attempt', new.attempt end
   for i, text in ipairs(terms) do new.fields[#new.fields + 1] = text end
   redis.call('HSET', key, unpack(new.fields))
-  if not is_sent then redis.call('PEXPIRE', key, 366 * 86400000) end
-  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state or not is_sent) end
-  if not state then list_new(prefix, wait, key, new, is_sent, now) end
+  if state ~= 'SUCCESS' then store_payload(prefix, key, new.payload, state) end
+  new.key = key
+  if not is_sent then keep_waiting(prefix, key) elseif not state then await_start(prefix, wait, new, new.eta or now) end
   return is_sent
 end
 
@@ -217,13 +224,13 @@ local function remove_ended(prefix, index, most, buffered)
   until most <= 0 or #page == 0 or passed >= 1000
 end
 
--- Remove the oldest runs of an entry that have ended, where there are more than so many, and keep the rest for so long.
+-- Remove the oldest runs of an entry that have ended, where there are more than so many, and keep the rest for so long, once
+-- none is active or waits: one that takes longer must still be listed at its end.
 local function cap_history(prefix, name, limit, retention, buffered)
-  local index = prefix .. ':runs:' .. name
-  local excess = (try('ZCARD', index) or 0) - limit
-  if excess > 0 then excess = excess - (try('SCARD', prefix .. ':active:' .. name) or 0) end
+  local index, active = prefix .. ':runs:' .. name, try('SCARD', prefix .. ':active:' .. name) or 0
+  local excess = (try('ZCARD', index) or 0) - limit - active
   if excess > 0 then remove_ended(prefix, index, excess, buffered) end
-  redis.call('PEXPIRE', index, retention)
+  if active == 0 and not buffered then redis.call('PEXPIRE', index, retention) end
 end
 
 -- Return all fields of a run but its payload.
@@ -253,8 +260,8 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   try('SREM', prefix .. ':active:' .. run.name, run.key)
   local stored = redis.call('EXISTS', entry) == 1 and read(entry, 'failures', 'buffered')
   cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
-  if stored then count_end(entry, state, is_failure, stored.failures) end
-  count_total(prefix, state, run.task)
+  if stored and run.state ~= state then count_end(entry, state, is_failure, stored.failures) end
+  if run.state ~= state then count_total(prefix, state, run.task) end
   count_duration(prefix, run)
   if stored and stored.buffered then release_buffered(prefix, run.name, false, stored.buffered) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))

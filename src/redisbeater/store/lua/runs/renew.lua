@@ -6,7 +6,7 @@
 -- ARGV[2] lease      seconds
 -- ARGV[3..] holders  for each run the token of the execution that is to hold it
 -- Returns for each run 'RENEWED', or 'STOP': the same, and somebody asked to stop it, 'ENDED': its end is recorded, 'ABSENT':
---      nothing is stored, or 'LATE': another execution has it, or is to have it
+--      no start of it is stored, or 'LATE': another execution has it, or is to have it
 local prefix, lease = ARGV[1], ARGV[2]
 
 local active, now, lease_end = prefix .. ':active', server_time(), server_time(lease)
@@ -25,7 +25,7 @@ end
 
 local function renew(key, holder)
   local run = read_run(key)
-  if not run then return 'ABSENT' end
+  if not run or run.state == 'SENT' and not run.holder then return 'ABSENT' end
   if run.holder == holder and run.state ~= 'STARTED' and run.state ~= 'LOST' and run.state ~= 'SENT' then return 'ENDED' end
   if run.holder ~= holder or run.state == 'SENT' or is_refused(run) then return 'LATE' end
   if run.state == 'LOST' then give_back(run) end

@@ -42,7 +42,7 @@ local function decide()
     return {'BUSY', active}
   end
   reserve('BUFFERED')
-  release_buffered(prefix, new.name)
+  release_buffered(prefix, new.name, redis.call('EXISTS', entry) == 0, prefix .. ':run:' .. new.id)
   return {'BUFFERED', active}
 end
 

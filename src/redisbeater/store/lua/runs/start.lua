@@ -2,7 +2,8 @@
 --
 -- The holder, a token of this execution, fences what follows. The same token again is the same execution, whose reply was lost.
 -- Of most runs nothing is stored but that they were sent: then little has to be written.
--- A message that was published by the execution before it, for another try, has a later step and takes the lease over.
+-- A message that was published by the execution before it, for another try, has a later step and takes the lease over; one of an
+-- earlier step that the broker gives out again does not.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -31,8 +32,8 @@ local function refusal()
   if tonumber(attempt) < attempts or run.state == 'SUCCESS' then return 'DUPLICATE' end
   if (run.state == 'FAILURE' or run.state == 'REVOKED') and is_again ~= '1' then return 'DUPLICATE' end
   local ends = run.state == 'STARTED' and tonumber(try('ZSCORE', prefix .. ':active', run_key) or 0) or 0
-  local is_held = ends > tonumber(now) and tonumber(step) <= run.step and (is_again ~= '1' or refuses == '1')
-  local rest = is_held and ends - now or refuses == '1' and rest_of_another(prefix, run, now)
+  local is_same = tonumber(step) == run.step and (is_again ~= '1' or refuses == '1')
+  local rest = ends > tonumber(now) and (tonumber(step) < run.step or is_same) and ends - now or refuses == '1' and rest_of_another(prefix, run, now)
   if rest then return 'RUNNING', string.format('%.6f', math.min(rest, lease)) end
 end
 

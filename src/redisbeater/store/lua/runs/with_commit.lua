@@ -18,22 +18,30 @@ local function record_runs(new, is_deleted)
   if new.runs then names[#names + 1] = new.name end
 end
 
--- Record that a run that was taken has been sent; its worker may have been quicker, or somebody has stopped it.
+-- Record that a run that has waited was sent for the first time.
+local function record_first_send(run)
+  local sent_at = instant(run.started_at) and run.started_at or now
+  redis.call('HSET', run.key, 'sent_at', sent_at)
+  try('ZADD', prefix .. ':runs:' .. run.name, sent_at, run.key)
+  if redis.call('EXISTS', prefix .. run.name) == 1 then count(prefix .. run.name, 'n.sent') end
+end
+
+-- Record that a run that was taken has been sent; its worker may have been quicker, or somebody has stopped it. Where it was lost
+-- once more meanwhile, beat is to send the next attempt.
 local function record_resent(new)
   local run = read_run(prefix .. ':run:' .. new.id)
   if not run then return end
+  names[#names + 1] = run.name
+  if not run.sent_at then record_first_send(run) end
+  if run.attempt ~= new.attempt then return end
   redis.call('HDEL', run.key, 'taken')
   try('ZREM', prefix .. ':resend', run.key)
-  if not run.sent_at then redis.call('HSET', run.key, 'sent_at', now) end
-  if not run.sent_at and redis.call('EXISTS', prefix .. run.name) == 1 then count(prefix .. run.name, 'n.sent') end
-  names[#names + 1] = run.name
-  if run.attempt ~= new.attempt then return end
   run.expires = new.expires
   if new.expires then redis.call('HSET', run.key, 'expires', new.expires) else redis.call('HDEL', run.key, 'expires') end
   if run.state ~= 'BUFFERED' and run.state ~= 'LOST' then return end
   redis.call('HSET', run.key, 'state', 'SENT')
   forget_end(prefix, run.key)
-  await_start(prefix, wait, run, now)
+  await_start(prefix, wait, run, now + (tonumber(new.countdown) or 0))
 end
 
 -- Record the runs that were taken and sent, and publish the names of all entries of which a run was recorded.
