@@ -88,7 +88,7 @@ def test_redis_finds_what_reading_everything_finds(
 ) -> None:
     _write(client, prefix)
     everything = [_reads_all(Context.of(app), query) for query in QUERIES]
-    for page, enough in ((250, 150_000), (2, 150_000), (7, 50)):
+    for page, enough in ((200, 100_000), (2, 100_000), (7, 50)):
         monkeypatch.setattr(contents, "FOUND_PAGE", page)
         monkeypatch.setattr(contents, "FOUND_BYTES", enough)
         for query, expected in zip(QUERIES, everything, strict=True):

@@ -27,8 +27,8 @@ PAGE = 1000
 KEPT_PAGE = 500
 
 #: How many entries, and how many bytes of their definitions, a script looks at that searches them: that takes the
-#: server three milliseconds at most.
-FOUND_PAGE, FOUND_BYTES = 250, 150_000
+#: server one to three milliseconds.
+FOUND_PAGE, FOUND_BYTES = 125, 100_000
 
 #: How many keys one page of the search for unscheduled entries reads: less than a millisecond of the server a tick.
 SEARCH_PAGE = 250

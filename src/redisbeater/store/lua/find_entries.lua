@@ -8,7 +8,7 @@
 -- KEYS[1] schedule  sorted set: entry key -> UNIX seconds
 -- ARGV[1] cursor    text: where the last page ended; '0': from the beginning
 -- ARGV[2] pattern   text: glob that the members match
--- ARGV[3] count     number of entries that are looked at
+-- ARGV[3] count     number of entries that are looked at, twice as many at most
 -- ARGV[4] enough    bytes of definitions: then no other entry is looked at; one that has more is not read, but kept
 -- ARGV[5] prefix    text: what every entry key begins with
 -- ARGV[6] terms     JSON: {fields: values that a wanted definition has, parts: lists, of each of which a text is in its JSON;
@@ -43,7 +43,7 @@ local function may_be_wanted(key)
   local size = try('HSTRLEN', key, 'definition') or 0
   if size > tonumber(enough) then return true end
   local definition = try('HGET', key, 'definition') or ''
-  local is_near = is_found or has_text(definition) or has_any(definition, {'\\'})
+  local is_near = is_found or has_any(definition, {'\\'}) or has_text(definition)
   for _, parts in ipairs(wanted.parts) do is_near = is_near and has_any(definition, parts) end
   bytes = bytes + size
   if not is_near then return false end
@@ -55,7 +55,7 @@ end
 
 if #page == 0 then cursor, page = unpack(redis.call('ZSCAN', schedule, cursor, 'MATCH', pattern, 'COUNT', count)) end
 for i = 1, #page, 2 do
-  local is_left = i > 2 * count or bytes >= tonumber(enough)
+  local is_left = i > 4 * count or bytes >= tonumber(enough)
   local list = is_left and rest or may_be_wanted(page[i]) and kept
   if list then list[#list + 1], list[#list + 2] = page[i], page[i + 1] end
 end
