@@ -23,6 +23,7 @@ from redisbeater.cli.table import View, table
 from redisbeater.context import Context
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.rows import row_of, rows
+from redisbeater.model.meta import Meta
 
 FIELDS = ("last_error", "tries", "failing_since")
 
@@ -62,6 +63,35 @@ def until_tried(app: Celery, scheduler: RedisScheduler, tries: int) -> None:
         return failing is not None and failing.tries >= tries
 
     wait_until(is_tried, f"try {tries}")
+
+
+# An edit
+
+
+def test_an_entry_that_was_asked_to_run_now_runs_when_an_edit_has_mended_it(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
+) -> None:
+    entry = save_due(app, "argc", "proj.one", every=600.0, args=[1, 2])
+    client.hset(entry.key, "meta", Meta(last_run_at=now()).to_text())  # else it is not due for ten minutes
+    client.zadd(f"{prefix}:schedule", {entry.key: 0})
+    assert run_due(scheduler) == []
+
+    ScheduleStore(app).update("argc", args=[1])
+
+    assert names(run_due(scheduler)) == ["argc"]
+
+
+def test_an_edit_leaves_an_entry_that_is_tried_again_at_this_moment_to_its_beat(
+    app: Celery, argc: RedisScheduleEntry, client: redis.Redis, prefix: str
+) -> None:
+    store = Context.of(app).redis
+    claim = wait_until(lambda: (found := store.claim(token="", limit=1)).entries and found, "the next try")
+    lease_end = client.zscore(f"{prefix}:schedule", argc.key)
+
+    ScheduleStore(app).update("argc", args=[1])
+
+    assert [entry.name for entry in claim.entries] == ["argc"]
+    assert client.zscore(f"{prefix}:schedule", argc.key) == lease_end
 
 
 # How it shows
