@@ -94,6 +94,17 @@ def test_an_edit_leaves_an_entry_that_is_tried_again_at_this_moment_to_its_beat(
     assert client.zscore(f"{prefix}:schedule", argc.key) == lease_end
 
 
+def test_a_failing_entry_that_is_renamed_is_listed_by_its_new_name(
+    app: Celery, argc: RedisScheduleEntry, client: redis.Redis, prefix: str
+) -> None:
+    owed = mark(client, prefix, argc)
+
+    renamed = ScheduleStore(app).rename("argc", "new")
+
+    assert set(ScheduleStore(app).failing()) == {"new"}
+    assert (mark(client, prefix, renamed), mark(client, prefix, argc)) == (owed, None)
+
+
 # How it shows
 
 
