@@ -41,7 +41,8 @@ def score_of(client: redis.Redis, entry: RedisScheduleEntry) -> float:
 # What is written
 
 
-def test_a_claim_writes_fire_time_end_of_lease_and_its_id(app: Celery, client: redis.Redis) -> None:
+def test_a_claim_writes_fire_time_end_of_lease_and_its_id(app: Celery, client: redis.Redis, prefix: str) -> None:
+    app.conf.redisbeater_lease_timeout = 30
     entry = save_due(app, "report")
 
     flight = mark_in_flight(app)
@@ -51,6 +52,9 @@ def test_a_claim_writes_fire_time_end_of_lease_and_its_id(app: Celery, client: r
     assert (float(fields["look_at"]), fields["claim"]) == (score_of(client, entry), flight.claim.id)
     own = {"definition", "meta", "recorded_run"}
     assert set(client.hkeys(entry.key)) == {*own, "fire_time", "look_at", "claim"}
+    receipt = f"{prefix}:claim:{flight.claim.id}"
+    assert float(client.get(receipt)) == score_of(client, entry)
+    assert 0 < client.pttl(receipt) <= 30_000
 
 
 def test_a_release_leaves_the_fire_time_and_when_it_is_tried_again(app: Celery, client: redis.Redis) -> None:

@@ -23,6 +23,7 @@ from redisbeater.cli.table import View, table
 from redisbeater.context import Context
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.rows import row_of, rows
+from redisbeater.model.meta import Meta
 
 FIELDS = ("last_error", "tries", "failing_since")
 
@@ -64,12 +65,54 @@ def until_tried(app: Celery, scheduler: RedisScheduler, tries: int) -> None:
     wait_until(is_tried, f"try {tries}")
 
 
+# An edit
+
+
+def test_an_entry_that_was_asked_to_run_now_runs_when_an_edit_has_mended_it(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
+) -> None:
+    entry = save_due(app, "argc", "proj.one", every=600.0, args=[1, 2])
+    client.hset(entry.key, "meta", Meta(last_run_at=now()).to_text())  # else it is not due for ten minutes
+    client.zadd(f"{prefix}:schedule", {entry.key: 0})
+    assert run_due(scheduler) == []
+
+    ScheduleStore(app).update("argc", args=[1])
+
+    assert names(run_due(scheduler)) == ["argc"]
+
+
+def test_an_edit_leaves_an_entry_that_is_tried_again_at_this_moment_to_its_beat(
+    app: Celery, argc: RedisScheduleEntry, client: redis.Redis, prefix: str
+) -> None:
+    store = Context.of(app).redis
+    claim = wait_until(lambda: (found := store.claim(token="", limit=1)).entries and found, "the next try")
+    lease_end = client.zscore(f"{prefix}:schedule", argc.key)
+
+    ScheduleStore(app).update("argc", args=[1])
+
+    assert [entry.name for entry in claim.entries] == ["argc"]
+    assert client.zscore(f"{prefix}:schedule", argc.key) == lease_end
+
+
+def test_a_failing_entry_that_is_renamed_is_listed_by_its_new_name(
+    app: Celery, argc: RedisScheduleEntry, client: redis.Redis, prefix: str
+) -> None:
+    owed = mark(client, prefix, argc)
+
+    renamed = ScheduleStore(app).rename("argc", "new")
+
+    assert set(ScheduleStore(app).failing()) == {"new"}
+    assert (mark(client, prefix, renamed), mark(client, prefix, argc)) == (owed, None)
+
+
 # How it shows
 
 
 def test_the_entry_says_that_it_is_failing_why_how_often_and_since_when(
     app: Celery, scheduler: RedisScheduler, argc: RedisScheduleEntry
 ) -> None:
+    first = stored(app, "argc").failing
+    assert first is not None
     until_tried(app, scheduler, 2)
 
     entry = ScheduleStore(app).get("argc")
@@ -80,7 +123,7 @@ def test_the_entry_says_that_it_is_failing_why_how_often_and_since_when(
     assert (entry.failing.tries, entry.failing.fire_time) == (2, argc.due_at)
     assert entry.failing.since is not None
     assert entry.failing.retry_at is not None
-    assert now() - timedelta(seconds=60) < entry.failing.since < entry.failing.retry_at
+    assert now() - timedelta(seconds=60) < first.since == entry.failing.since < entry.failing.retry_at
     assert entry.late > timedelta(seconds=120)
 
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from due import save_due, stored
 from hostile_site import LONGEST_REASON, UNPRINTABLE, Log, captured_log
 from outbox import MANY_TICKS, take
+from waiting import WAIT_SECONDS
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler
 from redisbeater.beat.repair import Repair
@@ -31,7 +32,8 @@ MakeScheduler = Callable[..., RedisScheduler]
 INTERVAL = {"__type__": "interval", "every": 3600}
 SUNSET = {"__type__": "solar", "event": "sunset", "lat": 48.2, "lon": 16.4}
 
-#: Seconds until control entries must have been sent, and seconds of processor time for it.
+#: Seconds of processor time, of beat and of the server together, until control entries must have been sent, and of beat
+#: alone: on a busy machine everything takes longer by the wall clock.
 LATEST_SECONDS, MOST_CPU_SECONDS = 3.0, 2.0
 
 WEEK, YEAR = timedelta(days=7), timedelta(days=365)
@@ -92,20 +94,27 @@ def log() -> Iterator[Log]:
         yield log
 
 
+def used_by_both(app: Celery) -> float:
+    """Return the seconds of processor time that this process and the server have used so far."""
+    with redis.Redis.from_url(app.conf.redisbeater_redis_url) as client:
+        used = client.info("cpu")
+    return time.process_time() + float(used["used_cpu_sys"]) + float(used["used_cpu_user"])
+
+
 def controls_of(scheduler: RedisScheduler) -> str:
     """Let control entries become due now; return ``on time``, or what was wrong with how they were sent and counted."""
     app, names = scheduler.app, {f"control {uuid.uuid4()}" for _ in range(3)}
     for name in names:
         save_due(app, name)
-    began, cpu, missing = time.monotonic(), time.process_time(), set(names)
-    while missing and time.monotonic() < began + 3 * LATEST_SECONDS:
+    began, cpu, used, missing = time.monotonic(), time.process_time(), used_by_both(app), set(names)
+    while missing and time.monotonic() < began + WAIT_SECONDS:
         scheduler.tick()
         missing -= {run.name for run in take(app)}
-    took, cpu = time.monotonic() - began, time.process_time() - cpu
+    took, cpu = used_by_both(app) - used, time.process_time() - cpu
     if missing:
-        return f"{len(missing)} not sent in {took:.0f} s"
+        return f"{len(missing)} not sent in {took:.0f} s of the processor"
     if took > LATEST_SECONDS or cpu > MOST_CPU_SECONDS:
-        return f"sent after {took:.1f} s, {cpu:.1f} s of the processor"
+        return f"sent after {took:.1f} s of the processor, {cpu:.1f} s of it by beat"
     counts = [stored(app, name).total_run_count for name in names]
     return "on time" if counts == [1] * len(names) else f"counted {counts}"
 
@@ -248,11 +257,11 @@ def test_the_repair_of_hashes_that_are_listed_already_reads_no_list_of_all_of_th
     writer.send()
 
     for _ in range(2):  # the second time all are listed
-        repair, began = Repair(Context.of(app)), time.monotonic()
+        repair, began = Repair(Context.of(app)), used_by_both(app)
         repair.step()
         while not repair.is_done:
             repair.step()
-    assert time.monotonic() - began < LATEST_SECONDS
+    assert used_by_both(app) - began < LATEST_SECONDS
     assert len(reports(app)) == 3000
 
 

@@ -531,6 +531,39 @@ def test_a_deleted_static_entry_comes_back_with_its_run_count_and_the_run_that_i
     assert entry.last_run_at >= owed
 
 
+def test_a_static_entry_that_is_deleted_while_its_run_is_sent_is_kept_with_the_fire_time_that_it_owes(
+    start: Start, client: redis.Redis, prefix: str
+) -> None:
+    app = start(beat_schedule={"report": REPORT}, result_expires=None)
+    owed = stored(app, "report").reschedule(ago(days=2)).due_at
+    claim = Context.of(app).redis.claim(token="", limit=1)
+
+    stored(app, "report").delete()
+
+    assert [entry.name for entry in claim.entries] == ["report"]
+    assert owed is not None
+    assert float(client.hget(f"{prefix}:deleted:report", "score")) == pytest.approx(owed.timestamp(), abs=1e-5)
+
+
+def test_a_deleted_static_entry_is_kept_although_many_others_are_deleted_after_it(
+    start: Start, client: redis.Redis, prefix: str
+) -> None:
+    app = start(beat_schedule={"report": REPORT}, result_expires=None)
+    others = [f"other {number}" for number in range(120)]
+    store = ScheduleStore(app)
+    with store.bulk() as bulk:
+        for name in others:
+            bulk.upsert(RedisScheduleEntry(name, "proj.work", 60, app=app))
+    store.delete("report")
+
+    for name in others:
+        store.delete(name)
+
+    assert client.zcard(f"{prefix}:deleted") == 100
+    assert client.hexists(f"{prefix}:deleted:report", "definition")
+    assert not client.exists(f"{prefix}:deleted:other 0")
+
+
 def test_a_deleted_static_entry_comes_back_as_the_code_declares_it(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
