@@ -168,11 +168,8 @@ class _Looks:
             return Changes()
         self._next = time.monotonic() + LOOK_SECONDS
         status = self._store.status()
-        pause = status.pause and (
-            status.pause.since,
-            status.pause.by,
-            status.pause.note,
-        )  # its end, as read, is never quite the same
+        # Without its end, which is never quite the same when it is read again.
+        pause = status.pause and (status.pause.since, status.pause.by, status.pause.note)
         head = (status.leader_name, status.broken, status.failing, status.due > 0, pause)
         sent = sum(beat.sent for beat in status.beats)
         known, self._known = self._known, (head, sent)

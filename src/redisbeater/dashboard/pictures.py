@@ -186,9 +186,8 @@ def band_strip(band: Band, start: datetime, days: int, zone: tzinfo) -> Strip:
 def two_weeks(fire_times: Iterable[datetime], start: datetime, zone: tzinfo) -> Strip:
     """Return 14 days in hours, from the midnight before ``start`` in the zone."""
     midnight = start.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    midnight = midnight.astimezone(
-        EPOCH.tzinfo
-    )  # two times of one zone differ by their wall clocks, not by what elapsed
+    # Two times of one zone differ by their wall clocks, not by what elapsed.
+    midnight = midnight.astimezone(EPOCH.tzinfo)
     counts = Counter((moment - midnight) // HOUR for moment in fire_times)
     strip = _strip(counts, midnight, HOUR, HOURS, zone, WEEKS_LABEL)
     days = len({cell.start.date() for cell in strip.cells})
