@@ -193,6 +193,22 @@ def test_an_entry_that_is_given_back_twice_has_the_fire_time_that_it_had(
     assert claim_fields(client, asked_for.key)["is_due_now"] == "1"
 
 
+def test_a_lost_claim_gives_back_nothing_that_another_beat_has_claimed_in_the_same_microsecond(
+    app: Celery, client: redis.Redis
+) -> None:
+    ours, theirs = (save_due(app, name, late=late) for name, late in (("ours", 2.0), ("theirs", 1.0)))
+    schedule = Context.of(app).redis
+    schedule.contents.fix_clock(now())
+    lost, other = schedule.claim(token="", limit=1), schedule.claim(token="", limit=1)
+
+    schedule._lost_claims.append(lost.id)
+    again = schedule.claim(token="", limit=100)
+
+    assert [entry.key for claim in (lost, other, again) for entry in claim.entries] == [ours.key, theirs.key, ours.key]
+    assert claim_fields(client, theirs.key)["claim"] == other.id
+    assert client.exists(f"{schedule.keys.prefix}:claim:{lost.id}") == 0
+
+
 def test_an_entry_that_is_to_run_now_is_so_when_its_jitter_is_over(
     app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, asked_for: RedisScheduleEntry
 ) -> None:
