@@ -38,6 +38,7 @@ def test_a_renamed_entry_keeps_its_state_and_its_log(
 ) -> None:
     save_due(app, "report", every=3600, labels={"team": "a"})
     run_due(scheduler)
+    client.hset(f"{prefix}:broken", "report", '{"reason": "$.options: the broker took none of them"}')
     before = store.get("report")
 
     after = store.rename("report", "weekly", note="a better name")
@@ -45,6 +46,7 @@ def test_a_renamed_entry_keeps_its_state_and_its_log(
     assert (after.name, after.due_at, after.total_run_count) == ("weekly", before.due_at, before.total_run_count)
     assert (after.total_run_count, after.last_run_at, after.labels) == (1, before.last_run_at, {"team": "a"})
     assert "report" not in set(store.names())
+    assert store.broken() == {"weekly": "$.options: the broker took none of them"}
     assert json.loads(client.hget(f"{prefix}weekly", "definition"))["name"] == "weekly"
     renamed = store.log("weekly")[0]
     assert (renamed.what, renamed.details["from"], renamed.details["note"]) == ("renamed", "report", "a better name")
