@@ -68,7 +68,7 @@ def until_tried(app: Celery, scheduler: RedisScheduler, tries: int) -> None:
 # An edit
 
 
-def test_an_entry_that_was_asked_to_run_now_runs_when_an_edit_has_mended_it(
+def test_an_entry_that_was_asked_to_run_now_runs_when_an_edit_has_fixed_it(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     entry = save_due(app, "argc", "proj.one", every=600.0, args=[1, 2])
