@@ -186,6 +186,20 @@ def test_a_deleted_entry_comes_back_as_it_was(
     assert store.deleted() == {}
 
 
+def test_a_static_entry_comes_back_as_a_static_one(
+    app: Celery, store: ScheduleStore, scheduler: RedisScheduler
+) -> None:
+    app.conf.beat_schedule = {"report": {"task": "proj.work", "schedule": 3600}}
+    run_due(scheduler)
+    statics = Context.of(app).redis.contents.statics
+    store.delete("report")
+    assert "report" not in statics()
+
+    store.restore("report")
+
+    assert "report" in statics()
+
+
 def test_fire_times_that_passed_meanwhile_are_not_run(
     app: Celery, store: ScheduleStore, scheduler: RedisScheduler
 ) -> None:
