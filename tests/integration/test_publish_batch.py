@@ -166,6 +166,20 @@ class Huge(Task):
 def anything(*args: Any) -> None: ...
 
 
+def refuse_once(app: Celery, before: Callable[[], None] = lambda: None) -> None:
+    """Add the task ``proj.refusing`` to an app: it cannot be sent the first time, after something else has happened."""
+    refusals = [ValueError("not yet")]
+
+    class RefusingOnce(Task):
+        def apply_async(self, *args: Any, **options: Any) -> Any:
+            if refusals:
+                before()
+                raise refusals.pop()
+            return super().apply_async(*args, **options)
+
+    app.task(name="proj.refusing", base=RefusingOnce, shared=False)(anything)
+
+
 @pytest.fixture
 def small_server(server: Server) -> Iterator[Server]:
     """A server that ends the connection of who sends it more than a megabyte at once."""
@@ -206,15 +220,7 @@ def test_an_entry_that_is_refused_before_a_failed_flush_does_not_wait_for_its_le
     make_batch_app: MakeApp, make_scheduler: MakeScheduler, proxy: Proxy
 ) -> None:
     app = make_batch_app(redisbeater_lease_timeout=600)
-    refusals = [ValueError("not yet")]
-
-    class RefusingOnce(Task):
-        def apply_async(self, *args: Any, **options: Any) -> Any:
-            if refusals:
-                raise refusals.pop()
-            return super().apply_async(*args, **options)
-
-    app.task(name="proj.refusing", base=RefusingOnce, shared=False)(anything)
+    refuse_once(app)
     scheduler = make_scheduler(app)
     save_due(app, "first")
     sent_by(app, scheduler, {"first"})  # it is connected
@@ -240,18 +246,13 @@ def test_an_entry_that_is_refused_while_redis_fails_does_not_wait_for_its_lease(
             redisbeater_publish_timeout=0.5,
             redisbeater_retry_period=0,  # beat gives up at once, instead of asking again
         )
-        refusals = [ValueError("not yet")]
 
-        class RefusingOnce(Task):
-            def apply_async(self, *args: Any, **options: Any) -> Any:
-                if refusals:
-                    began_at = time.monotonic()
-                    wait_until(lambda: is_fresh or time.monotonic() > began_at + 0.6, "the lock to be renewed")
-                    schedule.refuse()
-                    raise refusals.pop()
-                return super().apply_async(*args, **options)
+        def cut_off() -> None:
+            began_at = time.monotonic()
+            wait_until(lambda: is_fresh or time.monotonic() > began_at + 0.6, "the lock to be renewed")
+            schedule.refuse()
 
-        app.task(name="proj.refusing", base=RefusingOnce, shared=False)(anything)
+        refuse_once(app, cut_off)
         scheduler = make_scheduler(app)
         save_due(app, "first")
         sent_by(app, scheduler, {"first"})  # it is connected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -15,9 +14,11 @@ from celery import Celery
 from celery.schedules import crontab
 from due import save_due
 from servers import programs
+from waiting import wait_until
 from web_site import TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.context import Context
 from redisbeater.dashboard import create_app, hub, recent_status, token
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.management import held, rows
@@ -71,8 +72,10 @@ def test_fire_times_that_were_left_out_do_not_wait(app: Celery, store: ScheduleS
 def test_late_is_what_the_link_shows_and_nothing_is_late_while_paused(app: Celery, store: ScheduleStore) -> None:
     web = browse(app)
     save_due(app, "late", "shop.report", late=60.0, every=3600.0)
-    store.create("now", "shop.report", 3600.0).reschedule(datetime.now(timezone.utc) + timedelta(seconds=0.2))
-    time.sleep(0.25)
+    due_at = save_due(app, "now", "shop.report", late=0.0, every=3600.0).due_at
+    assert due_at is not None
+    Context.of(app).redis.contents.fix_clock(due_at + timedelta(seconds=0.5))
+    assert store.late(0).entries == 2
     assert ">1 late</a>" in web.get("/").text
     assert [row["name"] for row in web.get("/index.json?state=late").json()["entries"]] == ["late"]
     store.pause()
@@ -85,8 +88,9 @@ def test_a_pause_with_an_end_does_not_keep_open_pages_busy(app: Celery, store: S
     found = []
     for _ in range(4):
         looks._next = 0.0
+        before = store.status().pause
         found.append(looks.changes().status)
-        time.sleep(0.01)
+        wait_until(lambda before=before: store.status().pause != before, "its end to be read as another one")
     assert found == [False] * 4
     store.resume()
     looks._next = 0.0
