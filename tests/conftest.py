@@ -122,7 +122,11 @@ def make_app(server: Server, client: redis.Redis, prefix: str) -> Callable[..., 
 
     def make(name: str = "proj", **settings: Any) -> Celery:
         app = Celery(name, broker="memory://", set_as_current=False)
-        own = {"redisbeater_redis_url": server.url(SCHEDULE_DB), "redisbeater_key_prefix": prefix}
+        own = {
+            "redisbeater_redis_url": server.url(SCHEDULE_DB),
+            "redisbeater_key_prefix": prefix,
+            "redisbeater_run_write_timeout": 60.0,  # a busy machine is no Redis that is away
+        }
         app.conf.update({**own, **settings})
         return app
 
