@@ -6,7 +6,6 @@ A tick is one pass: lead, claim, plan, dispatch, commit, wait. A beat that does 
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -50,6 +49,7 @@ from redisbeater.exceptions import (
     StoreUnavailable,
     ZoneChanging,
 )
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import escape_lines, get_logger
 from redisbeater.observe.beat import Beat
 from redisbeater.observe.counting import counts_for
@@ -180,7 +180,7 @@ class RedisScheduler(Scheduler):
             if not self._zone_change.is_done:
                 self._zone_change.step()
                 return 0.0
-            if not self.is_served or time.monotonic() >= self._look_at:
+            if not self.is_served or host_seconds() >= self._look_at:
                 self._run_due()
         except FormatTooNew as exc:
             self._leadership.refuse(exc)
@@ -263,7 +263,7 @@ class RedisScheduler(Scheduler):
         except SchedulePaused as exc:
             self._counts.count_claim("paused")
             self._heartbeat.pause(True)
-            self._look_at = time.monotonic() + self._pausing.began(exc, self.max_interval)
+            self._look_at = host_seconds() + self._pausing.began(exc, self.max_interval)
             return
         self._dispatch.publish()
         self._claim_limit.record(len(claim.entries), removed=len(claim.removed), ran_short=self._dispatch.ran_short)
@@ -317,7 +317,7 @@ class RedisScheduler(Scheduler):
     # Wait
 
     def _wait(self) -> float:
-        delay = 0.0 if self._monitor.is_behind else max(self._look_at - time.monotonic(), 0.0)
+        delay = 0.0 if self._monitor.is_behind else max(self._look_at - host_seconds(), 0.0)
         if not self.is_served or not delay:
             return delay
         with self._passes.waiting():

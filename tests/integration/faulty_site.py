@@ -27,6 +27,7 @@ from waiting import wait_until
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.dispatch import planned_entry
 from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
+from redisbeater.host_clock import host_seconds
 
 __all__ = ("CHANGES", "FATES", "FAULTS", "NEVER", "Case", "Site", "site_of")
 
@@ -202,7 +203,7 @@ class Site:
         dispatch = self._beats[0]._dispatch
         if dispatch is None:  # it is the other beat that sends
             return
-        wait_until(lambda: time.monotonic() >= dispatch.claim.trusted_until, "the end of the trusted lease")
+        wait_until(lambda: host_seconds() >= dispatch.claim.trusted_until, "the end of the trusted lease")
         if is_taken_over:
             wait_until(lambda: not self.client.exists(f"{PREFIX}:claim:{dispatch.claim.id}"), "the end of the lease")
             beat = threading.Thread(target=self._beats[1].tick)

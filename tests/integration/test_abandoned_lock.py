@@ -5,9 +5,7 @@ For a beat that is the same as a clock of its own that goes ahead of the server'
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import redis
@@ -17,6 +15,7 @@ from outbox import names, run_due, take
 
 from redisbeater import RedisScheduler
 from redisbeater.context import Context
+from redisbeater.host_clock import host_seconds
 from redisbeater.store import lock as module
 from redisbeater.store.lock import LONGEST_RENEWAL_SECONDS, Lock
 
@@ -31,7 +30,7 @@ TIMEOUT_SECONDS = 15.0
 def let_pass(monkeypatch: pytest.MonkeyPatch) -> Pass:
     """Let seconds pass for every lock of this process, but not for the server."""
     ahead = [0.0]
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    monkeypatch.setattr(module, "host_seconds", lambda: host_seconds() + ahead[0])
 
     def let_pass(seconds: float) -> None:
         ahead[0] += seconds

@@ -303,20 +303,20 @@ def test_a_publish_batch_whose_reply_is_lost_is_sent_again_with_the_same_ids(
 
 @pytest.mark.skipif(not HAS_BATCHES, reason="this kombu sends each message at once; from 5.7 on it can buffer them")
 def test_buffered_runs_are_not_sent_when_the_lease_runs_out_before_the_flush(
-    make_batch_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+    make_batch_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = make_batch_app(redisbeater_lease_timeout=1, redisbeater_publish_timeout=0.2)
-    waits = [True]
+    suspended, clock = [0.0], time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda number: clock(number) + suspended[0])
 
     class Slow(Task):
-        """A task that once takes longer to be published than a lease is trusted."""
+        """A task in the middle of whose publication the host is suspended."""
 
         def apply_async(self, *args: Any, **options: Any) -> Any:
-            if waits:
-                waits.clear()
-                dispatch = scheduler._dispatch
-                assert dispatch is not None
-                wait_until(lambda: time.monotonic() >= dispatch.claim.trusted_until, "the end of the trusted lease")
+            suspended[0] = 3600.0
             return super().apply_async(*args, **options)
 
     @app.task(name="proj.slow", base=Slow, shared=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
 
 __all__ = ("ServerClock",)
@@ -19,7 +20,7 @@ LONGEST_REPLY_SECONDS = 0.5
 
 
 class ServerClock:
-    """The server's time as this beat has seen it last, compared with its own monotonic clock."""
+    """The server's time as this beat has seen it last, compared with this host's clock."""
 
     def __init__(self) -> None:
         #: Seconds by which this host's clock is ahead of the server's, by the last quick reply; None: there was none.
@@ -32,7 +33,7 @@ class ServerClock:
 
         Arguments:
             now: the server's time.
-            asked_at: when it was asked, on our monotonic clock.
+            asked_at: when it was asked, on this host's clock.
         """
         if self._now is not None:
             # The last reply may have taken long, so at least this much time has passed between the two.
@@ -42,6 +43,6 @@ class ServerClock:
                 logger.warning(
                     "Redis's clock went back by %.1f s; entries run when it reaches their fire times again", step
                 )
-        self._now, self._seen_at = now, time.monotonic()
+        self._now, self._seen_at = now, host_seconds()
         if (took := self._seen_at - asked_at) < LONGEST_REPLY_SECONDS:
             self.offset = time.time() - took / 2 - now.timestamp()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextvars import ContextVar
 from datetime import timedelta
 
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.host_clock import host_seconds
 from redisbeater.store import Claim
 
 __all__ = ("announce", "complete_lines")
@@ -55,5 +55,5 @@ _COMPLETING = _Completing()
 def _lateness(run: RedisScheduleEntry, claim: Claim) -> float:
     """Return the seconds since the run was due, by the clock of the server."""
     due_at = run.due_at or run.last_run_at
-    since_claim = time.monotonic() - claim.asked_at
+    since_claim = host_seconds() - claim.asked_at
     return 0.0 if due_at is None else max((claim.now - due_at + timedelta(seconds=since_claim)).total_seconds(), 0.0)

@@ -6,7 +6,6 @@ Nothing is retried here: entries that were not sent are released, and come up ag
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,7 @@ from redisbeater.broker.declarations import DeclarationCache, with_declaration_c
 from redisbeater.broker.publish_batch import PublishBatch, publish_batch_of
 from redisbeater.broker.publisher_confirms import ConfirmingChannel, MessageRefused, PublisherConfirms
 from redisbeater.exceptions import causes
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import event, get_logger
 
 __all__ = ("Broker",)
@@ -94,7 +94,7 @@ class Broker:
         self.error = ""
         #: How many tries to send, or to connect, have found it unavailable.
         self.failed_tries = 0
-        #: When to try again, on the monotonic clock.
+        #: When to try again, on this host's clock.
         self.retry_at = 0.0
 
     @property
@@ -105,7 +105,7 @@ class Broker:
     @property
     def away_seconds(self) -> float:
         """For how long it has been unavailable; 0 while it is available."""
-        return 0.0 if self._unavailable_since is None else time.monotonic() - self._unavailable_since
+        return 0.0 if self._unavailable_since is None else host_seconds() - self._unavailable_since
 
     @property
     def transport(self) -> str:
@@ -118,7 +118,7 @@ class Broker:
         """The kombu producer that sends runs; connects if need be, with the transport's errors."""
         if self._producer is None:
             self._connect()
-        self._used_at = time.monotonic()
+        self._used_at = host_seconds()
         return self._producer
 
     def publish_batch(self, *, one_by_one: bool = False) -> PublishBatch:
@@ -130,21 +130,21 @@ class Broker:
         producer = self.producer
         if self._confirms is None:
             return publish_batch_of(producer)
-        self._confirms.is_one_by_one = one_by_one or time.monotonic() < self._one_by_one_until
+        self._confirms.is_one_by_one = one_by_one or host_seconds() < self._one_by_one_until
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
 
     def _confirm_one_by_one(self) -> None:
-        if time.monotonic() >= self._one_by_one_until:  # several batches of one claim may lose theirs
+        if host_seconds() >= self._one_by_one_until:  # several batches of one claim may lose theirs
             logger.warning("RabbitMQ closed the channel and confirms were lost, confirming runs one by one for an hour")
-        self._one_by_one_until = time.monotonic() + ONE_BY_ONE_SECONDS
+        self._one_by_one_until = host_seconds() + ONE_BY_ONE_SECONDS
 
     def is_ready(self) -> bool:
         """Return whether a run may be sent now.
 
         Connects if need be; while the broker is unavailable, only when it is time to retry.
         """
-        if self._producer is None or time.monotonic() >= self._used_at + self._idle_limit:
-            if time.monotonic() < self.retry_at:
+        if self._producer is None or host_seconds() >= self._used_at + self._idle_limit:
+            if host_seconds() < self.retry_at:
                 return False
             try:
                 self._close()
@@ -157,7 +157,7 @@ class Broker:
 
     def renew_idle(self) -> None:
         """Close a connection that has idled; the next use opens another."""
-        if self._producer is not None and time.monotonic() >= self._used_at + self._idle_limit:
+        if self._producer is not None and host_seconds() >= self._used_at + self._idle_limit:
             self._close()
 
     def is_reachable(self) -> bool:
@@ -180,9 +180,9 @@ class Broker:
         self._drop()
         self.failed_tries += 1
         self.error = str(error)
-        self.retry_at = time.monotonic() + self._backoff.failed()
+        self.retry_at = host_seconds() + self._backoff.failed()
         if self._unavailable_since is None:
-            self._unavailable_since = time.monotonic()
+            self._unavailable_since = host_seconds()
             extra = event("broker_away", seconds=0.0, error=error)
             logger.error("broker unavailable, retrying: %s", error, extra=extra)
             if self._on_loss is not None:
@@ -220,7 +220,7 @@ class Broker:
             check_redis(connection, _plain(producer.channel))
         self._confirms = self._confirms_of(producer) if self.collects_confirms and is_amqp(connection) else None
         self._producer = producer
-        self._used_at = time.monotonic()
+        self._used_at = host_seconds()
 
     def _confirms_of(self, producer: Any) -> PublisherConfirms | None:
         channel = _plain(producer.channel)

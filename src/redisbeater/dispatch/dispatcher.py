@@ -25,6 +25,7 @@ from redisbeater.dispatch.resends import Resends
 from redisbeater.dispatch.resources import Resources
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
@@ -114,7 +115,7 @@ class ClaimDispatch:
     @property
     def ran_short(self) -> bool:
         """Whether the part of the lease in which runs are sent ended before all entries had their turn."""
-        return bool(self._batch.unsent) and time.monotonic() >= self.claim.trusted_until
+        return bool(self._batch.unsent) and host_seconds() >= self.claim.trusted_until
 
     def publish(self) -> None:
         """Publish the claim until it is empty, the broker or the lock is lost, or the lease is about to end.
@@ -153,7 +154,7 @@ class ClaimDispatch:
 
     def _may_send(self) -> bool:
         """Return whether lease and lock are still ours: nothing is sent on a lease that is about to end."""
-        return time.monotonic() < self.claim.trusted_until and self._resources.renew_lock()
+        return host_seconds() < self.claim.trusted_until and self._resources.renew_lock()
 
     def _defer_slow_tasks(self) -> None:
         """Move entries of slow tasks behind the others, whenever another slow task was found."""

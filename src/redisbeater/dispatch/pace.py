@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
 from redisbeater.store import Claim
 
@@ -31,10 +31,10 @@ class Pace:
 
     Arguments:
         rate: runs a second; None: any number.
-        clock: our monotonic clock.
+        clock: this host's clock.
     """
 
-    def __init__(self, rate: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, rate: float | None, clock: Callable[[], float] = host_seconds) -> None:
         self.rate = rate
         self._clock = clock
         #: When all runs that have left would have left, one by one at that rate.
@@ -58,7 +58,7 @@ class Pace:
 
     @property
     def ready_at(self) -> float:
-        """When the next runs may leave, on the monotonic clock; 0 if they may leave now."""
+        """When the next runs may leave, on this host's clock; 0 if they may leave now."""
         if self.rate is None or self.limit(1):
             return 0.0
         return self._paid_until + max(SLICE_SECONDS, 1 / self.rate)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from redisbeater.host_clock import host_seconds
 from redisbeater.instant import from_unix
 
 __all__ = ("Claim", "ClaimedEntry")
@@ -77,7 +77,7 @@ class Claim:
     """A batch of due entries, oldest first; in a full batch the last quarter is the newest ones, newest first.
 
     ``now`` is the server's time. ``asked_at`` is when the request was sent, and ``trusted_until`` when to stop
-    sending, long before the lease ends, both on our monotonic clock. ``next_look`` is the next score, None when
+    sending, long before the lease ends, both on this host's clock. ``next_look`` is the next score, None when
     nothing is planned.
     """
 
@@ -97,10 +97,10 @@ class Claim:
 
     def server_time(self) -> datetime:
         """Return what the server's clock shows now, as far as this claim's reply tells."""
-        return self.now + timedelta(seconds=time.monotonic() - self.asked_at)
+        return self.now + timedelta(seconds=host_seconds() - self.asked_at)
 
     def look_again_at(self, longest: float, not_before: float = 0.0) -> float:
-        """Return when to claim again, on the monotonic clock: at once if this claim found anything and more may run.
+        """Return when to claim again, on this host's clock: at once if this claim found anything and more may run.
 
         Arguments:
             longest: seconds from the request after which beat looks in any case.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from redisbeater.exceptions import FormatTooNew
+from redisbeater.host_clock import host_seconds
 from redisbeater.store import data_format
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import LOCK_RELEASED, Keys
@@ -39,7 +39,7 @@ class Hold:
     holder: str
     #: When it ends, in UNIX seconds of the server.
     ends_at: float
-    #: When it was seen first, on our monotonic clock, and how many seconds it had left then.
+    #: When it was seen first, on this host's clock, and how many seconds it had left then.
     seen_at: float
     seconds_left: float
 
@@ -90,12 +90,12 @@ class Lock:
     @property
     def is_fresh(self) -> bool:
         """Whether it is too early to renew."""
-        return time.monotonic() < self._asked_at + self._timeout / RENEWALS_PER_TIMEOUT
+        return host_seconds() < self._asked_at + self._timeout / RENEWALS_PER_TIMEOUT
 
     @property
     def is_trusted(self) -> bool:
         """Whether the lock must still be ours by our own clock."""
-        return time.monotonic() < self._asked_at + self._timeout
+        return host_seconds() < self._asked_at + self._timeout
 
     def acquire(self) -> bool:
         """Take the lock if it is free, already ours or abandoned. Return False when another beat holds it.
@@ -125,13 +125,13 @@ class Lock:
             return False
         is_like_ours = hold.seconds_left <= self._timeout
         limit = self._timeout if is_like_ours else max(self._timeout, LONGEST_RENEWAL_SECONDS)
-        return time.monotonic() > hold.seen_at + limit
+        return host_seconds() > hold.seen_at + limit
 
     def _watch(self, ends_at: float | None) -> None:
         """Record when another beat's lock ends; None: no other beat holds it."""
         hold = None
         if ends_at is not None and not self.is_endless:
-            hold = Hold(holder=self.holder, ends_at=ends_at, seen_at=time.monotonic(), seconds_left=self.free_in)
+            hold = Hold(holder=self.holder, ends_at=ends_at, seen_at=host_seconds(), seconds_left=self.free_in)
         if hold is None or not hold.is_same(self._hold):
             self._hold = hold
 
@@ -152,7 +152,7 @@ class Lock:
 
     def _ask(self, script: str, keys: list[str], more: list[str]) -> list[str]:
         """Run a script of the lock, and return its outcome and what follows holder and milliseconds in its reply."""
-        asked_at = time.monotonic()
+        asked_at = host_seconds()
         outcome, self.holder, milliseconds, *rest = self._connection.run(
             script, keys, [self.token, str(int(self._timeout * 1000)), *more, self.next_line()]
         )

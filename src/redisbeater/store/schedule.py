@@ -12,7 +12,6 @@ A claim is a lease: when nobody commits, the entry comes up again with the same 
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, SchedulePaused, StoreError, ZoneChanging
+from redisbeater.host_clock import host_seconds
 from redisbeater.instant import from_unix
 from redisbeater.model.run import Run
 from redisbeater.store import data_format
@@ -113,7 +113,7 @@ class RedisSchedule(OwnKeys):
         """
         self._undo_lost_claims()
         claim_id = uuid.uuid4().hex
-        asked_at = time.monotonic()
+        asked_at = host_seconds()
         lease = self._config.lease_timeout
         newest = 0 if oldest_only else limit // 4
         terms = [token, claim_id, str(lease), str(limit), str(newest), self.keys.prefix]

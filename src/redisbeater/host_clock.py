@@ -1,0 +1,13 @@
+"""The clock of this host by which beat follows what Redis ends meanwhile: its lock, and the leases of its claims."""
+
+import time
+
+__all__ = ("host_seconds",)
+
+#: On Linux ``time.monotonic()`` stands still while the host is suspended, and this clock goes on.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def host_seconds() -> float:
+    """Return seconds since some time in the past; nobody sets them, and they pass while this process is stopped."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
