@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
+from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.edit import Edit
-from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.editing.stored_entry import StoredEntry, stored_definition
+from redisbeater.exceptions import InvalidEntry, WrongType
+from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import Snapshot
 
 __all__ = ("DisableUntil", "SkipNext")
@@ -49,10 +50,12 @@ class DisableUntil:
         try:
             if isinstance(self.until, timedelta):
                 return snapshot.now + self.until
-            zone = StoredEntry.from_snapshot(snapshot, codec).definition.zone(defaults.zone)
-            return in_zone(self.until, zone)
-        except (OverflowError, AttributeError) as exc:
-            raise InvalidEntry("$.disabled_until", f"expected a datetime or a timedelta: {exc}") from exc
+        except OverflowError:
+            raise InvalidEntry("$.disabled_until", f"{quoted(self.until)} is out of range") from None
+        if not isinstance(self.until, datetime):
+            raise WrongType("$.disabled_until", f"expected a datetime or a timedelta, got {quoted(self.until)}")
+        zone = stored_definition(snapshot, codec).zone(defaults.zone)
+        return checked_instant(self.until, zone, "$.disabled_until")
 
 
 @dataclass(frozen=True, kw_only=True)
