@@ -295,7 +295,9 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         return self._write(DisableUntil(name=check_name(self.name), until=until, author=Author.of(by, note)))
 
     def skip_next(self, n: int = 1, *, undo: bool = False, note: str = "", by: str = "") -> RedisScheduleEntry:
-        """Leave out its next ``n`` fire times; ``skip`` then has them. While beat sends a run, that one goes on.
+        """Leave out its next ``n`` runs; ``skip`` then has their fire times. While beat sends a run, that one goes on.
+
+        Of fire times that have passed and would be one run, by ``coalesce``, all are left out.
 
         With ``undo``, none of the fire times to come is left out any more.
 
