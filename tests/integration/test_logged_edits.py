@@ -18,6 +18,9 @@ from due import save_due, stored
 from outbox import run_due
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.beat.edits import Edits
+from redisbeater.cli.plan_lines import changes_as_dict
+from redisbeater.context import Context
 from redisbeater.testing import FakeClock
 from redisbeater.testing import run_due as due_runs
 
@@ -113,9 +116,16 @@ def test_the_line_of_an_edit_has_the_next_run_in_the_zone_of_the_schedule_and_no
         due_runs(vienna)
 
     with FakeClock(new_york, "2026-05-02T12:00Z"):
-        ScheduleStore(new_york).update("report", args=[1])
+        store, context = ScheduleStore(new_york), Context.of(new_york)
+        store.update("report", args=[1])
+        beats_edits = Edits(context)
+        beats_edits.record(["report"])
+        beats_edits.step()
+        [planned] = changes_as_dict(store.plan(store.export(), owner="ops", adopt=True), context)["entries"]
 
     assert "entry 'report' changed: args; next run 2026-05-03T07:00:00+00:00" in caplog.messages
+    assert "entry 'report' edited, next run 2026-05-03T07:00:00+00:00" in caplog.messages
+    assert planned["next_before"] == "2026-05-03T07:00:00+00:00"
 
 
 def test_the_process_that_edits_logs_what_it_did(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
