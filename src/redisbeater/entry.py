@@ -27,8 +27,14 @@ from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.entry_fields import ScheduleLike, TaskLike
-from redisbeater.model.meta import NEW, Meta
-from redisbeater.model.passed_values import dict_or_given, schedule_or_given, task_or_given, unknown_field
+from redisbeater.model.meta import Meta
+from redisbeater.model.passed_values import (
+    checked_meta,
+    dict_or_given,
+    schedule_or_given,
+    task_or_given,
+    unknown_field,
+)  # fmt: skip
 from redisbeater.model.policies import (
     INHERIT,
     Anchor,
@@ -40,7 +46,6 @@ from redisbeater.model.policies import (
     OverlapLike,
 )
 from redisbeater.model.policy_fields import MOST_SKIPPED, POLICY_FIELDS
-from redisbeater.schedules.local_time import in_zone
 
 __all__ = ("RedisScheduleEntry",)
 
@@ -290,7 +295,9 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         return self._write(DisableUntil(name=check_name(self.name), until=until, author=Author.of(by, note)))
 
     def skip_next(self, n: int = 1, *, undo: bool = False, note: str = "", by: str = "") -> RedisScheduleEntry:
-        """Leave out its next ``n`` fire times; ``skip`` then has them. While beat sends a run, that one goes on.
+        """Leave out its next ``n`` runs; ``skip`` then has their fire times. While beat sends a run, that one goes on.
+
+        Of fire times that have passed and would be one run, by ``coalesce``, all are left out.
 
         With ``undo``, none of the fire times to come is left out any more.
 
@@ -366,14 +373,11 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         return self
 
     def initial_meta(self) -> Meta:
-        """Return the meta that the entry gets if it is new."""
-        if self.last_run_at is None and not self.total_run_count:
-            return NEW
-        last_run_at = None if self.last_run_at is None else self._instant(self.last_run_at)
-        return Meta(last_run_at=last_run_at, total_run_count=self.total_run_count)
+        """Return the meta that the entry gets if it is new; InvalidEntry if it cannot be stored."""
+        return checked_meta(self.last_run_at, self.total_run_count, self._zone)
 
-    def _instant(self, moment: datetime) -> datetime:
-        return in_zone(moment, self.definition().zone(self._context.zone) if self.schedule else self._context.zone)
+    def _zone(self) -> tzinfo:
+        return self.definition().zone(self._context.zone) if self.schedule else self._context.zone
 
     # Celery's side of an entry
 

@@ -19,7 +19,7 @@ from redbeat import RedBeatSchedulerEntry
 from servers import Server
 from waiting import wait_until
 
-from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
+from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.context import Context
 from redisbeater.model.meta import Meta
 
@@ -444,6 +444,22 @@ def test_a_naive_report_is_read_in_the_zone_of_the_entry(app: Celery) -> None:
     entry.executed(at.astimezone(TOKYO).replace(tzinfo=None))
 
     assert stored(app, "report").last_run_at == at
+
+
+@pytest.mark.parametrize("at", ["10:00", datetime(2026, 1, 1).date(), datetime(1, 1, 1, tzinfo=TOKYO)], ids=str)
+def test_what_is_no_time_is_refused_by_its_field_and_changes_nothing(app: Celery, client: redis.Redis, at: Any) -> None:
+    entry = RedisScheduleEntry("report", "proj.work", 60, app=app).save()
+    before = client.hgetall(entry.key)
+
+    for path, change in (
+        ("at", lambda: entry.executed(at)),
+        ("last_run_at", lambda: entry.reschedule(at)),
+        ("disabled_until", lambda: entry.disable(until=at)),
+    ):
+        with pytest.raises(InvalidEntry, match=rf"^\$\.{path}: "):
+            change()
+
+    assert client.hgetall(entry.key) == before
 
 
 def test_a_report_for_an_entry_that_is_not_stored_is_an_error(app: Celery) -> None:

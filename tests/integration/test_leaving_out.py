@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
@@ -16,9 +18,11 @@ from due import UTC, now
 from outbox import names, run_due
 from servers import programs
 
-from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, cron
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
+from redisbeater.testing import FakeClock
+from redisbeater.testing import run_due as due_runs
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -170,6 +174,28 @@ def test_a_fire_time_that_is_left_out_is_counted_when_it_comes(
     assert names(run_due(scheduler)) == ["report"]
 
 
+@pytest.mark.parametrize(
+    ("coalesce", "left_out", "following"),
+    [("latest", 4, ["12:50"]), ("earliest", 4, ["12:50"]), ("all", 1, ["12:20", "12:30", "12:40"])],
+)
+def test_the_run_that_represents_what_has_passed_is_left_out_with_all_of_it(
+    app: Celery, store: ScheduleStore, coalesce: Any, left_out: int, following: list[str]
+) -> None:
+    def next_runs() -> list[str]:
+        return [f"{run.fire_time:%H:%M}" for run in store.upcoming("report", len(following))]
+
+    with FakeClock(app, "2026-05-01T12:00Z") as clock:
+        store.create("report", "proj.work", cron("*/10 * * * *"), timezone="UTC", coalesce=coalesce)
+        clock.advance(minutes=45)
+        entry = store.skip_next("report")
+        assert (len(entry.skip), next_runs()) == (left_out, following)
+        assert [f"{run.fire_time:%H:%M}" for run in due_runs(app)] == [time for time in following if time < "12:45"]
+
+        clock.advance(hours=20)
+        with nullcontext() if coalesce == "all" else pytest.raises(InvalidEntry, match="would have 101 fire times or"):
+            store.skip_next("report")
+
+
 def test_the_fire_time_after_a_claimed_one_is_the_next(
     app: Celery, store: ScheduleStore, client: redis.Redis, scheduler: RedisScheduler
 ) -> None:
@@ -204,7 +230,7 @@ def test_at_most_a_hundred_fire_times_are_left_out(store: ScheduleStore) -> None
     store.create("report", "proj.work", 60)
     store.skip_next("report", 100)
 
-    with pytest.raises(InvalidEntry, match=r"\$\.skip: would have 101 fire times; at most 100"):
+    with pytest.raises(InvalidEntry, match=r"\$\.skip: would have 101 fire times or more; at most 100"):
         store.skip_next("report")
     with pytest.raises(ValueError, match="n: expected a whole number from 1 to 100, got 0"):
         store.skip_next("report", 0)

@@ -12,11 +12,17 @@ import pytest
 import redis
 from celery import Celery
 from celery.beat import Service
+from celery.schedules import crontab
 from celery.signals import beat_init
 from due import save_due, stored
 from outbox import run_due
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.beat.edits import Edits
+from redisbeater.cli.plan_lines import changes_as_dict
+from redisbeater.context import Context
+from redisbeater.testing import FakeClock
+from redisbeater.testing import run_due as due_runs
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +104,28 @@ def test_each_line_is_about_its_own_run(
 
 
 # Edits
+
+
+def test_the_line_of_an_edit_has_the_next_run_in_the_zone_of_the_schedule_and_not_of_the_app(
+    make_app: Callable[..., Celery], caplog: pytest.LogCaptureFixture
+) -> None:
+    vienna, new_york = make_app(timezone="Europe/Vienna"), make_app(timezone="America/New_York")
+    with FakeClock(vienna, "2026-05-01T12:00Z") as clock:
+        ScheduleStore(vienna).create("report", "proj.work", crontab(hour=9, minute=0))
+        clock.advance(days=1)
+        due_runs(vienna)
+
+    with FakeClock(new_york, "2026-05-02T12:00Z"):
+        store, context = ScheduleStore(new_york), Context.of(new_york)
+        store.update("report", args=[1])
+        beats_edits = Edits(context)
+        beats_edits.record(["report"])
+        beats_edits.step()
+        [planned] = changes_as_dict(store.plan(store.export(), owner="ops", adopt=True), context)["entries"]
+
+    assert "entry 'report' changed: args; next run 2026-05-03T07:00:00+00:00" in caplog.messages
+    assert "entry 'report' edited, next run 2026-05-03T07:00:00+00:00" in caplog.messages
+    assert planned["next_before"] == "2026-05-03T07:00:00+00:00"
 
 
 def test_the_process_that_edits_logs_what_it_did(app: Celery, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from celery import Celery
 from celery.schedules import crontab
 from pages import block_with
 
-from redisbeater import RedisScheduleEntry, ScheduleStore, cron
+from redisbeater import RedisScheduleEntry, ScheduleStore, cron, rrule
 from redisbeater.context import Context
 from redisbeater.testing import (
     FakeClock,
@@ -170,6 +170,21 @@ def test_a_clock_goes_on_when_its_block_has_ended_and_never_goes_back(app: Celer
     assert abs(Context.of(app).redis.clock()[0] - datetime.now(UTC)) < timedelta(minutes=5)
 
 
+def test_a_time_is_iso_text_as_any_python_reads_it_or_a_datetime(app: Celery) -> None:
+    assert FakeClock(app, "2026-05-01T09:00:00Z").now == datetime(2026, 5, 1, 9, 0, tzinfo=UTC)
+    for at in ("tomorrow", 5, datetime(2026, 5, 1).date()):
+        with pytest.raises(ValueError, match=r"^at: expected a datetime or an ISO 8601 text, got "):
+            run_due(app, at)  # type: ignore[arg-type]
+
+
+def test_an_entry_that_is_enabled_again_at_the_same_time_is_due_as_before(app: Celery) -> None:
+    store = ScheduleStore(app)
+    with FakeClock(app, "2026-05-01 12:00") as clock:
+        first = store.create("poll", "proj.work", 60).due_at
+        store.disable("poll", until=timedelta(hours=1))
+        assert store.enable("poll").due_at == first == clock.now + timedelta(minutes=1)
+
+
 # Assertions
 
 
@@ -179,6 +194,23 @@ def test_an_entry_is_found_by_its_task_and_its_schedule(app: Celery) -> None:
 
     assert assert_scheduled(app, app.tasks["proj.work"], cron="0 9 * * *", timezone="America/New_York").name == "report"
     assert assert_scheduled(app, "proj.poll", every=timedelta(seconds=90), timezone="Europe/Vienna").name == "poll"
+
+
+def test_an_entry_is_found_by_a_text_whose_numbers_its_name_decides(app: Celery) -> None:
+    ScheduleStore(app).create("report", "proj.work", cron("H H * * *"))
+
+    assert assert_scheduled(app, "proj.work", cron="H H * * *").name == "report"
+    with pytest.raises(AssertionError, match=r'proj.work is not scheduled "H 4 .*: .report. runs at '):
+        assert_scheduled(app, "proj.work", cron="H 4 * * *")
+
+
+def test_the_zone_of_a_rule_is_its_own(app: Celery) -> None:
+    rule = rrule("FREQ=DAILY", dtstart=datetime(2026, 1, 1, 9), timezone="America/New_York")
+    ScheduleStore(app).create("report", "proj.work", rule)
+
+    assert assert_scheduled(app, "proj.work", timezone="America/New_York").name == "report"
+    with pytest.raises(AssertionError, match="not scheduled in Europe/Vienna"):
+        assert_scheduled(app, "proj.work", timezone="Europe/Vienna")
 
 
 @pytest.mark.parametrize(
@@ -208,6 +240,31 @@ def test_the_fire_times_of_an_entry_are_compared_without_redis() -> None:
         AssertionError, match=r"report runs at 2026-05-01T09:00:00\+02:00, 2026-05-04T09.*, not at 2026"
     ):
         assert_runs_at(entry, ["2026-05-01 09:00", "2026-05-02 09:00"])
+
+
+def test_the_fire_times_of_an_interval_with_a_start_are_on_its_grid() -> None:
+    lone = Celery("lone", broker="memory://", set_as_current=False)
+    lone.conf.update(redisbeater_redis_url="redis://nowhere.invalid:1/0")
+    entry = RedisScheduleEntry("poll", "proj.work", 3600.0, start_at=datetime(2026, 5, 1, 10, 0), app=lone)
+
+    assert_runs_at(entry, ["2026-05-01 10:00", "2026-05-01 11:00"])
+    assert_runs_at(entry, ["2026-05-02 12:00", "2026-05-02 13:00"])
+    with pytest.raises(AssertionError, match=r"poll runs at 2026-05-02T13:00:00\+00:00, not at 2026-05-02T12:30"):
+        assert_runs_at(entry, ["2026-05-02 12:30"])
+
+
+def test_fire_times_that_are_left_out_are_none_at_which_an_entry_runs() -> None:
+    lone = Celery("lone", broker="memory://", set_as_current=False)
+    lone.conf.update(redisbeater_redis_url="redis://nowhere.invalid:1/0")
+    at_nine, fields = crontab(hour=9, minute=0), {"task": "proj.work", "app": lone}
+    skipping = RedisScheduleEntry("a", schedule=at_nine, skip=["2026-05-02T09:00+00:00"], **fields)
+    paused = RedisScheduleEntry("b", schedule=at_nine, disabled_until=datetime(2026, 5, 3), **fields)
+    disabled = RedisScheduleEntry("c", schedule=at_nine, enabled=False, **fields)
+
+    assert_runs_at(skipping, ["2026-05-01 09:00", "2026-05-03 09:00"])
+    for entry, message in ((paused, "b runs at 2026-05-03T09:00"), (disabled, "c runs at no time")):
+        with pytest.raises(AssertionError, match=message):
+            assert_runs_at(entry, ["2026-05-01 09:00"])
 
 
 def test_nothing_is_lost_once_what_is_due_was_run(app: Celery) -> None:

@@ -327,6 +327,14 @@ def test_a_restart_at_any_fire_time_does_not_change_the_following_ones(schedule_
 # -- resumed
 
 
+def test_an_interval_is_brought_back_to_a_time_after_now() -> None:
+    """Also where a whole number of intervals lies between, as under a clock that stands still."""
+    brought_back = timetable(schedule(60)).brought_back(NOW + timedelta(hours=1), NOW)
+    before_start = timetable(schedule(60), start="2026-06-10 12:05").brought_back(NOW + timedelta(hours=1), NOW)
+
+    assert (brought_back, before_start) == (utc("2026-06-10 12:01"), utc("2026-06-10 12:05"))
+
+
 @pytest.mark.parametrize(
     ("schedule_", "anchor", "expected"),
     [

@@ -68,7 +68,7 @@ class Edits:
             return
         try:
             stored = StoredEntry.from_snapshot(snapshot, self._context.codec)
-            due_at = stored.due_at(self._context.defaults)
+            due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
         except Exception:  # a broken entry; its quarantine says why
             logger.info("entry %r edited, it cannot be read", snapshot.name)
             return

@@ -144,7 +144,9 @@ def _value(path: str, value: Any, context: Context) -> str:
 
 
 def _due_at(entry: StoredEntry | None, context: Context) -> datetime | None:
-    return None if entry is None or not entry.definition.enabled else entry.due_at(context.defaults)
+    if entry is None or not entry.definition.enabled:
+        return None
+    return entry.due_at(context.in_zone(entry.zone).defaults)
 
 
 def _clock(moment: datetime | None, entry: StoredEntry | None, view: View, context: Context) -> str:

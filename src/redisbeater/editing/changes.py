@@ -20,10 +20,10 @@ from redisbeater.exceptions import EditConflict, EntryExists, InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.options import OptionRules, check_expiry
+from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import version_of
 
@@ -196,10 +196,10 @@ class Reschedule:
 
         Raises:
             EntryNotFound: there is no entry of that name.
-            InvalidEntry: the stored entry is broken.
+            InvalidEntry: the stored entry is broken, or the time is none.
         """
         definition = stored_definition(snapshot, codec)
-        ran_at = _instant(self.last_run_at, definition, snapshot, defaults)
+        ran_at = _instant(self.last_run_at, "$.last_run_at", definition, snapshot, defaults)
         meta = stored_meta(snapshot)._replace(last_run_at=ran_at)
         score = score_of_new(definition, meta, snapshot.now, defaults)
         return replace(_edit_of_meta(snapshot, definition, meta, score), author=self.author)
@@ -222,10 +222,10 @@ class ReportExecution:
 
         Raises:
             EntryNotFound: there is no entry of that name.
-            InvalidEntry: the stored entry is broken.
+            InvalidEntry: the stored entry is broken, or the time is none.
         """
         definition, meta = stored_definition(snapshot, codec), stored_meta(snapshot)
-        ran_at = min(_instant(self.executed_at, definition, snapshot, defaults), snapshot.now)
+        ran_at = min(_instant(self.executed_at, "$.at", definition, snapshot, defaults), snapshot.now)
         if meta.last_run_at is not None and ran_at <= meta.last_run_at:
             return Edit(snapshot=snapshot, definition=definition, text=snapshot.definition, meta=meta)
         meta = meta._replace(last_run_at=ran_at)
@@ -272,5 +272,7 @@ def _edit_of_meta(snapshot: Snapshot, definition: Definition, meta: Meta, score:
     )
 
 
-def _instant(moment: datetime | None, definition: Definition, snapshot: Snapshot, defaults: Defaults) -> datetime:
-    return snapshot.now if moment is None else in_zone(moment, definition.zone(defaults.zone))
+def _instant(
+    moment: datetime | None, path: str, definition: Definition, snapshot: Snapshot, defaults: Defaults
+) -> datetime:
+    return snapshot.now if moment is None else checked_instant(moment, definition.zone(defaults.zone), path)

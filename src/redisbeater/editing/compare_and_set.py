@@ -74,7 +74,7 @@ def write_edit(context: Context, change: EntryChange) -> Edit:
     for failure in result.failures.values():
         raise failure
     edit = result.written[change.name]
-    log_edit(edit, lambda: edit.to_stored_entry().due_at(context.defaults))
+    log_edit(edit, lambda: edit.to_stored_entry().due_at(context.in_zone(edit.snapshot.zone).defaults))
     return edit
 
 

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
+from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.edit import Edit
-from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.editing.stored_entry import StoredEntry, stored_definition
+from redisbeater.exceptions import InvalidEntry, WrongType
+from redisbeater.model.passed_values import checked_instant
+from redisbeater.model.plan import Plan, plan
 from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.skip import Reason
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import Snapshot
 
 __all__ = ("DisableUntil", "SkipNext")
@@ -49,17 +52,19 @@ class DisableUntil:
         try:
             if isinstance(self.until, timedelta):
                 return snapshot.now + self.until
-            zone = StoredEntry.from_snapshot(snapshot, codec).definition.zone(defaults.zone)
-            return in_zone(self.until, zone)
-        except (OverflowError, AttributeError) as exc:
-            raise InvalidEntry("$.disabled_until", f"expected a datetime or a timedelta: {exc}") from exc
+        except OverflowError:
+            raise InvalidEntry("$.disabled_until", f"{quoted(self.until)} is out of range") from None
+        if not isinstance(self.until, datetime):
+            raise WrongType("$.disabled_until", f"expected a datetime or a timedelta, got {quoted(self.until)}")
+        zone = stored_definition(snapshot, codec).zone(defaults.zone)
+        return checked_instant(self.until, zone, "$.disabled_until")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SkipNext:
-    """Leave out the next ``count`` fire times of an entry that are not left out yet; or none of those to come.
+    """Leave out the fire times of the next ``count`` runs of an entry; or none of those to come.
 
-    Of an entry that is claimed, the fire time whose run may be on its way is not among them.
+    Of an entry that is claimed, the run that may be on its way is not among them.
     """
 
     name: str
@@ -82,21 +87,37 @@ class SkipNext:
             raise InvalidEntry("$.skip", "no fire time to come is left out")
         skip = [] if self.undo else [*kept, *self._next(stored, policy, snapshot.is_claimed)]
         if len(skip) > MOST_SKIPPED:
-            raise InvalidEntry("$.skip", f"would have {len(skip)} fire times; at most {MOST_SKIPPED} can be left out")
+            problem = f"would have {len(skip)} fire times or more; at most {MOST_SKIPPED} can be left out"
+            raise InvalidEntry("$.skip", f"{problem}; disable the entry until a time instead")
         change = FieldChange(name=self.name, fields={"skip": skip}, author=self.author)
         return change.apply(snapshot, defaults, codec)
 
     def _next(self, stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> list[datetime]:
-        found = list(islice(_fire_times(stored, policy, is_claimed), self.count))
+        found = list(islice(_runs(stored, policy, is_claimed), self.count))
         if not found:
             raise InvalidEntry("$.skip", "the entry has no next fire time: it is disabled, or has finished")
-        return found
+        return [fire_time for run in found for fire_time in run]
 
 
-def _fire_times(stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> Iterator[datetime]:
+def _runs(stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> Iterator[list[datetime]]:
+    """Yield the fire times of each run to come: of those that have passed, one run may represent several."""
     following = stored.fire_time(policy)
-    if is_claimed and following is not None and following == stored.score.fire_time:
-        following = policy.kept(policy.timetable.next(following))
+    if following is not None and following <= stored.now:
+        planned = plan(policy, following, stored.now, run_count=stored.meta.total_run_count)
+        if not is_claimed or following != stored.score.fire_time:
+            yield from _represented(planned, policy)
+        following = policy.kept(planned.next.fire_time)
     while following is not None:
-        yield following
+        yield [following]
         following = policy.kept(policy.timetable.next(following))
+
+
+def _represented(planned: Plan, policy: ResolvedPolicy) -> Iterator[list[datetime]]:
+    """Yield the fire times of each run of a plan, with those that ``coalesce`` skips in its favour."""
+    coalesced = [skip for skip in planned.skipped if skip.reason is Reason.COALESCED]
+    if not planned.runs or not coalesced:
+        yield from ([run] for run in planned.runs)
+        return
+    first, last = min(planned.runs[0], coalesced[0].first), max(planned.runs[-1], coalesced[-1].last)
+    represented = policy.timetable.newest_of(MOST_SKIPPED + 1, first, last)
+    yield [fire_time for fire_time in represented if fire_time not in policy.skip]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
 from celery.schedules import crontab, schedule
 
 from redisbeater.display import did_you_mean, quoted
-from redisbeater.exceptions import InvalidEntry, UnknownField
+from redisbeater.exceptions import InvalidEntry, UnknownField, WrongType
 from redisbeater.model import json_text
+from redisbeater.model.meta import MAX_COUNT, NEW, Meta
 from redisbeater.model.options import OPTIONS
 from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import read_zone, zone_name
 
 __all__ = (
@@ -22,7 +24,9 @@ __all__ = (
     "as_schedule",
     "as_task",
     "checked_args",
+    "checked_instant",
     "checked_kwargs",
+    "checked_meta",
     "dict_or_given",
     "for_entry",
     "list_or_given",
@@ -121,6 +125,36 @@ def checked_kwargs(kwargs: Any) -> dict[str, Any]:
         raise InvalidEntry("$.kwargs", f"expected a dict, got {quoted(kwargs)}")
     json_text.check_value(checked, "$.kwargs", max_depth=MOST_ARGUMENT_DEPTH)
     return checked
+
+
+def checked_instant(given: Any, zone: tzinfo, path: str) -> datetime:
+    """Return the instant of a datetime, a naive one in the zone, as aware UTC.
+
+    Raises:
+        InvalidEntry: it is no datetime (also a TypeError), or too near to an end of the calendar.
+    """
+    if not isinstance(given, datetime):
+        raise WrongType(path, f"expected a datetime, got {quoted(given)}")
+    try:
+        return in_zone(given, zone)
+    except OverflowError:
+        raise InvalidEntry(path, f"{quoted(given)} is out of range") from None
+
+
+def checked_meta(last_run_at: Any, total_run_count: Any, zone: Callable[[], tzinfo]) -> Meta:
+    """Return the meta of an entry that begins with this last run and run count; ``zone`` is that of a naive time.
+
+    Raises:
+        InvalidEntry: one of the two cannot be stored.
+    """
+    if last_run_at is None and total_run_count == 0:
+        return NEW
+    is_count = isinstance(total_run_count, int) and not isinstance(total_run_count, bool)
+    if not is_count or not 0 <= total_run_count <= MAX_COUNT:
+        expected = f"expected a whole number from 0 to {MAX_COUNT}"
+        raise InvalidEntry("$.total_run_count", f"{expected}, got {quoted(total_run_count)}")
+    ran_at = None if last_run_at is None else checked_instant(last_run_at, zone(), "$.last_run_at")
+    return Meta(last_run_at=ran_at, total_run_count=total_run_count)
 
 
 def task_or_given(given: Any) -> Any:

@@ -103,9 +103,9 @@ class Timetable:
         """Return the first fire time after now of an entry that had been moved on to ``fire_time``, in its phase."""
         if not self._counts_from_last():
             return self.next(now) or fire_time
-        start = now if self.start_at is None else max(now, self.start_at)
+        earliest = now + _MICROSECOND if self.start_at is None else max(now + _MICROSECOND, self.start_at)
         every = interval.every(self.schedule)
-        return fire_time - every * ((fire_time - start) // every)
+        return fire_time - every * ((fire_time - earliest) // every)
 
     def fires_at(self, instant: datetime) -> bool:
         """Tell whether an instant is a fire time, bounds aside; of a custom schedule, any may be one."""

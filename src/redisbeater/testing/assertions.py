@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from contextlib import suppress
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
@@ -14,10 +15,15 @@ from redisbeater.context import Context
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.definition import Definition
+from redisbeater.model.passed_values import for_entry
+from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules import Timetable, cron, describe
+from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.zone import zone_name
 from redisbeater.store import Snapshot
 from redisbeater.testing.due_runs import store_declared
+from redisbeater.testing.fake_clock import read_moment
 
 __all__ = ("assert_not_lost", "assert_runs_at", "assert_scheduled")
 
@@ -39,16 +45,15 @@ def assert_scheduled(
         task: the task or its name.
         every: it runs every so many seconds, or every timedelta.
         cron: it runs by this cron text, or by a crontab with the same fields.
-        timezone: its local times are of this zone, its own or the app's.
+        timezone: its local times are of this zone: that of its rule, its own or the app's.
     """
     store_declared(app)
     context, wanted = Context.of(app), _wanted(every, cron)
     name = task if isinstance(task, str) else task.name
     entries = [stored for stored in _stored(context) if stored.definition.task == name]
     for stored in entries:
-        zone = zone_name(stored.definition.zone(context.in_zone(stored.zone).zone))
-        is_wanted = wanted is None or stored.definition.schedule == wanted
-        if stored.definition.enabled and is_wanted and timezone in (None, zone):
+        zone = zone_name(stored.definition.timetable(context.in_zone(stored.zone).zone).local_zone)
+        if stored.definition.enabled and _has_schedule(stored.definition, wanted) and timezone in (None, zone):
             return RedisScheduleEntry.of(stored, app)
     found = "; ".join(_words(stored, context) for stored in entries) or "no entry has this task"
     when = "" if wanted is None else f" {describe(wanted)}"
@@ -58,19 +63,19 @@ def assert_scheduled(
 def assert_runs_at(entry: RedisScheduleEntry, times: Sequence[datetime | str]) -> None:
     """Assert that the fire times of an entry, from the first of these on, are these; asks no Redis.
 
+    Those that are left out are none of them, by ``disabled_until`` or ``skip``; a disabled entry has none. How many
+    runs it has had, as for ``max_runs``, is not known here.
+
     Arguments:
         entry: the entry, stored or not. An interval without ``start_at`` counts from the first time.
         times: aware datetimes, or naive ones and ISO 8601 texts in the entry's zone, in order.
     """
     if not times:
         raise ValueError("times: expected at least one")
-    definition = entry.definition()
-    timetable = definition.timetable(Context.of(entry.app).zone).afresh()
-    expected = [_in_entry_zone(each, timetable) for each in times]
-    counts_from_first = definition.is_interval and definition.start_at is None
-    first = [expected[0]] if counts_from_first else []
-    after = expected[0] if counts_from_first else expected[0] - timedelta(microseconds=1)
-    fire_times = [*first, *islice(_fire_times(timetable, after), len(expected) - len(first))]
+    policy = ResolvedPolicy.of(entry.definition(), Context.of(entry.app).defaults).afresh()
+    timetable = policy.timetable
+    expected = [read_moment(each, timetable.local_zone, "times") for each in times]
+    fire_times = list(islice(_fire_times(policy, expected[0]), len(expected)))
     if fire_times != expected:
         raise AssertionError(
             f"{entry.name or 'the entry'} runs at {_local(fire_times, timetable)}, not at {_local(expected, timetable)}"
@@ -128,21 +133,33 @@ def _unscheduled(context: Context) -> Iterator[Any]:
             return
 
 
-def _fire_times(timetable: Timetable, after: datetime) -> Iterator[datetime]:
-    while (following := timetable.next(after)) is not None:
+def _has_schedule(definition: Definition, wanted: BaseSchedule | None) -> bool:
+    if wanted is None:
+        return True
+    with suppress(InvalidEntry):  # with the numbers that the name decides for H, no date matches
+        return bool(definition.schedule == for_entry(wanted, definition.name))
+    return False
+
+
+def _fire_times(policy: ResolvedPolicy, since: datetime) -> Iterator[datetime]:
+    """Yield the fire times at which an entry runs, from an instant on."""
+    following = policy.kept(_first(policy.timetable, since)) if policy.enabled else None
+    while following is not None:
         yield following
-        after = following
+        following = policy.kept(policy.timetable.next(following))
+
+
+def _first(timetable: Timetable, since: datetime) -> datetime | None:
+    just_before = since - timedelta(microseconds=1)
+    if not counts_from_last(timetable.schedule):
+        return timetable.next(just_before)
+    return since if timetable.start_at is None else timetable.resumed(timetable.start_at, just_before)
 
 
 def _words(stored: StoredEntry, context: Context) -> str:
     definition = stored.definition
     words = describe(definition.schedule, definition.zone(context.in_zone(stored.zone).zone))
     return f"{definition.name!r} runs {words}{'' if definition.enabled else ', and is disabled'}"
-
-
-def _in_entry_zone(at: datetime | str, timetable: Timetable) -> datetime:
-    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timetable.local_zone)).astimezone(timezone.utc)
 
 
 def _local(times: Sequence[datetime], timetable: Timetable) -> str:

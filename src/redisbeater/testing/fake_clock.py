@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from contextlib import suppress
+from datetime import datetime, timedelta, tzinfo
 from types import TracebackType
 
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.schedules.local_time import in_zone
 
-__all__ = ("FakeClock", "moment_of")
+__all__ = ("FakeClock", "read_moment")
 
 
 class FakeClock:
@@ -34,7 +36,7 @@ class FakeClock:
     def __init__(self, app: Celery, at: datetime | str) -> None:
         self._context = Context.of(app)
         #: The time that it shows, aware UTC.
-        self.now = moment_of(at, self._context)
+        self.now = read_moment(at, self._context.zone)
         self._before: datetime | None = None
         self._is_on = False
 
@@ -57,7 +59,7 @@ class FakeClock:
         Raises:
             ValueError: the time lies before the one that it shows; a clock that goes back is another test.
         """
-        moment = moment_of(at, self._context)
+        moment = read_moment(at, self._context.zone)
         if moment < self.now:
             raise ValueError(f"at: {moment.isoformat()} lies before {self.now.isoformat()}, which the clock shows")
         self.now = moment
@@ -66,7 +68,16 @@ class FakeClock:
         return moment
 
 
-def moment_of(at: datetime | str, context: Context) -> datetime:
-    """Return a time as aware UTC; a naive one is in the app's zone."""
-    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return in_zone(moment, context.zone).astimezone(timezone.utc)
+def read_moment(at: datetime | str, zone: tzinfo, path: str = "at") -> datetime:
+    """Return a time as aware UTC; a naive one is in the zone.
+
+    Raises:
+        ValueError: it is neither a datetime nor an ISO 8601 text; the message begins with ``path``.
+    """
+    moment: object = at
+    if isinstance(at, str):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(at.replace("Z", "+00:00"))  # Python 3.10 does not read the Z
+    if not isinstance(moment, datetime):
+        raise ValueError(f"{path}: expected a datetime or an ISO 8601 text, got {quoted(at)}")
+    return in_zone(moment, zone)
