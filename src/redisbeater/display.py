@@ -7,10 +7,19 @@ import json
 import math
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ("MOST_CHARACTERS", "MOST_QUOTED", "did_you_mean", "printable_json", "quoted", "shown", "unsafe_character")
+__all__ = (
+    "MOST_CHARACTERS",
+    "MOST_QUOTED",
+    "did_you_mean",
+    "printable_json",
+    "quoted",
+    "shown",
+    "text_of",
+    "unsafe_character",
+)
 
 #: Characters of a reason, an error or a log line at most.
 MOST_CHARACTERS = 500
@@ -32,9 +41,17 @@ def unsafe_character(text: str) -> str | None:
     return None if found is None else f"U+{ord(found[0]):04X}"
 
 
+def text_of(value: Any, convert: Callable[[Any], str] = str) -> str:
+    """Return the text of a value, whose class may be anybody's and unable to return one."""
+    try:
+        return convert(value)
+    except Exception:
+        return f"({'an error' if isinstance(value, BaseException) else f'a {type(value).__name__}'} without a text)"
+
+
 def shown(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
     """Return the text of a value with escapes for what cannot be printed, such as ``\\x1b``, cut to ``limit``."""
-    text = str(value)
+    text = text_of(value)
     head = text if limit is None else text[: limit + 1]
     if not head.isprintable():
         head = "".join(char if char.isprintable() else _escape(char) for char in head)

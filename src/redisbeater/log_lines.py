@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from redisbeater.display import MOST_CHARACTERS, quoted, shown
+from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of
 
 __all__ = ("Mute", "escape_lines", "event", "get_logger")
 
@@ -84,7 +84,7 @@ def _safe(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the values of a line; texts and errors are escaped, and share the room in the line."""
     if len(values) <= FEW_TEXTS and all(map(_is_safe, values)):
         return values
-    texts = {index: str(value) for index, value in enumerate(values) if isinstance(value, (str, BaseException))}
+    texts = {index: text_of(value) for index, value in enumerate(values) if isinstance(value, (str, BaseException))}
     room, shares = MOST_DATA, {}
     for left, index in zip(range(len(texts), 0, -1), sorted(texts, key=lambda index: len(texts[index]))):
         shares[index] = max(room // left, LEAST_SHOWN)
@@ -137,4 +137,4 @@ def event(signal: str, /, **facts: Any) -> dict[str, dict[str, Any]]:
 def _ready(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
-    return shown(str(value)) if isinstance(value, (str, BaseException)) else value
+    return shown(value) if isinstance(value, (str, BaseException)) else value

@@ -224,6 +224,7 @@ class RedisScheduler(Scheduler):
 
     def _stand_by(self) -> float:
         self._heartbeat.stand_by()
+        self._broker.look_again()
         delay = min(self._max_wait, self._leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
             return delay

@@ -169,7 +169,10 @@ def test_a_task_that_is_killed_at_its_request_is_revoked(worker: Worker) -> None
 
 
 @only(*HAS_CHILDREN)
-@pytest.mark.parametrize(("task", "error"), [("die", "signal 9 (SIGKILL)"), ("leave", "exitcode 3")])
+@pytest.mark.parametrize(
+    ("task", "error"),
+    [("die", "signal 9 (SIGKILL)"), ("late_die", "signal 9 (SIGKILL)"), ("leave", "exitcode 3")],
+)
 def test_the_lease_of_a_child_that_dies_ends_soon(worker: Worker, task: str, error: str) -> None:
     run_id = worker.send(task)
 
@@ -177,6 +180,7 @@ def test_the_lease_of_a_child_that_dies_ends_soon(worker: Worker, task: str, err
 
     assert (run.state, run.starts) == (State.STARTED, 1)
     assert run.error.startswith("WorkerLostError: ")
+    assert not run.acks_late  # Celery has acknowledged it: no broker gives it out again
     assert run.lease_end is not None
     assert run.lease_end - datetime.now(timezone.utc) <= timedelta(seconds=10)
 

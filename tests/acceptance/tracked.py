@@ -97,6 +97,10 @@ def requeue(self):
 def die(self):
     os.kill(os.getpid(), signal.SIGKILL)
 
+@app.task(bind=True, name="proj.late_die", acks_late=True)
+def late_die(self):
+    os.kill(os.getpid(), signal.SIGKILL)
+
 @app.task(bind=True, name="proj.leave")
 def leave(self):
     sys.exit(3)

@@ -171,6 +171,27 @@ def test_a_broker_that_is_away_is_unhealthy_after_a_minute_and_beat_stays_alive(
     assert probed.ask("/live").status == 200
 
 
+def test_a_beat_that_lost_the_lead_while_the_broker_was_away_learns_that_it_is_back(
+    probe: Callable[..., Probed], client: redis.Redis, prefix: str
+) -> None:
+    probed = probe(redisbeater_lock_lost="standby")
+    probed.scheduler.tick()
+    broker = probed.scheduler._broker
+    broker.mark_unavailable(OSError("refused"))
+    broker._unavailable_since -= 61
+    client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
+    probed.scheduler._leadership.invalidate()
+    probed.scheduler.tick()
+    assert list(probed.checks()) == ["broker"]
+
+    broker.retry_at = 0.0
+    probed.scheduler.tick()
+
+    assert probed.checks() == {}
+    assert probed.ask("/health").text.startswith("ok: standby, ")
+    assert f'redisbeater_broker_up{{schedule="{prefix}"}} 1.0' in probed.ask("/metrics").text
+
+
 @pytest.mark.parametrize("trouble", ["away", "hangs"])
 def test_a_redis_that_does_not_answer_is_unhealthy_within_seconds_and_beat_stays_alive(
     probe: Callable[..., Probed], server: Server, trouble: str

@@ -315,6 +315,17 @@ def test_an_execution_that_died_before_its_start_could_be_written_is_lost_soon(s
     assert site.state("a") == S.LOST
 
 
+@pytest.mark.parametrize("acks_late", [True, False])
+def test_a_dead_execution_says_whether_the_broker_gives_its_message_out_again(site: RunSite, acks_late: bool) -> None:
+    site.send("a")
+    site.start("a", acks_late=True)
+    site.runs.drop(site.execution("a", "w1:1:", acks_late=acks_late))
+    site.clock.go_on(11)
+
+    [run] = site.runs.overdue()
+    assert run.acks_late is acks_late
+
+
 def test_a_dead_execution_of_an_older_attempt_does_not_touch_the_next(site: RunSite) -> None:
     site.send("a")
     site.start("a")

@@ -103,6 +103,17 @@ def test_errors_and_results_are_kept_short() -> None:
     assert (result_text([1]), len(result_text("x" * 1000))) == ("[1]", 200)
 
 
+def test_errors_and_results_that_have_no_text_are_kept_by_their_class() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise OSError("no text")
+
+        __repr__ = __str__
+
+    assert error_text(Mute()) == "Mute: (an error without a text)"
+    assert result_text(Mute()) == "(an error without a text)"
+
+
 def test_a_payload_comes_back_as_it_was() -> None:
     payload = Payload(task="t", args=[1, None], kwargs={"a": {"b": []}}, options={"queue": "q"})
 

@@ -48,6 +48,24 @@ def test_a_receiver_that_raises_is_logged_and_does_not_keep_others_from_being_ca
     assert "failing of the signal run_skipped failed, going on without it: ValueError: no such channel" in caplog.text
 
 
+def test_a_receiver_whose_error_has_no_text_is_logged_and_costs_nothing(
+    calls: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise OSError("no text")
+
+    def failing(**_: Any) -> None:
+        raise Mute
+
+    run_skipped.connect(failing, weak=False)
+    run_skipped.connect(lambda name, **_: calls.append(name), weak=False, dispatch_uid="working")
+    run_skipped.send("report", name="report")
+
+    assert calls == ["report"]
+    assert "going on without it: Mute: (an error without a text)" in caplog.text
+
+
 def test_a_slow_receiver_is_named_once(
     calls: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

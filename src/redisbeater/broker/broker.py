@@ -155,6 +155,11 @@ class Broker:
         self._mark_available()  # also if something else has connected since, as a request to stop a run does
         return True
 
+    def look_again(self) -> None:
+        """Try an unavailable broker again if it is time, for a beat that sends nothing; it keeps no connection."""
+        if self.is_unavailable and self.is_ready():
+            self._close()
+
     def renew_idle(self) -> None:
         """Close a connection that has idled; the next use opens another."""
         if self._producer is not None and host_seconds() >= self._used_at + self._idle_limit:

@@ -11,6 +11,7 @@ from celery import Celery
 from redisbeater.context import Context
 from redisbeater.dispatch.earlier_runs import EarlierRuns
 from redisbeater.dispatch.tracking import Tracking
+from redisbeater.display import text_of
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
@@ -45,19 +46,11 @@ class broken_by_code:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, InvalidEntry):
-            raise BrokenByCode(self._path, f"{type(error).__name__}: {_text_of(error)}") from error
+            raise BrokenByCode(self._path, f"{type(error).__name__}: {text_of(error)}") from error
 
 
 #: They hold nothing of what they guard, so one of each does for all entries.
 _READING, _PLANNING = broken_by_code("$"), broken_by_code("$.schedule")
-
-
-def _text_of(error: Exception) -> str:
-    """Return the text of an error, whose class may be anybody's and unable to return one."""
-    try:
-        return str(error)
-    except Exception:
-        return "(an error without a text)"
 
 
 class Job(NamedTuple):

@@ -54,5 +54,5 @@ class Beat(NamedTuple):
 
     @property
     def accepts_runs(self) -> bool:
-        """Whether the broker took runs when it was asked last."""
-        return not (self.broker.is_unavailable or self.broker.acceptance.is_refusing)
+        """Whether the broker took runs when it was asked last; a beat that stands by asks only whether it is there."""
+        return not (self.broker.is_unavailable or (self.leads and self.broker.acceptance.is_refusing))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -202,7 +203,8 @@ def _fail(process: Process, task: Any, task_id: str, error: BaseException) -> No
         _end_from_outside(task, request, State.FAILURE, error=error_text(error))
         process.received.pop(task_id, None)  # Celery says it twice
     else:
-        _drop(task, request, error_text(error))
+        # Celery has acknowledged it: of one that the broker gives out again it says nothing.
+        _drop(task, request, error_text(error), is_gone=True)
 
 
 def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: bool = False, **_: Any) -> None:
@@ -242,10 +244,11 @@ def _end_unstarted(process: Process, task: Any, request: Any, state: State) -> N
 
 
 @_reporting
-def _drop(process: Process, task: Any, request: Any, error: str) -> None:
+def _drop(process: Process, task: Any, request: Any, error: str, *, is_gone: bool = False) -> None:
+    """Report an execution that died. ``is_gone``: the broker does not give its message out again, whatever its task."""
     execution = process.seen_from_outside(task, request)
     if execution is not None:
-        process.drop(execution, error)
+        process.drop(replace(execution, acks_late=execution.acks_late and not is_gone), error)
 
 
 def _seconds_until(when: Any, app: Celery) -> float | None:

@@ -134,6 +134,10 @@ class RunStore(RunRecords):
     def drop(self, execution: Execution, *, error: str = "") -> str:
         """Let the lease of an execution that died end in 10 seconds, also if its start could not be recorded.
 
+        Arguments:
+            execution: its ``acks_late`` says whether the broker gives its message out again now.
+            error: why it died.
+
         Returns:
             ``DROPPED``; ``LATE``: it does not hold the run any more.
         """

@@ -1,7 +1,8 @@
 -- Let the lease of an execution that died end soon: the broker may give its message out again until then.
 --
 -- One whose start could not be written, because Redis was away until it died, is recorded as started first: its message is
--- gone, and as sent it would wait for a start that never comes. Executed twice, it does not make the lease longer.
+-- gone, and as sent it would wait for a start that never comes. Executed twice, it does not make the lease longer. That the
+-- broker gives the message out again may have been stored with the start, and not be so: this report knows.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -14,9 +15,12 @@
 local run_key = KEYS[1]
 local prefix, holder, seconds, error_text, attempt, fields = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
+local stored, is_redelivered = cjson.decode(fields), false
+for i = 1, #stored, 2 do if stored[i] == 'acks_late' then is_redelivered = true end end
+
 local function start(run)
   local now = server_time()
-  local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(cjson.decode(fields))}
+  local terms = {'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(stored)}
   redis.call('HDEL', run_key, 'finished_at', 'taken', 'worker', 'pid')
   redis.call('HSET', run_key, 'starts', run.starts + 1, unpack(terms))
   run.state, run.holder = 'STARTED', holder
@@ -28,5 +32,6 @@ if not run or run.state ~= 'STARTED' or string.sub(run.holder or '', 1, #holder)
 local lease = try('ZSCORE', prefix .. ':active', run_key)
 local ends = server_time(seconds)
 if not lease or tonumber(ends) < tonumber(lease) then try('ZADD', prefix .. ':active', ends, run_key) end
+if not is_redelivered then redis.call('HDEL', run_key, 'acks_late') end
 if error_text ~= '' then redis.call('HSET', run_key, 'error', error_text) end
 return 'DROPPED'
