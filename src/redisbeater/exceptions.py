@@ -96,9 +96,11 @@ class UnknownField(WrongType):
 
 
 class EntryNotFound(RedisBeaterError, KeyError):
-    """There is no entry of that name in the schedule."""
+    """There is no entry of that name in the schedule, or none among those that were deleted."""
 
     def __str__(self) -> str:  # KeyError would show the repr
+        if len(self.args) > 1:
+            return str(self.args[1])
         return f"no entry named {quoted(self.args[0])} in the schedule"
 
 

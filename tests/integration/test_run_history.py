@@ -191,7 +191,7 @@ def test_secrets_in_errors_are_blanked(store: ScheduleStore, write: Write) -> No
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("history", "report", "--state", "FAILED"), "Error: --state state: expected BUFFERED, SENT, "),
+        (("history", "report", "--state", "FAILED"), "Error: --state: expected BUFFERED, SENT, "),
         (("history", "report", "--since", "soon"), "Error: --since 'soon': expected a time"),
         (("run", "nobody"), "Error: no run 'nobody' is kept; history NAME --long shows"),
     ],

@@ -136,8 +136,8 @@ def test_an_empty_schedule_has_no_runs(run: Callable[..., Result]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--to", "yesterday"], "end: expected a time after"),
-        (["--from", "soon"], "'soon': expected a time such as"),
+        (["--to", "yesterday"], "--to 'yesterday': expected a time after --from 'now'"),
+        (["--from", "soon"], "--from 'soon': expected a time such as"),
         (["--file", "none.json"], "none.json: cannot be read"),
     ],
 )

@@ -13,7 +13,7 @@ from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.cli.completion import NAME, NAMES
-from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_text, redisbeater, times, view_of
+from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_of, redisbeater, times, view_of
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import with_progress
@@ -117,7 +117,7 @@ def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *,
             raise
         except RedisBeaterError as exc:
             worst = max(worst, 1 if isinstance(exc, RunActive) else BadInput.exit_code)
-            click.echo(f"Error: {error_text(app, exc)}", err=True)
+            click.echo(f"Error: {error_of(app, name, exc)}", err=True)
     if worst:
         raise click.exceptions.Exit(worst)
 
@@ -139,7 +139,7 @@ def _print_outcomes(
                 raise outcome.error
             if outcome.error is not None:
                 failed += 1
-                click.echo(f"Error: {error_text(app, outcome.error)}", err=True)
+                click.echo(f"Error: {error_of(app, outcome.name, outcome.error)}", err=True)
                 continue
             changed += 1
             if not is_brief:

@@ -14,7 +14,7 @@ from celery import Celery
 from celery.bin.base import handle_preload_options
 
 from redisbeater.cli.table import View
-from redisbeater.cli.terminal import no_color
+from redisbeater.cli.terminal import escape_what_cannot_be_printed, no_color
 from redisbeater.context import Context, with_prefix
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
@@ -27,6 +27,7 @@ __all__ = (
     "as_json_lines",
     "ask",
     "command",
+    "error_of",
     "error_text",
     "print_lines",
     "redisbeater",
@@ -75,6 +76,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @click.pass_context
     @functools.wraps(function)
     def run(ctx: click.Context, /, *args: Any, **kwargs: Any) -> None:
+        escape_what_cannot_be_printed()
         try:
             function(ctx.obj.app, *args, **kwargs)
         except RedisBeaterError as exc:
@@ -90,12 +92,19 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def error_text(app: Celery, error: Exception) -> str:
     """Return the text of an error; for a name that does not exist also the nearest one that does."""
     text = shown(error, MOST_ERROR)
-    if isinstance(error, EntryNotFound):
+    if isinstance(error, EntryNotFound) and len(error.args) == 1:
         contents = Context.of(app).redis.contents
         known = contents.names() if contents.count() <= MOST_NAMES else []
+        known = [name for name in known if name != error.args[0]]  # a member without an entry
         if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
             return f"{text}; did you mean {shown(repr(near[0]))}?"
     return text
+
+
+def error_of(app: Celery, name: str, error: Exception) -> str:
+    """Return the text of an error about one of several entries, with its name in it."""
+    text = error_text(app, error)
+    return text if shown(repr(name)) in text else f"{shown(name)}: {text}"
 
 
 def ask(question: str) -> None:

@@ -26,7 +26,7 @@ from redisbeater.cli.terminal import coloured
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.exceptions import StoreError
+from redisbeater.exceptions import EntryNotFound, StoreError
 from redisbeater.management.runs.history import MOST_RUNS, read_history
 from redisbeater.management.runs.waiting import wait_for_event
 from redisbeater.management.runs.words import end_words, lateness, note_words, took
@@ -84,6 +84,8 @@ def history(
         with Progress("read the runs of") as progress:
             page = read_history(context, name, limit=count, since=start, states=states, progress=progress)
         items = page.items[:count]
+        if name is not None and not items and context.redis.contents.origins([name])[name] is None:
+            raise EntryNotFound(name)
         if as_json:
             print_lines(printable_json(item_dict(item)) for item in items)
             return
@@ -95,7 +97,7 @@ def history(
     try:
         _followed(context, draw) if follow else draw()
     except ValueError as exc:
-        raise BadInput(f"--state {exc}") from exc
+        raise BadInput(f"--{exc}") from exc
 
 
 def item_dict(item: Run | LogLine) -> dict[str, object]:

@@ -12,6 +12,8 @@ from redisbeater.cli.completion import NAME
 from redisbeater.cli.group import command, redisbeater
 from redisbeater.cli.options import authored
 from redisbeater.display import shown
+from redisbeater.entry_name import check_stored_name
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.schedule_store import ScheduleStore
 
 __all__ = ("rename", "restore")
@@ -46,7 +48,11 @@ def restore(app: Celery, names: Sequence[str], note: str, by: str) -> None:
     store = ScheduleStore(app)
 
     def change(name: str) -> str:
-        entry = store.restore(name, note=note, by=by)
+        check_stored_name(name)
+        try:
+            entry = store.restore(name, note=note, by=by)
+        except InvalidEntry as exc:
+            return f"restored, broken as it was: {shown(exc)}"
         return "restored" if entry.due_at else f"restored, {entry.state}"
 
     for_each(app, names, change)

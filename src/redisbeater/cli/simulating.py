@@ -13,6 +13,7 @@ from celery import Celery
 
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.progress import Progress
+from redisbeater.cli.table import View
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.files.export import Export
@@ -75,9 +76,11 @@ def simulate(
       celery -A proj redisbeater simulate --file schedule.yaml
     """
     view = view_of(Context.of(app), now, is_utc)
+    begin = _time("--from", start, view.now, view)
+    until = _time("--to", end, begin, view)
+    if until <= begin:
+        raise BadInput(f"--to {end!r}: expected a time after --from {start!r}")
     try:
-        begin = read_time(start, now=view.now, zone=view.zone)
-        until = read_time(end, now=begin, zone=view.zone)
         entries = None if file is None else Export.read(file)
         with Progress("looked at") as progress:
             found = ScheduleStore(app).simulate(
@@ -89,6 +92,13 @@ def simulate(
         click.echo(printable_json(_as_dict(found, per), indent=2))
     else:
         print_lines(_lines(found, per, view.now.astimezone(view.zone)))
+
+
+def _time(option: str, text: str, now: datetime, view: View) -> datetime:
+    try:
+        return read_time(text, now=now, zone=view.zone)
+    except ValueError as exc:
+        raise BadInput(f"{option} {exc}") from exc
 
 
 def _as_dict(found: Simulation, per: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import time
@@ -12,7 +13,7 @@ import click
 
 from redisbeater.time_words import read_duration
 
-__all__ = ("WATCH", "coloured", "no_color", "watched", "with_progress")
+__all__ = ("WATCH", "coloured", "escape_what_cannot_be_printed", "no_color", "watched", "with_progress")
 
 T = TypeVar("T")
 
@@ -41,6 +42,12 @@ def _seconds(ctx: click.Context, _: click.Parameter, text: str | None) -> float 
 WATCH = click.option(
     "--watch", callback=_seconds, metavar="DURATION", help="Draw again and again, such as every 2s, until Ctrl-C."
 )
+
+
+def escape_what_cannot_be_printed() -> None:
+    """Let characters that the terminal's encoding lacks be printed as escapes, as Python does for its errors."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def watched(seconds: float | None, draw: Callable[[], None]) -> None:

@@ -23,6 +23,7 @@ from redisbeater.exceptions import SendFailed
 from redisbeater.management.runs.history import check_tracked
 from redisbeater.management.runs.words import end_words
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.json_text import unique
 from redisbeater.model.run import Run, State
 from redisbeater.time_words import read_duration, span_words
 
@@ -167,6 +168,6 @@ def _object(text: str | None) -> dict[str, Any] | None:
 
 def _json(option: str, text: str | None) -> Any:
     try:
-        return None if text is None else json.loads(text)
+        return None if text is None else json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as exc:
         raise BadInput(f"{option}: expected JSON; {exc}") from exc

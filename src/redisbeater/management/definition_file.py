@@ -7,6 +7,7 @@ from celery import Celery
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.redaction import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import unknown_field
@@ -23,12 +24,13 @@ def read_definition(app: Celery, text: str, name: str = "") -> RedisScheduleEntr
     Raises:
         InvalidEntry: the text is no JSON, or a field is missing, wrong or unknown.
     """
-    data = json_text.from_text(text, "$")
+    data = json_text.from_person(text, "$")
     if not isinstance(data, dict):
         raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
     for field in data:
         if field not in _FIELDS:
             raise unknown_field(field, _FIELDS)
+    check_not_blanked(data, "$", Context.of(app).config.redact)
     of_entry = name or data.get("name")
     if not isinstance(of_entry, str) or not of_entry:
         raise InvalidEntry("$.name", "is missing; expected a text")

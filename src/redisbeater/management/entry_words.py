@@ -14,6 +14,7 @@ from redisbeater.display import did_you_mean, quoted
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.redaction import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.entry_fields import EntryFields
 from redisbeater.model.options import decoded_options
@@ -147,10 +148,12 @@ class EntryWords:
         return None if text.strip().lower() == "none" else self._duration(text, path)
 
     def _json(self, text: str, path: str) -> Any:
-        return json_text.from_text(text, path)
+        value = json_text.from_person(text, path)
+        check_not_blanked(value, path, self._context.config.redact)
+        return value
 
     def _options(self, text: str, path: str) -> Any:
-        return decoded_options(json_text.from_text(text, path))
+        return decoded_options(self._json(text, path))
 
     def _whole(self, text: str, path: str) -> int:
         try:

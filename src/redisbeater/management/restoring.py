@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.editing.announcing import announce
 from redisbeater.editing.author import Author
 from redisbeater.editing.rescheduling import score_after_edit
@@ -37,17 +38,23 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
     now, zone = context.redis.clock()
     kept = context.redis.deleted.load(check_stored_name(name), now, zone)
     if kept is None:
-        raise EntryNotFound(name)
+        raise _not_kept(name)
     score = _score(kept, context.in_zone(zone).defaults, context.codec)
     outcome = context.redis.deleted.restore(name, score.to_text(), log=author.line("restored"))
     if outcome == "EXISTS":
         raise EntryExists(name)
     if outcome == "ABSENT":
-        raise EntryNotFound(name)
+        raise _not_kept(name)
     extra = event("entry_changed", name=name, change="restored", fields=[], by=author.by, renamed_from="")
     logger.info("entry %r restored", name, extra=extra)
     announce([name], "restored", by=author.by)
     return load(context, name)
+
+
+def _not_kept(name: str) -> EntryNotFound:
+    return EntryNotFound(
+        name, f"no deleted entry named {quoted(name)} is kept; list --state deleted shows those that are"
+    )
 
 
 def _score(kept: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Score:

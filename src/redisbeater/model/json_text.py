@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from itertools import accumulate, repeat
 from typing import Any, NoReturn
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("MAX_DEPTH", "canonical", "changed_fields", "check_value", "copied", "from_text", "is_plain", "to_text")
+__all__ = (
+    "MAX_DEPTH",
+    "canonical",
+    "changed_fields",
+    "check_value",
+    "copied",
+    "from_person",
+    "from_text",
+    "is_plain",
+    "to_text",
+    "unique",
+)
 
 #: How many lists and objects may lie inside one another, the outermost included. Python stops at 1000 frames, of which
 #: copy.deepcopy, YAML and Celery's own code take several for each level; Ruby's JSON reads no more than 100 levels.
@@ -135,11 +147,37 @@ def from_text(text: str, path: str) -> Any:
     Raises:
         InvalidEntry: it is not JSON (``NaN``, ``Infinity`` and ``1e999`` are not), or nested too deeply.
     """
+    return _read(text, path, _decode)
+
+
+def from_person(text: str, path: str) -> Any:
+    """Return the value of a text that somebody typed, as :func:`from_text` does; refuse a key that is there twice.
+
+    Raises:
+        InvalidEntry: it is not JSON, or nested too deeply, or has a key twice.
+    """
+    return _read(text, path, _decode_unique)
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of its keys and values.
+
+    Raises:
+        ValueError: a key is there twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"{quoted(next(key for key in keys if keys.count(key) > 1))} is there twice")
+    return found
+
+
+def _read(text: str, path: str, decode: Callable[[str], Any]) -> Any:
     _check_str(text, path)
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         _refuse_depth(path)
     try:
-        return _decode(text)
+        return decode(text)
     except ValueError as exc:
         raise InvalidEntry(path, f"not JSON: {exc}") from exc
 
@@ -168,6 +206,7 @@ def copied(value: Any) -> Any:
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
+_decode_unique = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=unique).decode
 
 
 def changed_fields(before: str, after: str) -> list[str]:

@@ -140,6 +140,9 @@ def check_owner(owner: str, path: str = "owner") -> str:
     Raises:
         InvalidEntry: it is empty, too long, or holds a control character.
     """
+    if owner == "":
+        fix = "write owner: NAME into the file, or pass --owner NAME; a backup is restored with --state"
+        raise InvalidEntry(path, f"is missing; {fix}")
     if not isinstance(owner, str) or not owner.strip() or len(owner) > MOST_OWNER:
         raise InvalidEntry(path, f"expected a name of 1 to {MOST_OWNER} characters, got {quoted(owner)}")
     if char := unsafe_character(owner):

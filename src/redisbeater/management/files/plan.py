@@ -18,6 +18,7 @@ from redisbeater.management.files.changes import Changes, FieldDifference, Overr
 from redisbeater.management.files.definitions import FIELDS, definition_of
 from redisbeater.management.files.export import Export, FileEntry, check_owner
 from redisbeater.management.files.state import restored_meta, restored_score
+from redisbeater.management.redaction import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
@@ -105,6 +106,7 @@ class _Planner:
         origin = self._origin(entry, data)
         is_ours = snapshot.exists and self._is_ours(entry, snapshot, origin)
         try:
+            check_not_blanked(entry.fields, "$", self._context.config.redact)
             before = _stored(snapshot, self._context)
             definition, kept = declared, set[str]()
             if is_ours and before is not None and not self._terms.restores:

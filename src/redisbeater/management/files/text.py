@@ -9,7 +9,7 @@ from typing import Any
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
-from redisbeater.model.json_text import MAX_DEPTH
+from redisbeater.model.json_text import MAX_DEPTH, unique
 from redisbeater.store import pages
 
 __all__ = ("parse", "render")
@@ -37,7 +37,7 @@ def parse(text: str, file: str) -> Any:
     if len(text) > most:
         raise InvalidEntry(file, f"has {len(text):,} characters; at most {most:,} are read")
     try:
-        return json.loads(text.lstrip("\ufeff"), object_pairs_hook=_unique) if is_json else _parse_yaml(text)
+        return json.loads(text.lstrip("\ufeff"), object_pairs_hook=unique) if is_json else _parse_yaml(text)
     except RecursionError as exc:
         raise InvalidEntry(file, f"nested too deeply; at most {_MOST_LEVELS} levels") from exc
     except ValueError as exc:
@@ -49,10 +49,14 @@ def render(data: Mapping[str, Any], *, as_yaml: bool = False, progress: Callable
 
     Raises:
         ImproperlyConfigured: PyYAML is not installed.
+        InvalidEntry: it is too large to be read as YAML.
     """
     if not as_yaml:
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    return "".join(_yaml_parts(data, progress or (lambda count: None)))
+    text = "".join(_yaml_parts(data, progress or (lambda count: None)))
+    if len(text) > MOST_YAML_BYTES:
+        raise InvalidEntry("YAML", f"has {len(text):,} characters; at most {MOST_YAML_BYTES:,} are read: write JSON")
+    return text
 
 
 def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Iterator[str]:
@@ -69,14 +73,6 @@ def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Ite
             first, _, lines = dump({key: dict(page)}).partition("\n")
             yield lines if number else f"{first}\n{lines}"
             progress(number * PIECE + len(page))
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"{quoted(next(key for key in keys if keys.count(key) > 1))} is there twice")
-    return found
 
 
 def _yaml() -> Any:

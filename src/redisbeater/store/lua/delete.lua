@@ -48,12 +48,13 @@ local function forget_older()
 end
 
 local function delete(entry, name, origin)
-  local stored = redis.call('TYPE', entry).ok ~= 'none' and (try('HGET', entry, 'origin') or '')
+  local is_hash = redis.call('TYPE', entry).ok == 'hash'  -- a key of another type is another program's
+  local stored = is_hash and (redis.call('HGET', entry, 'origin') or '')
   if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
   local is_static = origin == '' and stored and is_static_origin(stored)
   if is_static or newest ~= '0' and origin == '' and stored then keep_copy(kept .. name, entry, name) end
   if runs ~= '' then forget_runs(name) end
-  local existed = redis.call('DEL', entry)
+  local existed = is_hash and redis.call('DEL', entry) or 0
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)

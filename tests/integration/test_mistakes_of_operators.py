@@ -1,0 +1,188 @@
+"""Commands where something is wrong: a name, a file, a key, an encoding. They say which, and write nothing."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import redis
+from celery import Celery
+from click.testing import CliRunner, Result
+from servers import programs
+
+from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater.cli import redisbeater
+from redisbeater.cli.terminal import escape_what_cannot_be_printed
+from redisbeater.management.files import text as file_text
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+Run = Callable[..., Result]
+
+SECRET = {"db_password": "s3cret", "pages": 3}
+
+
+@pytest.fixture
+def report(app: Celery) -> RedisScheduleEntry:
+    return RedisScheduleEntry("report", "proj.report", 60, kwargs=SECRET, app=app).save()
+
+
+# What is blanked
+
+
+def test_a_file_without_secrets_does_not_take_their_place(
+    run: Run, app: Celery, report: RedisScheduleEntry, tmp_path: Path
+) -> None:
+    path = tmp_path / "shared.json"
+    path.write_text(run("export", "--redact").stdout)
+
+    finished = run("apply", str(path), "--owner", "shop", "--adopt")
+
+    assert finished.exit_code == 2
+    assert "'report': $.kwargs.db_password: is blanked: *** stands for a secret" in finished.stderr
+    assert ScheduleStore(app).get("report").kwargs == SECRET
+
+
+def test_a_definition_without_secrets_makes_no_entry(
+    run: Run, app: Celery, report: RedisScheduleEntry, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(run("show", "report", "--definition", "--redact").stdout)
+
+    finished = run("create", "second", "--json-file", str(path))
+
+    assert (finished.exit_code, "$.kwargs.db_password: is blanked" in finished.stderr) == (2, True)
+    assert list(ScheduleStore(app).names()) == ["report"]
+
+
+def test_what_show_has_blanked_is_not_typed_back(run: Run, app: Celery, report: RedisScheduleEntry) -> None:
+    finished = run("update", "report", "--kwargs", '{"db_password": "***", "pages": 5}')
+
+    assert (finished.exit_code, "$.kwargs.db_password: is blanked" in finished.stderr) == (2, True)
+    assert ScheduleStore(app).get("report").kwargs == SECRET
+
+
+# Keys of other programs
+
+
+def test_a_key_of_another_program_is_not_deleted(run: Run, client: redis.Redis, prefix: str) -> None:
+    keys = [f"{prefix}cache", f"{prefix}member"]
+    for key in keys:
+        client.set(key, "precious")
+    client.zadd(f"{prefix}:schedule", {keys[1]: 5})
+
+    finished = [run("delete", name) for name in ("cache", "member")]
+    values, members = client.mget(keys), client.zrange(f"{prefix}:schedule", 0, -1)
+    client.delete(*keys)
+
+    assert values == ["precious", "precious"]
+    assert members == []
+    assert [each.exit_code for each in finished] == [2, 2]
+    assert finished[1].stderr == "Error: no entry named 'member' in the schedule\n"
+
+
+def test_no_name_is_offered_in_its_own_place(run: Run, client: redis.Redis, prefix: str) -> None:
+    client.zadd(f"{prefix}:schedule", {f"{prefix}gone": 5})
+    assert run("show", "gone").stderr == "Error: no entry named 'gone' in the schedule\n"
+
+
+# Errors that say what they are about
+
+
+def test_an_error_of_several_entries_says_of_which(run: Run, app: Celery, client: redis.Redis, prefix: str) -> None:
+    for name in ("a", "b"):
+        RedisScheduleEntry(name, "proj.report", 60, app=app).save()
+    client.hset(f"{prefix}a", "definition", "{")
+
+    for command in (("disable", "a", "b"), ("delete", "nobody", "b"), ("disable", "a", "--until", "2h")):
+        finished = run(*command)
+        assert finished.exit_code == 2
+        assert finished.stderr.startswith(("Error: a: $: ", "Error: no entry named 'nobody'")), finished.stderr
+
+
+def test_the_history_of_a_name_that_is_no_entry_is_an_error(run: Run, app: Celery) -> None:
+    RedisScheduleEntry("report", "proj.report", 60, app=app).save()
+
+    finished = run("history", "reprot")
+
+    assert finished.exit_code == 2
+    assert finished.stderr == "Error: no entry named 'reprot' in the schedule; did you mean 'report'?\n"
+    assert run("delete", "report").exit_code == run("history", "report").exit_code == 0, "its log is kept"
+
+
+def test_restore_says_that_no_such_entry_was_deleted(run: Run, app: Celery) -> None:
+    RedisScheduleEntry("report", "proj.report", 60, app=app).save()
+
+    finished = run("restore", "report")
+
+    assert finished.exit_code == 2
+    assert finished.stderr.startswith("Error: no deleted entry named 'report' is kept; list --state deleted shows")
+
+
+def test_a_broken_entry_that_is_restored_is_reported_as_restored(
+    run: Run, app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    RedisScheduleEntry("report", "proj.report", 60, app=app).save()
+    client.hset(f"{prefix}report", "definition", "{")
+    run("delete", "report")
+
+    finished = run("restore", "report")
+
+    assert finished.exit_code == 0
+    assert finished.stdout.startswith("report: restored, broken as it was: $: not JSON")
+    assert client.hget(f"{prefix}report", "definition") == "{"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("update", "report", "--kwargs", '{"a": 1, "a": 2}'), "Error: $.kwargs: not JSON: 'a' is there twice"),
+        (("trigger", "report", "--kwargs", '{"a": 1, "a": 2}'), "Error: --kwargs: expected JSON; 'a' is there twice"),
+    ],
+)
+def test_the_error_names_the_option(
+    run: Run, report: RedisScheduleEntry, arguments: tuple[str, ...], error: str
+) -> None:
+    finished = run(*arguments)
+    assert (finished.exit_code, finished.stderr.startswith(error)) == (2, True), finished.stderr
+
+
+def test_a_file_without_an_owner_says_how_to_name_one(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "schedule.json"
+    path.write_text('{"redisbeater": 1, "entries": {}}')
+    assert "owner: is missing; write owner: NAME into the file, or pass --owner NAME" in run("apply", str(path)).stderr
+
+
+def test_no_yaml_is_written_that_would_not_be_read(
+    run: Run, report: RedisScheduleEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_text, "MOST_YAML_BYTES", 50)
+
+    finished = run("export", "-o", str(tmp_path / "backup.yaml"))
+
+    assert (finished.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "at most 50 are read: write JSON" in finished.stderr
+
+
+# Terminals of other encodings
+
+
+def test_a_name_that_the_terminal_cannot_show_is_escaped(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", shown)
+    escape_what_cannot_be_printed()
+    print("é 🎉", file=shown, flush=True)
+    assert shown.buffer.getvalue() == b"\xe9 \\U0001f389\n"
+
+
+def test_every_command_prints_escapes_where_the_encoding_lacks_a_character(app: Celery) -> None:
+    RedisScheduleEntry("Grüße 🎉", "proj.report", 60, app=app).save()
+    runner = CliRunner(charset="latin-1")
+    listed = [runner.invoke(redisbeater, ["list", *form], obj=SimpleNamespace(app=app)) for form in ((), ("--names",))]
+
+    assert [each.exit_code for each in listed] == [0, 0]
+    assert listed[1].stdout_bytes.decode("latin-1") == "Grüße \\U0001f389\n"
