@@ -95,7 +95,7 @@ class Site:
     ) -> Response:
         """Draw a template; the fragment of it that htmx asked for, where it did."""
         root = root_of(request)
-        said = heard(request)
+        said = None if _is_by_script(request) else heard(request)
         common = {
             "site": self,
             "root": root,
@@ -113,6 +113,11 @@ class Site:
         if said is not None:
             forget(request, answer)
         return answer
+
+
+def _is_by_script(request: Request) -> bool:
+    """Return whether an open page asks, which need not be the one on which a change was made: that one says it."""
+    return request.headers.get("X-Redisbeater-Live") == "1" or request.headers.get("HX-Request") == "true"
 
 
 class JSONAnswer(Response):

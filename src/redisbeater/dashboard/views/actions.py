@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.responses import RedirectResponse, Response
 
@@ -20,6 +20,7 @@ from redisbeater.dashboard.views.chosen import Chosen, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.many import Outcome
+from redisbeater.management.rows import Row
 from redisbeater.time_words import read_time
 
 __all__ = ("ACTIONS", "MOST_SECONDS")
@@ -34,13 +35,20 @@ PIECE = 100
 MOST_UNDONE = 50
 
 #: What undoes a change.
-UNDO = {"enable": "disable", "disable": "enable", "delete": "restore"}
+UNDO = {"enable": "disable", "disable": "enable", "delete": "restore", "skip-next": "skip-next"}
 
 DONE = {"enable": "enabled", "disable": "disabled", "delete": "deleted", "restore": "restored", "trigger": "triggered",
         "skip-next": "the next run is skipped"}  # fmt: skip
 
 #: The changes that ask first, always, or of more entries than this.
 ASKS = {"delete": 0, "trigger": 1, "disable": 20, "enable": 20, "restore": 20, "skip-next": 20}
+
+
+class Former(NamedTuple):
+    """What an undo of a change says: until when the entry was disabled, and the version that it must still have."""
+
+    until: str = ""
+    version: str = ""
 
 
 @dataclass
@@ -52,14 +60,14 @@ class Work:
         errors: why nothing was done, by name.
         facts: the runs that were sent, by name.
         left: the entries for which there was no time.
-        changed: those of ``done`` that are different now, with what they were disabled until before.
+        changed: those of ``done`` that are different now, with what brings them back.
     """
 
     done: list[str] = field(default_factory=list)
     errors: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
-    changed: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, Former] = field(default_factory=dict)
 
 
 Change = Callable[[Visit, Chosen, Sequence[str], Work], Awaitable[None]]
@@ -69,7 +77,8 @@ async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
     """Do what a form says to the entries that it names; ask first where that is much."""
     chosen = await read_chosen(visit)
     if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not visit.wants_json:
-        values = {"verb": verb, "chosen": chosen, "work": None, "done_word": DONE[verb]}
+        back = local_path(visit.request, chosen.form["next"])
+        values = {"verb": verb, "chosen": chosen, "work": None, "done_word": DONE[verb], "back": back}
         return Page(template="confirm.html", values=values, fragment="content")
     work = await _worked(visit, chosen, change, PIECE if verb in ("enable", "disable", "delete") else 1)
     data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
@@ -98,15 +107,14 @@ def _said(verb: str, work: Work) -> Said:
     names = f"{shown(work.done[0], 80)}" if len(work.done) == 1 else f"{len(work.done):,} entries"
     run = f", run {next(iter(work.facts.values()))}" if len(work.facts) == 1 else ""
     text = f"{names}: {DONE[verb]}{run}."
-    if verb == "skip-next" and len(work.done) == 1:
-        return Said(text=text, undo="/entries/skip-next", fields=[("name", work.done[0]), ("undo", "1")])
-    untils = set(work.changed.values())
+    untils = {former.until for former in work.changed.values()}
     is_exact = len(untils) == 1 and (verb == "enable" or untils == {""})  # one form brings all of them back
     if verb not in UNDO or not is_exact or len(work.changed) > MOST_UNDONE:
         return Said(text=text)
     fields = [("name", name) for name in work.changed]
-    until = [("until", until) for until in untils if until]
-    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, *until, ("confirm", "1")])
+    versions = [("if_version", former.version) for former in work.changed.values() if former.version]
+    more = [("until", until) for until in untils if until] + ([("undo", "1")] if verb == "skip-next" else [])
+    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, *versions, *more, ("confirm", "1")])
 
 
 def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
@@ -118,30 +126,49 @@ def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
             continue
         work.done.append(outcome.name)
         if outcome.is_changed:
-            work.changed[outcome.name] = outcome.was_until.isoformat() if outcome.was_until else ""
+            until = outcome.was_until.isoformat() if outcome.was_until else ""
+            work.changed[outcome.name] = Former(until, outcome.entry.version if outcome.entry else "")
 
 
 async def _enable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
-    author = _author(visit, chosen)
-    if version := chosen.form["if_version"]:
-        await _each(names, work, lambda name: visit.store.update(name, if_version=version, enabled=True, **author))
+    if chosen.versions:
+        await _update(visit, chosen, names, work, lambda _: {"enabled": True, "disabled_until": None})
     else:
-        _record(work, await visit.store.enable_many(names, **author))
+        _record(work, await visit.store.enable_many(names, **_author(visit, chosen)))
 
 
 async def _disable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
     author, until = _author(visit, chosen), chosen.form["until"].strip()
+    if chosen.versions:
+        await _update(visit, chosen, names, work, lambda row: _disabled(visit, until, row))
+        return
     if not until:
         _record(work, await visit.store.disable_many(names, **author))
         return
 
     async def disable(name: str) -> None:
         row = await visit.store.row(name)
-        await visit.store.disable(name, until=_until(visit, until, row.zone), **author)
+        entry = await visit.store.disable(name, until=_until(visit, until, row.zone), **author)
         if row.is_enabled:
-            work.changed[name] = ""
+            work.changed[name] = Former(version=entry.version)
 
     await _each(names, work, disable)
+
+
+def _disabled(visit: Visit, until: str, row: Row) -> dict[str, Any]:
+    moment = _until(visit, until, row.zone) if until else None
+    return {"enabled": moment is not None, "disabled_until": moment}
+
+
+async def _update(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work, fields: Callable[[Row], Any]) -> None:
+    """Change fields of entries that nobody else has changed since they had their versions."""
+
+    async def update(name: str) -> None:
+        row = await visit.store.row(name)
+        version, author = chosen.versions[name], _author(visit, chosen)
+        await visit.store.update(name, if_version=version, **fields(row), **author)
+
+    await _each(names, work, update)
 
 
 def _until(visit: Visit, text: str, zone: tzinfo) -> datetime:
@@ -165,8 +192,17 @@ async def _restore(visit: Visit, chosen: Chosen, names: Sequence[str], work: Wor
 
 
 async def _skip_next(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
-    undo = chosen.form["undo"] == "1"
-    await _each(names, work, lambda name: visit.store.skip_next(name, undo=undo, **_author(visit, chosen)))
+    undo, author = chosen.form["undo"] == "1", _author(visit, chosen)
+    if undo and chosen.versions:  # of one skip: what was left out before stays so
+        await _update(visit, chosen, names, work, lambda row: {"skip": list(row.skip)[:-1]})
+        return
+
+    async def skip(name: str) -> None:
+        entry = await visit.store.skip_next(name, undo=undo, **author)
+        if not undo:
+            work.changed[name] = Former(version=entry.version)
+
+    await _each(names, work, skip)
 
 
 async def _trigger(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
+from urllib.parse import quote_plus
 
 from starlette.exceptions import HTTPException
 
-from redisbeater.dashboard.forms import Form, read_form
+from redisbeater.dashboard.forms import MOST_BYTES, Form, read_form
 from redisbeater.dashboard.pages import Visit
 from redisbeater.dashboard.views.query import EntryQuery
+from redisbeater.management.search import checked_states
 
 __all__ = ("MOST_ENTRIES", "Chosen", "read_chosen")
 
 #: Entries that one form changes at most.
 MOST_ENTRIES = 1_000
+
+#: Bytes of their names at most, where all that match are chosen: the form that asks sends them back, with a note.
+MOST_NAME_BYTES = MOST_BYTES - 8 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,12 +33,14 @@ class Chosen:
         names: the entries.
         total: how many match, where that are more than one form changes.
         is_about: whether that may be some too high.
+        versions: by name, the one that an entry must still have; an entry that is not here may have any.
     """
 
     form: Form
     names: list[str]
     total: int
     is_about: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_confirmed(self) -> bool:
@@ -48,13 +57,14 @@ async def read_chosen(visit: Visit) -> Chosen:
     """Read the form of a change: ``name`` in its address or once or many in the form; or ``all=1`` with filters.
 
     Raises:
-        HTTPException: 400, it names no entry; 413, too many.
+        HTTPException: 400, it names no entry, or not each with its version; 413, too many; 422, there is no such state.
     """
     form = await read_form(visit.request)
-    names = list(dict.fromkeys(name for name in [*visit.queries("name"), *form.all("name")] if name))
+    given = [name for name in [*visit.queries("name"), *form.all("name")] if name]
+    names, versions = list(dict.fromkeys(given)), _versions(form, given)
     total, is_about = len(names), False
     if form["all"] == "1":
-        query = EntryQuery.of(form.flat)
+        query = _query(form)
         if query.state == "deleted":
             deleted = [name for name in await visit.store.deleted() if query.q.casefold() in name.casefold()]
             names, total = deleted[:MOST_ENTRIES], len(deleted)
@@ -62,8 +72,33 @@ async def read_chosen(visit: Visit) -> Chosen:
             found = await visit.store.rows(1, MOST_ENTRIES, **query.filters)
             names = [row.name for row in found.rows if row.fields or row.definition]
             total, is_about = found.total, found.is_about
+        names = _that_fit(names)
     if not names:
         raise HTTPException(400, "no entry is chosen")
     if len(names) > MOST_ENTRIES:
         raise HTTPException(413, f"one form changes at most {MOST_ENTRIES:,} entries")
-    return Chosen(form=form, names=names, total=total, is_about=is_about)
+    return Chosen(form=form, names=names, total=total, is_about=is_about, versions=versions)
+
+
+def _versions(form: Form, names: list[str]) -> dict[str, str]:
+    """Return the versions that a form names, one for each name and in their order; none, if it has none."""
+    versions = form.all("if_version")
+    if versions and len(versions) != len(names):
+        raise HTTPException(400, f"if_version: expected one for each name, got {len(versions)} for {len(names)}")
+    return dict(zip(names, versions))
+
+
+def _query(form: Form) -> EntryQuery:
+    """Return the filters of a form. What is no state would select all entries: it is refused."""
+    state = form["state"].strip()
+    try:
+        checked_states([state] if state not in ("", "deleted") else [])
+    except ValueError as exc:
+        raise HTTPException(422, str(exc)) from exc
+    return EntryQuery.of(form.flat)
+
+
+def _that_fit(names: list[str]) -> list[str]:
+    """Return the first names, as many as a form can send."""
+    sizes = accumulate(len("name=&") + len(quote_plus(name, errors="replace")) for name in names)
+    return [name for name, size in zip(names, sizes) if size <= MOST_NAME_BYTES]

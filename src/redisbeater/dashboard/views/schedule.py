@@ -50,11 +50,16 @@ async def findings(visit: Visit) -> Page:
     return Page(template="findings.html", values=values, data=data, fragment="content")
 
 
-async def pause(visit: Visit) -> Response:
-    """Pause the whole schedule."""
+async def pause(visit: Visit) -> Page | Response:
+    """Pause the whole schedule; show the form again where its end is none."""
     form = await read_form(visit.request)
-    until = _until(visit, form["until"])
-    begun = await visit.store.pause(form["note"], visit.user.name, until)
+    try:
+        begun = await visit.store.pause(form["note"], visit.user.name, _until(visit, form["until"]))
+    except InvalidEntry as exc:
+        if visit.wants_json:
+            raise
+        values = {"form": form, "problem": str(exc), "back": local_path(visit.request, form["next"])}
+        return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
     return _done(visit, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
 

@@ -1,0 +1,129 @@
+"""Forms of the web page that meet other people's changes, or say what cannot be meant: nothing is lost by them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from html import unescape
+
+import pytest
+from celery import Celery
+from servers import programs
+from web_site import BEARER, TestClient, browse
+
+from redisbeater import RedisScheduleEntry, ScheduleStore
+
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop"),
+]
+
+
+def _undo(web: TestClient, text: str) -> str:
+    """Press the button Undo on a page; return the page that comes."""
+    form = re.search(r'<div id="said".*?action="([^"]+)">(.*?)</form>', text, re.DOTALL)
+    assert form is not None, "the page offers no undo"
+    data: dict[str, list[str]] = {}
+    for name, value in re.findall(r'name="([^"]+)" value="([^"]*)"', form[2]):
+        data.setdefault(unescape(name), []).append(unescape(value))
+    return web.post(form[1], data=data).text
+
+
+def test_an_undo_changes_nothing_that_somebody_has_written_since(app: Celery, store: ScheduleStore) -> None:
+    web = browse(app)
+    for name in ("a", "b", "c"):
+        store.create(name, "shop.report", 60.0)
+    done = web.post("/entries/disable", data={"name": ["a", "b"]}).text
+    store.update("b", description="stays disabled: the feed is broken", by="bert")
+    page = _undo(web, done)
+    assert (store.get("a").enabled, store.get("b").enabled) == (True, False)
+    assert "1 of 2 enabled" in page
+    assert re.search(r"<bdi>b</bdi></a></th><td><bdi>.*version", page)
+    store.disable("c", until=timedelta(hours=2))
+    done = web.post("/entries/enable?name=c").text
+    store.update("c", description="runs tonight", by="bert")
+    _undo(web, done)
+    assert store.get("c").disabled_until is None
+
+
+def test_the_undo_of_a_skip_keeps_what_others_left_out(app: Celery, store: ScheduleStore) -> None:
+    store.create("a", "shop.report", 3600.0)
+    first = store.skip_next("a").skip
+    web = browse(app)
+    done = web.post("/entries/skip-next?name=a").text
+    assert len(store.get("a").skip) == 2
+    _undo(web, done)
+    assert store.get("a").skip == first
+    done = web.post("/entries/skip-next?name=a").text
+    theirs = store.skip_next("a").skip
+    assert "Not changed" in _undo(web, done)
+    assert store.get("a").skip == theirs
+
+
+def test_a_version_belongs_to_one_name(app: Celery, store: ScheduleStore) -> None:
+    for name in ("a", "b"):
+        store.create(name, "shop.report", 60.0, enabled=False)
+    form = {"name": ["a", "b"], "if_version": store.get("a").version}
+    answer = browse(app).post("/entries/enable", data=form, headers={"Accept": "application/json"})
+    assert (answer.status_code, store.get("a").enabled) == (400, False)
+    assert "if_version" in answer.json()["error"]
+
+
+def test_a_wrong_end_of_a_pause_is_said_at_its_field(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60.0)
+    web = browse(app)
+    form = {"until": "someday", "note": 'deploy "7"', "next": "/?q=rep"}
+    answer = web.post("/pause", data=form)
+    assert (answer.status_code, store.is_paused) == (422, None)
+    error = re.search(r'id="error-until" role="alert"><bdi>(.*?)</bdi>', answer.text)
+    assert error is not None
+    assert "someday" in error[1]
+    assert 'name="until" value="someday" aria-invalid="true" aria-describedby="error-until"' in answer.text
+    fields = dict(re.findall(r'name="(note|next)"[^>]* value="([^"]*)"', answer.text))
+    again = {**{name: unescape(value) for name, value in fields.items()}, "until": "2h"}
+    assert again == {**form, "until": "2h"}
+    assert str(web.post("/pause", data=again).url).endswith("/?q=rep")
+    assert store.is_paused is not None
+    program = web.post("/pause", data={"until": "-1h"}, headers={"Accept": "application/json"})
+    assert (program.status_code, program.json()["field"]) == (422, "$.until")
+
+
+def test_a_filter_that_is_none_changes_nothing(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60.0)
+    web = browse(app, headers={**BEARER, "Accept": "application/json"})
+    answer = web.post("/entries/delete", data={"all": "1", "state": "disable", "confirm": "1"})
+    assert (answer.status_code, store.count()) == (422, 1)
+    assert answer.json()["error"].startswith("state: ")
+    assert "did you mean 'disabled'?" in answer.json()["error"]
+
+
+def test_all_that_match_fit_into_the_form_that_asks(app: Celery, store: ScheduleStore) -> None:
+    with store.bulk() as bulk:
+        for number in range(400):
+            bulk.upsert(RedisScheduleEntry(f"{number:03}{'ä' * 200}", "shop.report", 60.0, app=app))
+    web = browse(app)
+    page = web.post("/entries/disable", data={"all": "1", "q": "ä"}).text
+    names = [unescape(name) for name in re.findall(r'type="hidden" name="name" value="([^"]*)"', page)]
+    assert f"400 match; one form changes the first {len(names)}." in page
+    answer = web.post("/entries/disable", data={"name": names, "confirm": "1"})
+    assert answer.status_code == 200
+    assert store.rows(1, 1, states=["disabled"]).total == len(names) > 100
+
+
+def test_what_was_done_is_said_to_the_person_and_not_to_another_tab(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60.0)
+    web = browse(app)
+    web.post("/entries/disable?name=report", follow_redirects=False)
+    assert "report: disabled." not in web.get("/", headers={"X-Redisbeater-Live": "1"}).text
+    web.get("/forecast", headers={"HX-Request": "true"})
+    assert "report: disabled." in web.get("/").text
+    assert "report: disabled." not in web.get("/").text
+
+
+def test_the_question_goes_back_to_where_it_came_from(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60.0)
+    web = browse(app)
+    page = web.post("/entries/delete?name=report", data={"next": "/?q=rep&page=2"}).text
+    assert '<a class="button plain" href="/?q=rep&amp;page=2">No, go back</a>' in page
+    page = web.post("/entries/delete?name=report", data={"next": "//evil.example"}).text
+    assert '<a class="button plain" href="/">No, go back</a>' in page
