@@ -40,6 +40,11 @@ FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 OPTIONS = f"{PREFIX}redis_options"
 
+USE_TLS = (
+    f"for TLS use rediss://, rediss-sentinel:// or rediss-cluster:// in {PREFIX}redis_url, or for the master behind "
+    f"Sentinels alone {PREFIX}redis_use_ssl"
+)
+
 #: redis-py's texts for an option that it does not know, and for one of the URL whose value it cannot read.
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 _UNREADABLE_OPTION = re.compile(r"Invalid value for [`'\"]?(\w+)[`'\"]? in connection URL")
@@ -86,6 +91,8 @@ def _where_unknown(config: Config, problem: str) -> tuple[str, str]:
     is_tls = isinstance(tls, Mapping) and name in tls
     is_own = name in {**config.redis_options, **(config.redis_options.get("sentinel_kwargs") or {})}
     where = OPTIONS if is_own else f"{PREFIX}redis_{'use_ssl' if is_tls else 'url'}"
+    if name.startswith("ssl_") and name in _known_options():
+        return where, f"{name!r} is an option of TLS; {USE_TLS}"
     return where, f"unknown option {name!r}{did_you_mean(name, _known_options())}"
 
 
@@ -191,10 +198,7 @@ def _options(config: Config) -> dict[str, Any]:
         **given,
     }
     if "ssl" in options:
-        raise ImproperlyConfigured(
-            f"{OPTIONS}['ssl'] is not used; for TLS use rediss://, rediss-sentinel:// or rediss-cluster:// in "
-            f"{PREFIX}redis_url, or for the master behind Sentinels alone {PREFIX}redis_use_ssl"
-        )
+        raise ImproperlyConfigured(f"{OPTIONS}['ssl'] is not used; {USE_TLS}")
     if _is_secure(config):
         options.update(_verification(options))
     return {
