@@ -397,6 +397,34 @@ def test_an_option_that_the_client_of_a_sentinel_does_not_know_is_refused() -> N
         client("sentinel://a", {**SERVICE, "sentinel_kwargs": {"no_such": 1}})
 
 
+@pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        pytest.param("socket_timeout", "5", "seconds", id="text"),
+        pytest.param("socket_timeout", 0, "seconds", id="no-time"),
+        pytest.param("socket_connect_timeout", -5, "seconds", id="negative"),
+        pytest.param("health_check_interval", "30", "seconds", id="text-of-an-interval"),
+        pytest.param("max_connections", "10", "a whole number", id="text-of-a-number"),
+    ],
+)
+def test_an_option_that_would_fail_at_the_first_call_is_refused(
+    url: str, option: str, value: Any, expected: str
+) -> None:
+    options = {**(SERVICE if url.startswith("sentinel") else {}), option: value}
+
+    with pytest.raises(ImproperlyConfigured) as refused:
+        make_client(config(url, redis_options=options))
+
+    assert str(refused.value).startswith(f"redisbeater_redis_options[{option!r}] = {value!r}: expected {expected}")
+
+
+def test_waiting_without_an_end_is_an_option() -> None:
+    options = connection(client("redis://a", {"socket_timeout": None, "health_check_interval": 0}))
+
+    assert (options["socket_timeout"], options["health_check_interval"]) == (None, 0)
+
+
 class Broken(CredentialProvider):
     def get_credentials(self) -> tuple[str]:
         raise OSError(f"cannot fetch {SECRET}")

@@ -21,6 +21,7 @@ from redis.retry import Retry
 from redisbeater.config.given import PREFIX
 from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import Config
+from redisbeater.config.values import is_seconds
 from redisbeater.display import did_you_mean
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.store.connection.cluster import CLUSTER_OPTIONS, Cluster
@@ -34,6 +35,9 @@ SOCKET_TIMEOUT_SECONDS = 5.0
 
 #: A connection that was idle for this long is checked before its next use.
 HEALTH_CHECK_SECONDS = 30
+
+#: Options of redis-py that are seconds, and the least of each.
+LEAST_SECONDS = {"socket_timeout": 0.001, "socket_connect_timeout": 0.001, "health_check_interval": 0}
 
 #: Options that hold the path of a file.
 FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
@@ -197,6 +201,7 @@ def _options(config: Config) -> dict[str, Any]:
         **keep_alive,
         **given,
     }
+    _check_numbers(options)
     if "ssl" in options:
         raise ImproperlyConfigured(f"{OPTIONS}['ssl'] is not used; {USE_TLS}")
     if _is_secure(config):
@@ -210,6 +215,17 @@ def _options(config: Config) -> dict[str, Any]:
         # An entry that another program wrote in another encoding must not fail the call for all the others.
         "encoding_errors": "surrogateescape",
     }
+
+
+def _check_numbers(options: Mapping[str, Any]) -> None:
+    """Refuse numbers that would fail at the first call: as texts from the environment, or out of range."""
+    for option, least in LEAST_SECONDS.items():
+        value = options.get(option)
+        if value is not None and not is_seconds(value, least):
+            raise ImproperlyConfigured(f"{OPTIONS}[{option!r}] = {value!r}: expected seconds, at least {least:g}")
+    most = options.get("max_connections")
+    if most is not None and (not isinstance(most, int) or most < 1):
+        raise ImproperlyConfigured(f"{OPTIONS}['max_connections'] = {most!r}: expected a whole number, at least 1")
 
 
 def _is_secure(config: Config) -> bool:
