@@ -501,3 +501,13 @@ def test_the_codec_of_an_app_stores_and_reads_its_classes() -> None:
     stored = Context.of(app).codec.encode(Tide())
 
     assert isinstance(Context.of(app).codec.decode(stored), Tide)
+
+
+@pytest.mark.parametrize("lock_key", [":schedule", ":id", ":format", ":changes", "redisbeater::schedule"])
+def test_a_lock_that_is_a_key_of_the_schedule_itself_is_refused(lock_key: str) -> None:
+    """Beat would advise to delete that key."""
+    app = Celery("proj", set_as_current=False)
+    app.conf.update(redisbeater_redis_url=URL, redisbeater_lock_key=lock_key)
+
+    with pytest.raises(ImproperlyConfigured, match=r"itself; unset it for 'redisbeater::lock'$"):
+        Context.of(app)

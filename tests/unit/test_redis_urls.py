@@ -116,6 +116,8 @@ def test_a_url_is_shown_without_credentials(url: str, shown: str) -> None:
         pytest.param(f"redis-cluster://[{SECRET}", id="bracket"),
         pytest.param(f"sentinel://a:1;redis://:{SECRET}@b", id="another-scheme"),
         pytest.param(f"sentinel://:{SECRET}@a:port", id="port-is-a-word"),
+        pytest.param(f"redis://:1234?{SECRET}@a:1", id="number-then-question-mark-in-password"),
+        pytest.param(f"sentinel://a:1?{SECRET}@b:1", id="question-mark-in-a-sentinel-s-password"),
     ],
 )
 def test_the_error_of_an_invalid_url_does_not_show_its_password(url: str) -> None:
@@ -133,6 +135,42 @@ def test_a_database_that_is_no_number_is_refused_without_showing_it(url: str) ->
         config(url + SECRET, redis_options=SERVICE)
 
     assert SECRET not in "".join(traceback.format_exception(refused.value)) + repr(refused.value.__context__)
+
+
+@pytest.mark.parametrize("url", ["unix://", "unix:///", "unix://run/redis.sock", f"unix://:x/{SECRET}@/run/redis.sock"])
+def test_a_socket_without_a_whole_path_is_refused(url: str) -> None:
+    with pytest.raises(
+        ImproperlyConfigured, match=r"redisbeater_redis_url: .* as in unix:///run/redis\.sock"
+    ) as refused:
+        config(url)
+
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["redis://a,b:6379/0", "rediss://a;rediss://b/0", f"redis://:{SECRET}@a;redis://b"])
+def test_several_hosts_of_one_server_are_refused(url: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"several hosts.* sentinel:// or redis-cluster://") as refused:
+        config(url)
+
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "shown"),
+    [
+        pytest.param("redis://a:1/2", {"db": 5}, "redis-cli -u redis://a:1/2", id="path"),
+        pytest.param("redis://a:1/2?db=3", {"db": 5}, "redis-cli -u redis://a:1/2 -n 3", id="query"),
+        pytest.param("redis://a:1", {"db": 5}, "redis-cli -u redis://a:1 -n 5", id="options"),
+        pytest.param("unix:///run/r.sock", {}, "redis-cli -s /run/r.sock", id="socket"),
+        pytest.param("unix:///run/r.sock?db=1", {}, "redis-cli -s /run/r.sock -n 1", id="socket-query"),
+        pytest.param("unix:///run/r.sock", {"db": 1}, "redis-cli -s /run/r.sock -n 1", id="socket-options"),
+    ],
+)
+def test_redis_cli_is_shown_with_the_database_that_is_used(url: str, options: dict[str, Any], shown: str) -> None:
+    context = Context.of(app_with(redis_url=url, redis_options=options))
+
+    assert context.redis.command_line == shown
+    assert str(connection(client(url, options)).get("db", 0)) == (re.findall(r"\d$", shown) or ["0"])[0]
 
 
 @pytest.mark.parametrize(
@@ -153,6 +191,19 @@ def test_all_sentinels_of_the_broker_are_used(broker: Any) -> None:
     app = Celery("proj", broker=broker, set_as_current=False)
 
     assert Config.from_app(app).redis_url == "sentinel://a:1;sentinel://b:2/3"
+
+
+def test_the_database_of_a_socket_is_where_kombu_has_it() -> None:
+    app = Celery("proj", broker="redis+socket:///run/redis.sock?virtual_host=2", set_as_current=False)
+
+    assert Config.from_app(app).redis_url == "unix:///run/redis.sock?db=2"
+
+
+def test_the_error_of_the_broker_s_url_names_the_broker() -> None:
+    app = Celery("proj", broker="redis://a/word", set_as_current=False)
+
+    with pytest.raises(ImproperlyConfigured, match=r"^broker_url: the database is not a number"):
+        Config.from_app(app)
 
 
 def test_no_option_of_the_broker_is_used() -> None:
@@ -321,6 +372,19 @@ def test_the_error_of_the_option_ssl_shows_the_fix(url: str) -> None:
         make_client(config(url, redis_options={**(SERVICE if url.startswith("sentinel") else {}), "ssl": True}))
 
 
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("redis://a?ssl_cert_reqs=none", {}),
+        ("redis://a", {"ssl_ca_certs": "x"}),
+        ("redis-cluster://a", {"ssl_ca_certs": "x"}),
+    ],
+)
+def test_an_option_of_tls_without_tls_is_refused_with_the_fix(url: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"'ssl_\w+' is an option of TLS; for TLS use rediss://"):
+        make_client(config(url, redis_options=options))
+
+
 @pytest.mark.parametrize("url", ["redis://a", "rediss://a", "sentinel://a", "redis-cluster://a", "rediss-cluster://a"])
 @pytest.mark.parametrize("option", ["no_such", "read_from_replicas", "retry_period"])
 def test_an_option_that_redis_py_does_not_know_is_refused(url: str, option: str) -> None:
@@ -331,6 +395,34 @@ def test_an_option_that_redis_py_does_not_know_is_refused(url: str, option: str)
 def test_an_option_that_the_client_of_a_sentinel_does_not_know_is_refused() -> None:
     with pytest.raises(ImproperlyConfigured, match=r"redisbeater_redis_options: .*no_such"):
         client("sentinel://a", {**SERVICE, "sentinel_kwargs": {"no_such": 1}})
+
+
+@pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        pytest.param("socket_timeout", "5", "seconds", id="text"),
+        pytest.param("socket_timeout", 0, "seconds", id="no-time"),
+        pytest.param("socket_connect_timeout", -5, "seconds", id="negative"),
+        pytest.param("health_check_interval", "30", "seconds", id="text-of-an-interval"),
+        pytest.param("max_connections", "10", "a whole number", id="text-of-a-number"),
+    ],
+)
+def test_an_option_that_would_fail_at_the_first_call_is_refused(
+    url: str, option: str, value: Any, expected: str
+) -> None:
+    options = {**(SERVICE if url.startswith("sentinel") else {}), option: value}
+
+    with pytest.raises(ImproperlyConfigured) as refused:
+        make_client(config(url, redis_options=options))
+
+    assert str(refused.value).startswith(f"redisbeater_redis_options[{option!r}] = {value!r}: expected {expected}")
+
+
+def test_waiting_without_an_end_is_an_option() -> None:
+    options = connection(client("redis://a", {"socket_timeout": None, "health_check_interval": 0}))
+
+    assert (options["socket_timeout"], options["health_check_interval"]) == (None, 0)
 
 
 class Broken(CredentialProvider):

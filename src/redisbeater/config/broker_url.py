@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 from celery import Celery
 
-from redisbeater.config.redis_url import SCHEMES, Topology, scheme_of
+from redisbeater.config.redis_url import SCHEMES, RedisUrl, Topology, scheme_of
 from redisbeater.exceptions import ImproperlyConfigured
 
 __all__ = ("app_text", "broker_redis_url")
@@ -14,7 +16,7 @@ def broker_redis_url(app: Celery) -> str:
     """Return the URL of the broker as that of the schedule.
 
     Raises:
-        ImproperlyConfigured: the broker is no Redis.
+        ImproperlyConfigured: the broker is no Redis, or its URL cannot be parsed.
     """
     broker = app.conf.broker_write_url or ""
     brokers = list(broker) if isinstance(broker, (list, tuple)) else broker.split(";")
@@ -26,7 +28,11 @@ def broker_redis_url(app: Celery) -> str:
             f"that could keep the schedule; {_advice(app)}"
         )
     # Of several brokers only the first is used, but several Sentinels belong to one Redis.
-    return ";".join(brokers) if SCHEMES[scheme] is Topology.SENTINEL else first
+    url = ";".join(brokers) if SCHEMES[scheme] is Topology.SENTINEL else first
+    if scheme == "unix":  # kombu has the database of a socket there
+        url = re.sub(r"(?<=[?&])virtual_host=", "db=", url)
+    RedisUrl.read("broker_url", url)
+    return url
 
 
 def app_text(app: Celery) -> str:

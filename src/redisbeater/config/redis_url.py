@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from redisbeater.exceptions import ImproperlyConfigured
@@ -74,6 +75,7 @@ class RedisUrl:
             schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
             raise ImproperlyConfigured(f"{setting} has the scheme {scheme_of(text)!r}: expected one of {schemes}")
         _check_database(setting, text)
+        _check_server(setting, text)
         with suppress(ValueError):  # its text may quote the password, so it must not become the context of our error
             return cls._parse(text)
         raise ImproperlyConfigured(f"{setting} is not a URL; percent-encode special characters in its password")
@@ -86,13 +88,13 @@ class RedisUrl:
             raise ValueError("a URL of Redis has no fragment")
         if topology is Topology.SERVER:
             urlsplit(text)
-            part = _Part.of(rest)
+            part = _Part.of(rest).with_whole_options()
             if "@" in part.path and scheme != "unix":
                 raise ValueError("an unquoted slash in the password begins the path")
             hosts: tuple[str, ...] = (text,)
             shown = part.shown
         else:
-            parts = [_Part.of(part) for part in re.split(f"[;,]{re.escape(scheme)}://", rest)]
+            parts = [_Part.of(part).with_whole_options() for part in re.split(f"[;,]{re.escape(scheme)}://", rest)]
             hosts = tuple(_host_urls(parts, "rediss" if scheme.startswith("rediss") else "redis", topology))
             shown = ",".join(part.shown for part in parts)
         return cls(scheme=scheme, topology=topology, hosts=hosts, address=f"{scheme}://{shown}")
@@ -120,14 +122,21 @@ class RedisUrl:
                 f"set it to '{{{name}}}:', or unset it for {CLUSTER_PREFIX!r}"
             )
 
-    @property
-    def command_line(self) -> str:
-        """How ``redis-cli`` reaches this Redis, as far as one command can: without a password or Sentinels."""
-        if self.scheme == "unix":
-            return f"redis-cli -s {shlex.quote(self.address.removeprefix('unix://'))}"
-        if self.topology is Topology.SERVER:
-            return f"redis-cli -u {shlex.quote(self.address)}"
-        return "redis-cli -c" if self.topology is Topology.CLUSTER else "redis-cli"
+    def command_line(self, options: Mapping[str, Any]) -> str:
+        """Return how ``redis-cli`` reaches this Redis, as far as one command can: without a password or Sentinels.
+
+        Arguments:
+            options: the options for redis-py; those of the URL take precedence.
+        """
+        if self.topology is not Topology.SERVER:
+            return "redis-cli -c" if self.topology is Topology.CLUSTER else "redis-cli"
+        is_socket = self.scheme == "unix"
+        path = "" if is_socket else urlsplit(self.hosts[0]).path.strip("/")
+        database = str(self.options.get("db") or path or options.get("db") or "")
+        number = "" if database == path else f" -n {shlex.quote(database)}"
+        if is_socket:
+            return f"redis-cli -s {shlex.quote(self.address.removeprefix('unix://'))}{number}"
+        return f"redis-cli -u {shlex.quote(self.address)}{number}"
 
     @property
     def options(self) -> dict[str, str]:
@@ -157,6 +166,12 @@ class _Part:
         credentials, _, hosts = network.rpartition("@")
         return cls(credentials, hosts, slash + path, query)
 
+    def with_whole_options(self) -> _Part:
+        """Return the part; refuse an option without a value, which redis-py ignores: it may end a password."""
+        if any("=" not in option for option in self.query.split("&") if option):
+            raise ValueError("an unquoted question mark in the password begins the options")
+        return self
+
     @property
     def shown(self) -> str:
         return self.hosts + self.path
@@ -173,6 +188,20 @@ def _check_database(setting: str, text: str) -> None:
             raise ImproperlyConfigured(
                 f"{setting}: the database is not a number; end the URL as in redis://host:6379/0"
             )
+
+
+def _check_server(setting: str, text: str) -> None:
+    """Refuse a socket without its whole path, and several hosts where there is one server."""
+    scheme, _, rest = text.partition("://")
+    if SCHEMES[scheme] is not Topology.SERVER:
+        return
+    part = _Part.of(rest)
+    if scheme == "unix" and (part.hosts or not part.path.strip("/")):
+        raise ImproperlyConfigured(f"{setting}: expected the whole path of a socket, as in unix:///run/redis.sock")
+    if re.search("[,;]", part.hosts):
+        raise ImproperlyConfigured(
+            f"{setting} names several hosts, but {scheme}:// has one; several need sentinel:// or redis-cluster://"
+        )
 
 
 def _host_urls(parts: Sequence[_Part], scheme: str, topology: Topology) -> Iterator[str]:

@@ -56,6 +56,7 @@ from __future__ import annotations
 import uuid
 
 from redisbeater.entry_name import check_unreserved, is_name
+from redisbeater.exceptions import ImproperlyConfigured
 
 __all__ = ("DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "RUN_READY", "SEVERAL", "Keys")
 
@@ -100,7 +101,14 @@ class Keys:
         self.resend = f"{prefix}:resend"
         self.totals = f"{prefix}:totals"
         self.events = f"{prefix}:events"
+        self._check_lock(lock)
         self.lock = lock if lock is not None else f"{prefix}:lock"
+
+    def _check_lock(self, lock: str | None) -> None:
+        if lock in vars(self).values():
+            raise ImproperlyConfigured(
+                f"redisbeater_lock_key: {lock} is a key of the schedule itself; unset it for '{self.prefix}:lock'"
+            )
 
     def entry(self, name: str) -> str:
         """Return the key of an entry.

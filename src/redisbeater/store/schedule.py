@@ -77,7 +77,7 @@ class RedisSchedule(OwnKeys):
     def __init__(self, config: Config) -> None:
         self.keys = Keys(config.key_prefix, config.lock_name)
         #: How ``redis-cli`` reaches this Redis, for hints.
-        self.command_line = config.url.command_line
+        self.command_line = config.url.command_line(config.redis_options)
         #: Where this Redis is, without a password.
         self.address = config.url.address
         self._config = config

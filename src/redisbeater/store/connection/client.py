@@ -21,6 +21,7 @@ from redis.retry import Retry
 from redisbeater.config.given import PREFIX
 from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import Config
+from redisbeater.config.values import is_seconds
 from redisbeater.display import did_you_mean
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.store.connection.cluster import CLUSTER_OPTIONS, Cluster
@@ -35,10 +36,18 @@ SOCKET_TIMEOUT_SECONDS = 5.0
 #: A connection that was idle for this long is checked before its next use.
 HEALTH_CHECK_SECONDS = 30
 
+#: Options of redis-py that are seconds, and the least of each.
+LEAST_SECONDS = {"socket_timeout": 0.001, "socket_connect_timeout": 0.001, "health_check_interval": 0}
+
 #: Options that hold the path of a file.
 FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 OPTIONS = f"{PREFIX}redis_options"
+
+USE_TLS = (
+    f"for TLS use rediss://, rediss-sentinel:// or rediss-cluster:// in {PREFIX}redis_url, or for the master behind "
+    f"Sentinels alone {PREFIX}redis_use_ssl"
+)
 
 #: redis-py's texts for an option that it does not know, and for one of the URL whose value it cannot read.
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
@@ -86,6 +95,8 @@ def _where_unknown(config: Config, problem: str) -> tuple[str, str]:
     is_tls = isinstance(tls, Mapping) and name in tls
     is_own = name in {**config.redis_options, **(config.redis_options.get("sentinel_kwargs") or {})}
     where = OPTIONS if is_own else f"{PREFIX}redis_{'use_ssl' if is_tls else 'url'}"
+    if name.startswith("ssl_") and name in _known_options():
+        return where, f"{name!r} is an option of TLS; {USE_TLS}"
     return where, f"unknown option {name!r}{did_you_mean(name, _known_options())}"
 
 
@@ -190,11 +201,9 @@ def _options(config: Config) -> dict[str, Any]:
         **keep_alive,
         **given,
     }
+    _check_numbers(options)
     if "ssl" in options:
-        raise ImproperlyConfigured(
-            f"{OPTIONS}['ssl'] is not used; for TLS use rediss://, rediss-sentinel:// or rediss-cluster:// in "
-            f"{PREFIX}redis_url, or for the master behind Sentinels alone {PREFIX}redis_use_ssl"
-        )
+        raise ImproperlyConfigured(f"{OPTIONS}['ssl'] is not used; {USE_TLS}")
     if _is_secure(config):
         options.update(_verification(options))
     return {
@@ -206,6 +215,17 @@ def _options(config: Config) -> dict[str, Any]:
         # An entry that another program wrote in another encoding must not fail the call for all the others.
         "encoding_errors": "surrogateescape",
     }
+
+
+def _check_numbers(options: Mapping[str, Any]) -> None:
+    """Refuse numbers that would fail at the first call: as texts from the environment, or out of range."""
+    for option, least in LEAST_SECONDS.items():
+        value = options.get(option)
+        if value is not None and not is_seconds(value, least):
+            raise ImproperlyConfigured(f"{OPTIONS}[{option!r}] = {value!r}: expected seconds, at least {least:g}")
+    most = options.get("max_connections")
+    if most is not None and (not isinstance(most, int) or most < 1):
+        raise ImproperlyConfigured(f"{OPTIONS}['max_connections'] = {most!r}: expected a whole number, at least 1")
 
 
 def _is_secure(config: Config) -> bool:
