@@ -133,6 +133,7 @@ class Keys:
             self.statics: "set",
             self.failing: "zset",
             self.zone: "string",
+            self.zone_before: "string",
             self.log: "list",
             self.beats: "hash",
             self.pause: "string",
