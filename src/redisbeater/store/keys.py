@@ -170,6 +170,11 @@ class Keys:
         """Return the key that holds the end of a claim's lease."""
         return f"{self.prefix}:claim:{claim_id}"
 
+    def of_claim(self, claim_id: str) -> list[str]:
+        """Return the keys that a claim needs besides those of entries."""
+        zones = [self.zone, self.zone_before]
+        return [self.schedule, self.lock, self.id, self.receipt(claim_id), self.format, *zones, self.beats, self.pause]
+
     def answer(self, call_id: str) -> str:
         """Return the key that holds what one call has answered."""
         return f"{self.prefix}:answer:{call_id}"
