@@ -128,7 +128,7 @@ class RedisScheduler(Scheduler):
         self._claim_limit = ClaimLimit(config.batch_size, self._dispatcher.pace)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
-        #: When to claim again, on the monotonic clock.
+        #: When to claim again, on this host's clock.
         self._look_at = 0.0
         self._in_tick = self._is_closing = self._has_ended = False
 

@@ -25,11 +25,15 @@ class OwnKeys:
             keys.id: "task ids come from a stand-in",
             keys.broken: "broken entries are logged but not listed",
             keys.zone: "entries without a zone of their own follow the timezone of each program's application",
+            keys.zone_before: "the zone of the schedule cannot be changed, nor a change of it be finished",
             keys.failing: "failing entries are not listed, and not counted as late",
             keys.log: "what happens to the schedule is not recorded",
             keys.beats: "status and health do not see the beats",
             keys.pause: "the schedule is not paused",
             keys.statics: "static entries that the code no longer declares stay",
+            keys.active: "runs are not seen as active: overlap has no effect, and none is found lost",
+            keys.resend: "runs that were lost or buffered are not sent",
+            keys.totals: "runs are not counted by task",
         }
 
     def check(self) -> None:

@@ -130,6 +130,11 @@ class ZoneChange:
 
     def _report_conflict(self, before: str) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS
+        if not before:  # another program's key is in the way, which is logged with the command that deletes it
+            logger.error(
+                "time zone %s of this application is not used: the schedule stays in %s", self._wanted, self._zone
+            )
+            return
         logger.error(
             "time zone %s of this application is not used: the schedule was changed from %s to %s within an hour; "
             "use one timezone in all of them, or redis-cli DEL %s and restart beat",

@@ -81,6 +81,11 @@ class Batch:
         """Number of entries that are published and not confirmed yet."""
         return len(self._in_flight)
 
+    @property
+    def size(self) -> int:
+        """Number of entries that are not committed, quarantined or released yet."""
+        return len(self.unsent) + len(self._in_flight) + len(self.done) + len(self.broken)
+
     def peek(self, count: int) -> list[ClaimedEntry]:
         """Return the ``count`` oldest unsent entries, and leave them in the batch."""
         return list(islice(self.unsent, count))

@@ -25,12 +25,14 @@ from redisbeater.dispatch.resends import Resends
 from redisbeater.dispatch.resources import Resources
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import StoreError
 from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
-from redisbeater.store.commitment import Commitment
+from redisbeater.store.commitment import Commitment, CommitResult
+from redisbeater.store.refused import will_pass
 
 __all__ = ("ClaimDispatch", "Dispatcher")
 
@@ -217,8 +219,21 @@ class ClaimDispatch:
     def finish(self) -> None:
         """Commit what was sent, quarantine what is broken and release the rest.
 
-        Call it again after a StoreError: it goes on where it was.
+        Call it again after a StoreError: it goes on where it was. What Redis refuses until the lease has ended, though
+        it takes other writes, is given up: it must not keep all other entries from running.
         """
+        try:
+            self._finish()
+        except StoreError as exc:
+            if will_pass(exc) or host_seconds() < self.claim.ends_at:
+                raise
+            logger.error(
+                "Redis refused what became of %d entries until their lease ended, they come up again: %s",
+                self._batch.size,
+                exc,
+            )
+
+    def _finish(self) -> None:
         self._batch.requeue_in_flight()
         self._commit()
         self._refusals.quarantine_broken()
@@ -232,7 +247,9 @@ class ClaimDispatch:
             for name in result.fenced:
                 logger.warning("entry %r was sent after its lease ended, it may be sent again with the same id", name)
             changed = [job for job in done if job.claimed.name in result.changed]
-            recorded = [job for job in done if job.claimed.name not in result.changed]
+            unrecorded = {*result.changed, *result.refused}
+            recorded = [job for job in done if job.claimed.name not in unrecorded]
+            _log_refused(result)
             self._resources.counts.count_recorded(recorded)
             self._resources.counts.count_fenced(len(result.fenced))
             _log_skips(recorded)
@@ -251,6 +268,16 @@ class ClaimDispatch:
                 logger.error(
                     "entry %r failed %d times in a row, disabled it; repair its task, then enable it", name, failures
                 )
+
+
+def _log_refused(result: CommitResult) -> None:
+    """Log the first entry that Redis refused to commit, in full or at all, and how many there are."""
+    for name, error in islice(result.reduced.items(), 1):
+        line = "entry %r: its run counts, but Redis refused its log or its record, as of %d entries: %s"
+        logger.error(line, name, len(result.reduced), error)
+    for name, error in islice(result.refused.items(), 1):
+        line = "entry %r: Redis refused its commit, as of %d entries; it comes up again when its lease ends: %s"
+        logger.error(line, name, len(result.refused), error)
 
 
 def _commitment(job: Job) -> Commitment:

@@ -74,13 +74,19 @@ def report_text(reason: str, since: datetime, **more: str) -> str:
     return json.dumps({"reason": shown(reason), "since": since.isoformat(), **more})
 
 
-def reports_as_json(broken: Sequence[tuple[ClaimedEntry, str]], since: datetime) -> str:
-    """Return the argument of the quarantine script. It is not ASCII, as in ``commitment.py``."""
-    return json.dumps([_report(entry, report_text(reason, since)) for entry, reason in broken], ensure_ascii=False)
+def reports_as_json(broken: Sequence[tuple[ClaimedEntry, str]], since: datetime, *, is_logged: bool = True) -> str:
+    """Return the argument of the quarantine script. It is not ASCII, as in ``commitment.py``.
+
+    ``is_logged``: whether the log of each entry gets a line.
+    """
+    reports = [_report(entry, report_text(reason, since), is_logged=is_logged) for entry, reason in broken]
+    return json.dumps(reports, ensure_ascii=False)
 
 
-def _report(entry: ClaimedEntry, text: str) -> dict[str, str]:
-    fields = {"name": entry.name, "report": text, "log": line_text("broken", reason=json.loads(text)["reason"])}
+def _report(entry: ClaimedEntry, text: str, *, is_logged: bool) -> dict[str, str]:
+    fields = {"name": entry.name, "report": text}
+    if is_logged:
+        fields["log"] = line_text("broken", reason=json.loads(text)["reason"])
     return {**fields, "definition": sha1(entry.definition)} if entry.definition else fields
 
 

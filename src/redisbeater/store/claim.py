@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 from redisbeater.host_clock import host_seconds
 from redisbeater.instant import from_unix
 
-__all__ = ("Claim", "ClaimedEntry")
+__all__ = ("TRUSTED_SHARE", "Claim", "ClaimedEntry")
+
+#: The part of a lease in which runs are sent; the rest is left for their commit, which must not come after its end.
+TRUSTED_SHARE = 0.5
 
 
 class ClaimedEntry(NamedTuple):
@@ -94,6 +97,11 @@ class Claim:
     zone: str = ""
     #: When the next run is to be sent by ``RunStore.take()``; None: none is.
     next_resend: datetime | None = None
+
+    @property
+    def ends_at(self) -> float:
+        """When the lease ends, on this host's clock."""
+        return self.asked_at + (self.trusted_until - self.asked_at) / TRUSTED_SHARE
 
     def server_time(self) -> datetime:
         """Return what the server's clock shows now, as far as this claim's reply tells."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from redisbeater.exceptions import StoreError
 from redisbeater.instant import to_unix
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import NewRun, State
@@ -39,17 +40,24 @@ class Commitment(NamedTuple):
     #: How many fire times were skipped now, to be counted.
     skipped_count: int = 0
 
+    def essentials(self) -> Commitment:
+        """Return what the entry needs to go on: its next score and meta, without its log and records of runs."""
+        return self._replace(log=(), runs=(), skipped_count=0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CommitResult:
-    """The entries that were not committed.
+    """The entries that were not committed, or not in full.
 
     ``fenced`` has the names whose claim was no longer ours. ``changed`` has the entries that others changed since the
-    claim, by name: definition, meta and recorded run as they are stored now.
+    claim, by name: definition, meta and recorded run as they are stored now. ``refused`` has those that Redis refused
+    while it took others, and why; ``reduced`` those of which it took no log and no records of runs.
     """
 
     fenced: list[str]
     changed: dict[str, tuple[str, str, str]]
+    refused: dict[str, StoreError] = field(default_factory=dict)
+    reduced: dict[str, StoreError] = field(default_factory=dict)
 
 
 def as_json(commitments: Sequence[Commitment]) -> str:

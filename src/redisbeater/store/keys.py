@@ -141,6 +141,7 @@ class Keys:
             self.statics: "set",
             self.failing: "zset",
             self.zone: "string",
+            self.zone_before: "string",
             self.log: "list",
             self.beats: "hash",
             self.pause: "string",
@@ -176,6 +177,11 @@ class Keys:
     def receipt(self, claim_id: str) -> str:
         """Return the key that holds the end of a claim's lease."""
         return f"{self.prefix}:claim:{claim_id}"
+
+    def of_claim(self, claim_id: str) -> list[str]:
+        """Return the keys that a claim needs besides those of entries."""
+        zones = [self.zone, self.zone_before]
+        return [self.schedule, self.lock, self.id, self.receipt(claim_id), self.format, *zones, self.beats, self.pause]
 
     def answer(self, call_id: str) -> str:
         """Return the key that holds what one call has answered."""

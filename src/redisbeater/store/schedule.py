@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain, repeat
 from typing import Any
 
 from redisbeater.config.settings import Config
@@ -28,7 +29,7 @@ from redisbeater.store import data_format
 from redisbeater.store.beats import Beats
 from redisbeater.store.broken import BrokenEntries, reports_as_json
 from redisbeater.store.change import Change, changes_as_json
-from redisbeater.store.claim import Claim, ClaimedEntry
+from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json, pages_by_runs
 from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
@@ -42,13 +43,11 @@ from redisbeater.store.measures import Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.own_keys import OwnKeys
 from redisbeater.store.pause import PauseKey
+from redisbeater.store.refused import refused_alone, will_pass
 from redisbeater.store.runs import RunStore
 from redisbeater.store.snapshot import Snapshot
 
 __all__ = ("KEEP_DELETED", "SAVE_PAGE", "RedisSchedule")
-
-#: The part of a lease in which runs are sent; the rest is left for their commit, which must not come after its end.
-TRUSTED_SHARE = 0.5
 
 #: How many claims without a reply are kept; more occur only in an outage that outlasts their leases.
 MOST_LOST_CLAIMS = 100
@@ -120,7 +119,7 @@ class RedisSchedule(OwnKeys):
         try:
             outcome, text = self._connection.run(
                 "claim",
-                self._keys_of_claim(claim_id),
+                self.keys.of_claim(claim_id),
                 [*terms, self._identity.new, str(data_format.FORMAT), *self._bounds, line, *self.runs.claim_terms],
                 undo=self._undo_of(claim_id),
                 with_runs=self._config.track_runs,
@@ -151,13 +150,6 @@ class RedisSchedule(OwnKeys):
             next_resend=from_unix(next_resend) if next_resend else None,
         )
 
-    def _keys_of_claim(self, claim_id: str) -> list[str]:
-        keys = self.keys
-        zones = [keys.zone, keys.zone_before]
-        return [
-            keys.schedule, keys.lock, keys.id, keys.receipt(claim_id), keys.format, *zones, keys.beats, keys.pause
-        ]  # fmt: skip
-
     def _undo_lost_claims(self) -> None:
         """Release the entries of claims whose replies were lost."""
         while self._lost_claims:
@@ -177,32 +169,59 @@ class RedisSchedule(OwnKeys):
                 yield from (member for member, outcome in zip(page, outcomes) if outcome == "REMOVED")
 
     def commit(self, claim: Claim, commitments: Sequence[Commitment], resent: Sequence[Run] = ()) -> CommitResult:
-        """Record the outcome of claimed entries. Nothing was written of the entries that the result names.
+        """Record the outcome of claimed entries. The result names those of which something was not written.
 
         Arguments:
             claim: the claim.
             commitments: the outcomes.
             resent: runs that ``RunStore.take()`` returned and that were sent.
+
+        Raises:
+            StoreError: Redis refuses all of them, or everything at this moment.
         """
         result = CommitResult(fenced=[], changed={})
         if not self._config.track_runs:
             if commitments:
-                self._commit(claim, commitments, result, ())
-            return result
-        for page in pages_by_runs(commitments):
-            if page or resent:
-                self._commit(claim, page, result, self.runs.commit_terms(resent))
-            resent = ()
+                self._commit_page(claim, commitments, result, ())
+        else:
+            for page in pages_by_runs(commitments):
+                if page or resent:
+                    self._commit_page(claim, page, result, self.runs.commit_terms(resent))
+                resent = ()
+        if len(result.refused) == len(commitments) > 0:
+            raise next(iter(result.refused.values()))
         return result
 
+    def _commit_page(self, claim: Claim, page: Sequence[Commitment], result: CommitResult, runs: Sequence[str]) -> None:
+        """Commit one page; of an entry whose commit Redis refuses, what it needs to go on."""
+        is_retry = chain([""], repeat("1"))
+        refused = refused_alone(lambda items: self._commit(claim, items, result, next(is_retry), runs), page)
+        for item, error in refused:
+            try:
+                self._commit(claim, [item.essentials()], result, "1")
+                result.reduced[item.entry.name] = error
+            except StoreError as exc:
+                if will_pass(exc):
+                    raise
+                result.refused[item.entry.name] = exc
+
     def _commit(
-        self, claim: Claim, commitments: Sequence[Commitment], result: CommitResult, runs: Sequence[str]
+        self,
+        claim: Claim,
+        commitments: Sequence[Commitment],
+        result: CommitResult,
+        is_retry: str,
+        runs: Sequence[str] = (),
     ) -> None:
-        """Commit one page, and add to the result what was not written."""
+        """Commit entries with one script, and add to the result what was not written."""
         keys = [*self._own_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
         args = [claim.id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
         refused = self._connection.run(
-            "commit", keys, [*args, "", *runs], retry_args=[*args, "1", *runs], with_runs=bool(runs)
+            "commit",
+            keys,
+            [*args, is_retry, *runs],
+            retry_args=[*args, "1", *runs],
+            with_runs=bool(runs),
         )
         for place, stored in json.loads(refused).items():
             name = commitments[int(place)].entry.name
@@ -231,14 +250,20 @@ class RedisSchedule(OwnKeys):
         Returns:
             The names of those that were quarantined; the others were edited since, or are not ours any more.
         """
-        return {name for page in pages(broken, SAVE_PAGE) for name in self._quarantine(claim, page)}
+        names: set[str] = set()
+        for page in pages(broken, SAVE_PAGE):
+            for item, _ in refused_alone(lambda items: names.update(self._quarantine(claim, items)), page):
+                names.update(self._quarantine(claim, [item], is_logged=False))
+        return names
 
-    def _quarantine(self, claim: Claim, broken: Sequence[tuple[ClaimedEntry, str]]) -> Iterator[str]:
+    def _quarantine(
+        self, claim: Claim, broken: Sequence[tuple[ClaimedEntry, str]], *, is_logged: bool = True
+    ) -> Iterator[str]:
         ours, entries = [self.keys.schedule, self.keys.broken, self.keys.failing], [entry for entry, _ in broken]
         outcomes = self._connection.run(
             "quarantine",
             [*ours, self.keys.new_answer(), *(entry.key for entry in entries)],
-            [claim.id, reports_as_json(broken, claim.now), *self._log_terms],
+            [claim.id, reports_as_json(broken, claim.now, is_logged=is_logged), *self._log_terms],
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
 

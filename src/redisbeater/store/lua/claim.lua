@@ -8,6 +8,8 @@
 -- in the prefix). Everything is read before anything is written: on a cluster that moves the slot, reading a key that has
 -- left fails the script.
 --
+-- A zone before of another type, or one beside a zone of another type, holds nothing up: no beat could finish that change.
+--
 -- Of a long backlog the newest ones are taken, too, so that it does not hold up what has just become due.
 --
 -- An entry of more bytes than a limit is taken, but not read. When what was read is enough for one reply, the rest stays due
@@ -46,9 +48,9 @@ local schedule, lock, id, receipt, format, zone, before, beats, pause = KEYS[1],
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
-local newer = newer_format(format, version)
+local newer, is_replanning = newer_format(format, version), redis.call('PTTL', before) == -1 and text_at(before) and try('GET', zone) ~= nil
 if token ~= '' and text_at(lock) ~= token then return {'FENCED', ''} end
-if newer or redis.call('PTTL', before) == -1 then return {newer and 'OUTDATED' or 'REPLANNING', newer or ''} end
+if newer or is_replanning then return {newer and 'OUTDATED' or 'REPLANNING', newer or ''} end
 write_beat(beats, beat)
 if text_at(pause) then return {'PAUSED', tostring(redis.call('PTTL', pause))} end
 

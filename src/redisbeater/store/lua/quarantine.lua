@@ -1,7 +1,7 @@
 -- Quarantine claimed entries: make them dormant, and list them as broken with the reasons.
 --
 -- When the definition of one was replaced since, the new one deserves a try: the entry comes up again at once instead, or
--- when the score says that was set since. When it is executed twice, because its reply was lost, the second time writes
+-- when the score says that was set since. What an earlier try has written counts as written. When it is executed twice, because its reply was lost, the second time writes
 -- nothing and answers as the first.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds
@@ -10,7 +10,7 @@
 -- KEYS[4] answer      string: what this call has answered, kept for a minute
 -- KEYS[5..] entries   hashes: the claimed entries
 -- ARGV[1] claim_id    text: the claim under which they were read
--- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, log: a line of its log,
+-- ARGV[2] reports     JSON: for each entry {name, report: why and since when, as JSON text, log: a line of its log; missing: none,
 --                     definition: SHA-1 of the one that is broken; missing: it was not read, so that it is not compared}
 -- ARGV[3] log         text: the key of a log, without the name of its entry
 -- ARGV[4] lines       number of lines that a log keeps
@@ -26,7 +26,8 @@ end
 
 local function quarantine(entry, new)
   local stored = read(entry, 'claim', 'fire_time', 'look_at', 'is_due_now')
-  if stored.claim ~= claim_id then return 'FENCED' end
+  local is_written = try('HGET', broken, new.name) == new.report
+  if stored.claim ~= claim_id then return is_written and 'QUARANTINED' or 'FENCED' end
   if is_edited(entry, new.definition) then
     if is_later_look(redis.call('ZSCORE', schedule, entry), stored) then
       restore(schedule, entry, stored)
@@ -39,7 +40,7 @@ local function quarantine(entry, new)
   clear_failure(failing, entry)
   redis.call('ZADD', schedule, instant(stored.fire_time) and '-' .. stored.fire_time or '-1', entry)
   try('HSET', broken, new.name, new.report)
-  add_to_log(log .. new.name, lines, new.log)
+  if new.log then add_to_log(log .. new.name, lines, new.log) end
   return 'QUARANTINED'
 end
 
