@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from celery import Celery
 from celery.schedules import crontab
 from pages import block_with
 
-from redisbeater import RedisScheduleEntry, ScheduleStore, cron, rrule
+from redisbeater import InvalidEntry, RedisScheduleEntry, ScheduleStore, cron, rrule
 from redisbeater.context import Context
 from redisbeater.testing import (
     FakeClock,
@@ -157,6 +158,23 @@ def test_a_paused_schedule_runs_nothing(app: Celery) -> None:
         assert run_due(app) == []
         store.resume()
         assert len(run_due(app)) == 1
+
+
+def test_a_pause_ends_by_the_clock(app: Celery) -> None:
+    store = ScheduleStore(app)
+    with FakeClock(app, "2026-05-01 12:00") as clock:
+        store.create("poll", "proj.work", 60)
+        with pytest.raises(InvalidEntry, match=r"^\$\.until: .* is out of range"):
+            store.pause(until=datetime(9999, 12, 31, 23, tzinfo=ZoneInfo("America/New_York")))
+        store.pause(until=timedelta(hours=2))
+        clock.advance(hours=1)
+        assert run_due(app) == []
+        assert store.is_paused
+        assert store.is_paused.until
+        assert abs(store.is_paused.until - clock.now - timedelta(hours=1)) < timedelta(minutes=5)
+        clock.advance(hours=1)
+        assert [run.name for run in run_due(app)] == ["poll"]
+        assert store.is_paused is None
 
 
 def test_a_clock_goes_on_when_its_block_has_ended_and_never_goes_back(app: Celery) -> None:
