@@ -160,6 +160,34 @@ def test_a_paused_schedule_runs_nothing(app: Celery) -> None:
         assert len(run_due(app)) == 1
 
 
+@pytest.mark.parametrize("end", [timedelta(hours=1), timedelta(hours=-1)], ids=["to-come", "passed"])
+def test_an_edit_that_ends_an_entry_before_its_next_fire_time_runs_nothing(app: Celery, end: timedelta) -> None:
+    store = ScheduleStore(app)
+    with FakeClock(app, "2026-05-01 12:00:00.5") as clock:
+        store.create("report", "proj.work", crontab(hour=9, minute=0), on_finish="delete")
+        ended = store.update("report", end_at=clock.now + end)
+        assert (ended.due_at, list(store.upcoming("report"))) == (None, [])
+        assert run_due(app) == []
+        clock.advance(hours=1, seconds=1)
+        assert run_due(app) == []
+        assert store.count() == 0
+
+
+def test_a_report_of_the_last_execution_before_the_end_runs_nothing(app: Celery) -> None:
+    store = ScheduleStore(app)
+    with FakeClock(app, "2026-05-01 12:00:00.5") as clock:
+        end = clock.now + timedelta(minutes=90)
+        store.create("poll", "proj.work", 3600, end_at=end, on_finish="disable")
+        clock.advance(hours=1)
+        assert [run.name for run in run_due(app)] == ["poll"]
+        clock.advance(minutes=1)
+        assert store.executed("poll").due_at is None
+        assert run_due(app) == []
+        clock.move_to(end + timedelta(seconds=1))
+        assert run_due(app) == []
+        assert store.get("poll").enabled is False
+
+
 def test_a_pause_ends_by_the_clock(app: Celery) -> None:
     store = ScheduleStore(app)
     with FakeClock(app, "2026-05-01 12:00") as clock:
