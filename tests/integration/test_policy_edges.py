@@ -169,7 +169,7 @@ def test_an_edit_that_finishes_an_entry_applies_on_finish(
     save_due(app, "report", on_finish=on_finish)
     run_due(scheduler)
 
-    store.update("report", max_runs=1)
+    assert store.update("report", max_runs=1).due_at is None
     run_due(scheduler)
 
     if on_finish == "delete":

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 from celery import Celery
 from celery.schedules import crontab
 from pages import block_with
 
-from redisbeater import RedisScheduleEntry, ScheduleStore, cron, rrule
+from redisbeater import InvalidEntry, RedisScheduleEntry, ScheduleStore, cron, rrule
 from redisbeater.context import Context
 from redisbeater.testing import (
     FakeClock,
@@ -157,6 +158,51 @@ def test_a_paused_schedule_runs_nothing(app: Celery) -> None:
         assert run_due(app) == []
         store.resume()
         assert len(run_due(app)) == 1
+
+
+@pytest.mark.parametrize("end", [timedelta(hours=1), timedelta(hours=-1)], ids=["to-come", "passed"])
+def test_an_edit_that_ends_an_entry_before_its_next_fire_time_runs_nothing(app: Celery, end: timedelta) -> None:
+    store = ScheduleStore(app)
+    with FakeClock(app, "2026-05-01 12:00:00.5") as clock:
+        store.create("report", "proj.work", crontab(hour=9, minute=0), on_finish="delete")
+        ended = store.update("report", end_at=clock.now + end)
+        assert (ended.due_at, list(store.upcoming("report"))) == (None, [])
+        assert run_due(app) == []
+        clock.advance(hours=1, seconds=1)
+        assert run_due(app) == []
+        assert store.count() == 0
+
+
+def test_a_report_of_the_last_execution_before_the_end_runs_nothing(app: Celery) -> None:
+    store = ScheduleStore(app)
+    with FakeClock(app, "2026-05-01 12:00:00.5") as clock:
+        end = clock.now + timedelta(minutes=90)
+        store.create("poll", "proj.work", 3600, end_at=end, on_finish="disable")
+        clock.advance(hours=1)
+        assert [run.name for run in run_due(app)] == ["poll"]
+        clock.advance(minutes=1)
+        assert store.executed("poll").due_at is None
+        assert run_due(app) == []
+        clock.move_to(end + timedelta(seconds=1))
+        assert run_due(app) == []
+        assert store.get("poll").enabled is False
+
+
+def test_a_pause_ends_by_the_clock(app: Celery) -> None:
+    store = ScheduleStore(app)
+    with FakeClock(app, "2026-05-01 12:00") as clock:
+        store.create("poll", "proj.work", 60)
+        with pytest.raises(InvalidEntry, match=r"^\$\.until: .* is out of range"):
+            store.pause(until=datetime(9999, 12, 31, 23, tzinfo=ZoneInfo("America/New_York")))
+        store.pause(until=timedelta(hours=2))
+        clock.advance(hours=1)
+        assert run_due(app) == []
+        assert store.is_paused
+        assert store.is_paused.until
+        assert abs(store.is_paused.until - clock.now - timedelta(hours=1)) < timedelta(minutes=5)
+        clock.advance(hours=1)
+        assert [run.name for run in run_due(app)] == ["poll"]
+        assert store.is_paused is None
 
 
 def test_a_clock_goes_on_when_its_block_has_ended_and_never_goes_back(app: Celery) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from celery import Celery
@@ -106,6 +107,7 @@ def test_the_log_keeps_no_more_lines_than_it_may(make_app: Callable[..., Celery]
         ({"kwargs": [1]}, "$.kwargs: "),
         ({"kwargs": {"a": {1}}}, "$.kwargs"),
         ({"scheduled_for": "09:00"}, "$.scheduled_for: expected a datetime, got str"),
+        ({"scheduled_for": datetime(1, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))}, "$.scheduled_for: "),
         ({"note": "a\nb"}, "$.note: "),
     ],
 )

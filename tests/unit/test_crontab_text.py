@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import datetime, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -120,6 +122,17 @@ def test_the_zone_is_kept_with_the_crontab() -> None:
     made = cron("0 9 * * *", timezone="Europe/Vienna")
 
     assert (made.timezone, made.tz) == ("Europe/Vienna", ZoneInfo("Europe/Vienna"))
+
+
+@pytest.mark.parametrize("zone", ["Europe/Vienna", None])
+def test_copies_and_pickles_keep_the_zone(zone: str | None) -> None:
+    made = cron("*/15 9 1 * mon-7", timezone=zone)
+
+    for again in (copy.copy(made), copy.deepcopy({"schedule": made})["schedule"], pickle.loads(pickle.dumps(made))):
+        assert type(again) is crontab
+        assert (again, again.timezone) == (made, zone)
+        assert zone is None or again.tz == ZoneInfo(zone)
+        assert copy.copy(again).timezone == zone
 
 
 def test_without_a_zone_the_zone_of_the_app_counts() -> None:

@@ -108,6 +108,15 @@ def test_a_fire_time_that_is_left_out_is_counted_and_costs_no_other_its_run(
     assert planned("10:00", now, skip=at(*left_out), **fields) == result
 
 
+def test_what_is_left_out_between_runs_is_counted_also_if_only_the_first_runs_are_sent() -> None:
+    found = planned("10:00", "15:00", coalesce="all", skip=at("11:00", "13:00", "14:00"))
+
+    one, two = skip(Reason.SKIP, 1, "11:00", "11:00"), skip(Reason.SKIP, 2, "13:00", "14:00")
+    assert found == expected(("10:00", "12:00", "15:00"), one, two, handled="15:00", following="16:00")
+    assert found.first_runs(1).skipped == (one,)
+    assert found.first_runs(2).skipped == (one, two)
+
+
 def test_jitter_of_the_run_after_a_fire_time_that_is_left_out_is_waited_for() -> None:
     found = planned("10:00", "11:00", skip=at("10:00"), jitter=timedelta(minutes=30))
 

@@ -289,6 +289,11 @@ def test_seconds_beyond_the_calendar_are_refused_by_their_path(name: str, value:
         pytest.param(
             utc("2026-06-10 12:00"), datetime(2026, 6, 10, 13, tzinfo=ZoneInfo("Europe/Vienna")), id="zones-differ"
         ),
+        pytest.param(
+            datetime(2026, 11, 1, 1, 30, fold=1, tzinfo=NEW_YORK),
+            datetime(2026, 11, 1, 1, 45, tzinfo=NEW_YORK),
+            id="first-pass-after-the-second",
+        ),
     ],
 )
 def test_an_end_before_the_start_is_refused(start: datetime, end: datetime) -> None:
@@ -302,6 +307,12 @@ def test_an_end_before_the_start_is_refused(start: datetime, end: datetime) -> N
         pytest.param(utc("2026-06-10 12:00"), utc("2026-06-10 12:00"), id="one-instant"),
         pytest.param(utc("2026-06-10 12:00"), datetime(2026, 6, 10, 12, 30), id="one-naive-is-compared-in-its-zone"),
         pytest.param(None, utc("2026-06-10 12:00"), id="no-start"),
+        pytest.param(
+            datetime(2026, 11, 1, 1, 45, tzinfo=NEW_YORK),
+            datetime(2026, 11, 1, 1, 30, fold=1, tzinfo=NEW_YORK),
+            id="second-pass-after-the-first",
+        ),
+        pytest.param(datetime(2026, 11, 1, 1, 45), datetime(2026, 11, 1, 1, 30, fold=1), id="naive-second-pass"),
     ],
 )
 def test_an_end_that_is_not_before_the_start_is_accepted(start: datetime | None, end: datetime) -> None:

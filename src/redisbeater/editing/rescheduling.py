@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import EPOCH
@@ -15,6 +15,8 @@ from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 
 __all__ = ("ended", "score_after_edit", "score_of_executed", "score_of_new")
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def score_after_edit(
@@ -49,7 +51,7 @@ def score_after_edit(
         if moved is not None:
             return moved
     if _has_ended(score, meta, policy):
-        return ended(after, now)
+        return ended(after, meta, now, policy)
     return None if snapshot.is_claimed else _rechecked_for_jitter(score, ResolvedPolicy.of(before, defaults), policy)
 
 
@@ -74,7 +76,7 @@ def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, de
         return None
     following = policy.score_after(meta.last_run_at, meta.total_run_count)
     if following.is_finished:
-        return ended(definition, snapshot.now)
+        return ended(definition, meta, snapshot.now, policy)
     return following._replace(dormant=score.dormant)
 
 
@@ -135,6 +137,14 @@ def _has_ended(score: Score, meta: Meta, policy: ResolvedPolicy) -> bool:
     return is_past or policy.is_spent(meta.total_run_count)
 
 
-def ended(definition: Definition, now: datetime) -> Score:
-    """Return the score of an entry that an edit finishes: beat must look at one that it is to disable or delete."""
-    return FINISHED if definition.on_finish is OnFinish.KEEP else Score(fire_time=now)
+def ended(definition: Definition, meta: Meta, now: datetime, policy: ResolvedPolicy) -> Score:
+    """Return the score of an entry that an edit finishes: beat must look at one that it is to disable or delete.
+
+    A score is a fire time, which would run between the bounds of the entry: beat looks when its end has passed.
+    """
+    if definition.on_finish is OnFinish.KEEP:
+        return FINISHED
+    end_at = policy.timetable.end_at
+    if end_at is None or policy.is_spent(meta.total_run_count):
+        return Score(fire_time=now)
+    return Score(fire_time=max(now, end_at + _MICROSECOND))

@@ -95,13 +95,17 @@ class StoredEntry:
         return None if fire_time is None else policy.due_at(fire_time)
 
     def fire_time(self, policy: ResolvedPolicy) -> datetime | None:
-        """Return the fire time that its score means, or the next one that is not left out; None: it has none."""
+        """Return the fire time that its score means, or the next one that is not left out; None: it has none.
+
+        A score after ``end_at`` or ``max_runs`` is none: beat looks then only to find that the entry has finished.
+        """
         score = self.score.fire_time
-        if self.score.dormant or score is None:
+        if self.score.dormant or score is None or policy.is_spent(self.meta.total_run_count):
             return None
         with suppress(InvalidEntry, OverflowError):  # beat meets it as well, and quarantines the entry
             fire_time = meant_fire_time(policy, score, self.meta)
-            return policy.kept(fire_time) if policy.leaves_out else fire_time
+            fire_time = policy.kept(fire_time) if policy.leaves_out else fire_time
+            return None if fire_time is None or policy.timetable.is_past_end(fire_time) else fire_time
         return score
 
 

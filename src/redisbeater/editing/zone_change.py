@@ -90,7 +90,7 @@ def score_in_new_zone(
         following = policy.timetable.next(_in_new_zone(after, last, definition, before, policy.timetable.zone))
     following = policy.resumed(following)
     if following is None:
-        return ended(definition, snapshot.now)
+        return ended(definition, meta, snapshot.now, policy)
     return None if following == fire_time else Score(fire_time=following)
 
 

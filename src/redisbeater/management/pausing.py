@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
+from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.pause import Pause
 from redisbeater.signals import schedule_paused, schedule_resumed
 
@@ -66,7 +67,7 @@ def _end(until: datetime | timedelta, now: datetime, context: Context) -> dateti
         until = now + until
     if not isinstance(until, datetime):
         raise InvalidEntry("$.until", f"expected a datetime or a timedelta, got {quoted(until)}")
-    end = (until if until.tzinfo else until.replace(tzinfo=context.zone)).astimezone(timezone.utc)
+    end = checked_instant(until, context.zone, "$.until")
     if end <= now:
         raise InvalidEntry("$.until", f"{end.isoformat(timespec='seconds')} has passed; pass a time that is to come")
     return end

@@ -18,11 +18,11 @@ from redisbeater.log_lines import get_logger
 from redisbeater.management.runs.caller import Caller
 from redisbeater.management.runs.reserved import Errand, send_run
 from redisbeater.model.definition import Definition
+from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.policies import Overlap
 from redisbeater.model.policy_fields import checked_policies
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
-from redisbeater.schedules.local_time import in_zone
 from redisbeater.sending.run import make_run, own_options
 
 __all__ = ("Triggers", "read_overlap", "triggered_run")
@@ -89,7 +89,7 @@ def triggered_run(app: Celery, stored: StoredEntry, definition: Definition, fire
     Its deadline counts from now: the fire time may be long ago.
     """
     context = Context.of(app)
-    moment = in_zone(fire_time, definition.zone(context.in_zone(stored.zone).zone))
+    moment = checked_instant(fire_time, definition.zone(context.in_zone(stored.zone).zone), "$.scheduled_for")
     count, attempt = stored.meta.total_run_count, int(context.config.track_runs)
     run = make_run(definition, moment, schedule_id="", run_count=count, app=app, attempt=attempt, now=stored.now)
     if definition.deadline is not None:

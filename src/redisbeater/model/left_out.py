@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.skip import Reason, Skip
@@ -42,8 +43,9 @@ def trailing_skips(policy: ResolvedPolicy, fire_time: datetime, newest: datetime
 def without_skipped(
     runs: tuple[datetime, ...], policy: ResolvedPolicy
 ) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
-    """Return the runs that are not in ``skip``, and the skip of the others."""
-    return tuple(run for run in runs if run not in policy.skip), _skips([run for run in runs if run in policy.skip])
+    """Return the runs that are not in ``skip``, and a skip for each row of others between them."""
+    left_out = [list(row) for is_in_skip, row in groupby(runs, policy.skip.__contains__) if is_in_skip]
+    return tuple(run for run in runs if run not in policy.skip), tuple(skip for row in left_out for skip in _skips(row))
 
 
 def _too_early(policy: ResolvedPolicy, fire_time: datetime, until: datetime) -> Skip:

@@ -16,6 +16,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, OnFinish, Overlap
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
+from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import in_iana_zone
 
 __all__ = (
@@ -99,7 +100,11 @@ def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
 def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:
     if start_at is None or end_at is None or (start_at.tzinfo is None) != (end_at.tzinfo is None):
         return
-    if end_at < start_at:
+    if start_at.tzinfo is None:  # the later pass of a repeated hour may have the earlier local time
+        is_reversed = end_at < start_at and end_at.fold <= start_at.fold
+    else:
+        is_reversed = in_zone(end_at, timezone.utc) < in_zone(start_at, timezone.utc)
+    if is_reversed:
         raise InvalidEntry("$.end_at", f"expected start_at ({start_at.isoformat()}) or later, got {end_at.isoformat()}")
 
 

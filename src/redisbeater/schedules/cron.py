@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import tzinfo
+from functools import partial
+from typing import Any
 
 from celery.schedules import crontab
 
@@ -31,8 +33,7 @@ def cron(text: str, timezone: str | tzinfo | None = None) -> crontab | cron_expr
         text: second (optional), minute, hour, day of month, month, day of week; or @yearly, @annually, @monthly,
             @weekly, @daily, @midnight, @hourly.
         timezone: zone of its local times, by its IANA name or as a ``ZoneInfo``; the name is stored in the ``timezone``
-            of the result, the zone in its ``tz`` for Celery's own beat, which uses it from 5.7 on, but loses that of a
-            crontab when it stores the schedule in a file.
+            of the result, the zone in its ``tz`` for Celery's own beat, which uses it from 5.7 on. Copies keep both.
 
     Returns:
         Celery's crontab if that can hold it; else a ``cron_expression``, a schedule of this package.
@@ -50,7 +51,13 @@ def cron(text: str, timezone: str | tzinfo | None = None) -> crontab | cron_expr
     schedule.timezone = zone_name(zone)
     if zone is not None:
         schedule.tz = zone
+    # Celery's crontab is copied and pickled as its fields alone; an object's own method comes before its class's.
+    vars(schedule)["__reduce__"] = partial(_as_call, text, schedule.timezone)
     return schedule
+
+
+def _as_call(text: str, zone: str | None) -> tuple[Callable[..., Any], tuple[str, str | None]]:
+    return cron, (text, zone)
 
 
 def _is_extended(fields: Mapping[str, str]) -> bool:

@@ -42,6 +42,16 @@ class PauseKey:
         """Delete the pause, record that in the log with these details, and wake beats; False: there was none."""
         return bool(self._run("resume", line_text("resumed", **details), str(MOST_LINES)) == "RESUMED")
 
+    def let_pass(self, seconds: float) -> None:
+        """Let a pause that ends by itself end so much sooner.
+
+        For tests, whose clock moves while that of the server, which ends it, does not.
+        """
+        pause = self.read()
+        if pause is not None and pause[1] is not None:
+            left = max(round((pause[1] - seconds) * 1000), 0)  # 0 deletes the key
+            self._get(lambda client: client.pexpire(self._keys.pause, left))
+
     def claimed(self) -> int:
         """Return how many entries beats have claimed and not committed yet."""
         args = [str(self.lease), str(MOST_COUNTED), self._keys.prefix]

@@ -62,9 +62,10 @@ class FakeClock:
         moment = read_moment(at, self._context.zone)
         if moment < self.now:
             raise ValueError(f"at: {moment.isoformat()} lies before {self.now.isoformat()}, which the clock shows")
-        self.now = moment
         if self._is_on:
             self._context.redis.contents.fix_clock(moment)
+            self._context.redis.pause.let_pass((moment - self.now).total_seconds())
+        self.now = moment
         return moment
 
 
