@@ -46,7 +46,7 @@ def text_of(value: Any, convert: Callable[[Any], str] = str) -> str:
     try:
         return convert(value)
     except Exception:
-        return f"({'an error' if isinstance(value, BaseException) else f'a {type(value).__name__}'} without a text)"
+        return f"({'an error' if isinstance(value, BaseException) else type(value).__name__} without a text)"
 
 
 def shown(value: Any, limit: int | None = MOST_CHARACTERS) -> str:

@@ -143,8 +143,8 @@ run_refused = _Signal("run_refused", "name", "error", "tries", "next_try")
 run_started = _Signal("run_started", "run", "state", "duration")
 
 #: A run has ended; one that is to be tried again has not. In the worker, after that was recorded, or put aside while
-#: Redis is away. In a prefork worker the main process says so of a child that was killed, and beat of a run that nobody
-#: has started before its deadline.
+#: Redis is away; not by an execution whose run another one has by then. In a prefork worker the main process says so of
+#: a child that was killed, and beat of a run that nobody has started before its deadline.
 #:
 #: ``run``: as of :data:`run_started`, with ``error``, ``result`` and ``note``. ``state``: how it ended: ``"SUCCESS"``,
 #: ``"FAILURE"``, ``"REVOKED"`` or ``"EXPIRED"``. ``duration``: seconds since its start; None: unknown.

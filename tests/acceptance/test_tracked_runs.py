@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
@@ -146,6 +147,14 @@ def test_a_run_that_comes_after_its_deadline_has_expired(worker: Worker) -> None
     run = worker.ends(worker.send("work", expires=datetime.now(timezone.utc) - timedelta(seconds=1)))
 
     assert (run.state, run.starts) == (State.EXPIRED, 0)
+
+
+def test_a_run_whose_worker_does_not_know_its_task_has_failed(worker: Worker) -> None:
+    run = worker.ends(worker.send_recorded("missing"))
+
+    assert (run.state, run.starts, run.task) == (State.FAILURE, 0, "proj.missing")
+    name = f"celery@{socket.gethostname()}"
+    assert run.error == f"NotRegistered: 'proj.missing'; {name} does not import it, and discards its messages"
 
 
 @only(*CAN_TERMINATE)

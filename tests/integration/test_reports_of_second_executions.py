@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from received import Received
 from servers import programs
 
 from redisbeater.context import Context
-from redisbeater.model.run import Run, State
+from redisbeater.model.run import NewRun, Run, State
 from redisbeater.runs import OnceTask, stop_requested
 from redisbeater.runs.process import Process, flush_all
 from redisbeater.store import Execution
@@ -56,7 +57,8 @@ def once(app: Celery) -> Any:
 def executing(task: Any, *, is_redelivered: bool = False, state: str = "SUCCESS") -> Iterator[Any]:
     """Send the signals of a worker around an execution of the run ``one``; its request is the task's meanwhile."""
     info = {"redelivered": is_redelivered, "routing_key": "celery"}
-    request = Request({"id": "one", "hostname": "celery@host", "delivery_info": info, "headers": dict(HEADERS)})
+    facts = {"id": "one", "hostname": "celery@host", "delivery_info": info, "called_directly": False}
+    request = Request({**facts, "headers": dict(HEADERS)})
     task.request_stack.push(request)
     _task_stack.push(task)
     try:
@@ -158,6 +160,49 @@ def test_a_run_that_was_killed_at_its_time_limit_is_said_to_end_once(
         assert run is not None
         assert (run.state, run.error) == (State.FAILURE, "TimeLimitExceeded: TimeLimitExceeded(5,)")
         assert [each["state"] for each in received.of("run_finished")] == ["FAILURE"]
+
+
+def test_a_second_execution_says_neither_that_the_run_began_nor_that_it_ended(
+    app: Celery, task: Any, received: Received
+) -> None:
+    with executing(task), executing(task):
+        pass  # the inner one meets the lease of the outer one
+    with executing(task):
+        pass  # the run has ended
+    flush_all()
+
+    assert [each["state"] for each in received.of("run_started")] == ["STARTED"]
+    assert [each["state"] for each in received.of("run_finished")] == ["SUCCESS"]
+    run = stored(app)
+    assert run is not None
+    assert run.note == "2 executions"
+
+
+def test_a_run_that_is_executed_although_somebody_stopped_it_says_that_it_began(
+    app: Celery, task: Any, received: Received
+) -> None:
+    runs, now = Context.of(app).redis.runs, datetime.now(timezone.utc)
+    runs.reserve(NewRun(id="one", name="report", task="proj.work", fire_time=now, payload="{}"))
+    runs.stop("one")
+    with executing(task):
+        assert stop_requested() is True
+    flush_all()
+
+    assert received.names[-2:] == ["run_started", "run_finished"]
+
+
+def test_a_task_that_another_calls_as_a_function_is_asked_to_stop_with_it(app: Celery, task: Any) -> None:
+    @app.task(name="proj.step", shared=False)
+    def step() -> bool:
+        return stop_requested()
+
+    with executing(task):
+        assert step() is False
+        Context.of(app).redis.runs.stop("one")
+        with executing(task, is_redelivered=True):
+            flush_all()
+            assert step() is True
+    assert step() is False
 
 
 class SimpleRequest(SimpleNamespace):

@@ -313,6 +313,12 @@ def test_why_does_not_promise_that_a_run_that_waits_in_a_queue_can_be_ended(
             "failed: It ran and failed: sent 0.04 s after its fire time, FAILURE after 1.2 s: ValueError: no feed.",
         ),
         (
+            "FAILURE",
+            {"error": "NotRegistered: 'proj.sync'"},
+            "failed: It did not run: sent 0.04 s after its fire time, FAILURE before its start: NotRegistered: "
+            "'proj.sync'.",
+        ),
+        (
             "STARTED",
             {"started_at": "23:00:01", "seen_at": "23:31:03", "worker": "celery@w2"},
             "running: It runs on celery@w2 for 31 min 6 s.",

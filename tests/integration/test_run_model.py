@@ -267,8 +267,9 @@ class Runs(RuleBasedStateMachine):
         assert len(words) == 1
         if state is S.RETRY and not is_early:
             self.queue.append(again)
-        if state is S.RETRY and run and run.state is S.LOST:
-            self.excused.add(run.id)
+        is_over = run is not None and (not run.lease_end or run.lease_end <= self.site.clock.now)
+        if state is S.RETRY and is_over:  # its message is in the queue, although another run may have begun since
+            self.excused.add(worker.message.run_id)
 
     def _execution(self, worker: Worker) -> Execution:
         return Execution(task="proj.work", holder=worker.holder, **vars(worker.message))

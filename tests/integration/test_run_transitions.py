@@ -167,9 +167,25 @@ def test_another_try_may_start_before_the_end_of_the_first_is_recorded(site: Run
     site.start("a")
     site.start("a", "w2:2:b", step=1)
 
-    assert site.finish("a", S.RETRY) == "LATE"
+    assert site.finish("a", S.RETRY) == "FINISHED"
     assert site.finish("a", holder="w2:2:b", step=1) == "FINISHED"
+    assert site.finish("a", S.RETRY) == "FINISHED"
     assert site.runs.counts("report").success == 1
+    run = site.runs.run("a")
+    assert run is not None
+    assert (run.state, run.starts, run.note) == (S.SUCCESS, 2, "")
+
+
+def test_a_try_of_an_attempt_that_was_lost_is_a_second_execution(site: RunSite) -> None:
+    site.send("a")
+    site.start("a")
+    site.start("a", "w2:2:b", attempt=2)
+    site.start("a", "w2:2:c", attempt=2, step=1)
+
+    assert site.finish("a", S.RETRY) == "LATE"
+    run = site.runs.run("a")
+    assert run is not None
+    assert (run.state, run.holder, run.note) == (S.STARTED, "w2:2:c", "2 executions")
 
 
 def test_a_run_that_is_to_be_tried_again_waits_from_then_on(site: RunSite) -> None:

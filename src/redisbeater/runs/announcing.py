@@ -13,14 +13,15 @@ __all__ = ("announce_end", "announce_start")
 
 
 def announce_start(running: Running) -> None:
-    """Fire the signal that an execution has begun; none if Redis has said that another one has the run."""
-    if run_started.receivers and running.answer in ("", "STARTED"):
+    """Fire the signal that an execution has begun; none if another one has the run, or its task refuses to begin."""
+    is_refused = running.execution.is_exclusive and running.answer == "STOP"
+    if run_started.receivers and running.holds and not is_refused:
         run = _run_of(running.execution, State.STARTED)
         run_started.send(run.name, run=run, state=run.state.value, duration=None)
 
 
 def announce_end(execution: Execution, state: State, *, seconds: float | None = None, **details: Any) -> None:
-    """Fire the signal that a run has ended; none if it is to be tried again.
+    """Fire the signal that a run has ended; none if it is to be tried again. Not for one that another execution has.
 
     Arguments:
         execution: its execution.

@@ -169,17 +169,21 @@ class Process:
             )
 
     def _put_end(self, execution: Execution, state: State, **details: Any) -> None:
-        self._outbox.put(lambda: self._finish(execution, state, **details))
-        announce_end(execution, state, **details)
+        answers: list[str] = []
+        self._outbox.put(lambda: answers.append(self._finish(execution, state, **details)))
+        if "LATE" not in answers:
+            announce_end(execution, state, **details)
 
-    def _finish(self, execution: Execution, state: State, **details: Any) -> None:
-        if self._store.finish(execution, state, **details) == "LATE":
+    def _finish(self, execution: Execution, state: State, **details: Any) -> str:
+        answer = self._store.finish(execution, state, **details)
+        if answer == "LATE":
             logger.warning(
                 "run %s of %r has ended as %s, but another execution has it now, or has ended it",
                 execution.run_id,
                 execution.name,
                 state.value,
             )
+        return answer
 
     def _renew(self) -> None:
         due, asked_at = self.running.to_renew(), time.monotonic()

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 from celery import Celery, current_task, signals
@@ -20,7 +21,7 @@ from celery.exceptions import Reject, TimeLimitExceeded, WorkerLostError
 from celery.utils.time import maybe_make_aware
 
 from redisbeater.log_lines import get_logger
-from redisbeater.model.run import State, error_text, result_text
+from redisbeater.model.run import ATTEMPT_HEADER, State, error_text, result_text
 from redisbeater.runs.message import add_headers, execution_of, is_tracked, is_tracked_request
 from redisbeater.runs.once_task import OnceTask
 from redisbeater.runs.process import Process, flush_all
@@ -49,6 +50,7 @@ def install(app: Celery | None = None) -> None:
         (signals.task_postrun, on_postrun),
         (signals.task_internal_error, on_internal_error),
         (signals.task_received, on_received),
+        (signals.task_unknown, on_unknown),
         (signals.task_failure, on_failure),
         (signals.task_revoked, on_revoked),
         (signals.task_retry, on_retry),
@@ -216,6 +218,16 @@ def on_revoked(sender: Any, request: Any, terminated: bool = False, expired: boo
             _end_unstarted(sender, request, State.EXPIRED if expired else State.REVOKED)
 
 
+def on_unknown(sender: Any, message: Any, name: str, id: str, **_: Any) -> None:
+    """Receive that this worker has no such task: it has discarded the message, and nobody else gets it."""
+    headers = message.headers or {}
+    if ATTEMPT_HEADER in headers:
+        request = Request({"id": id, "headers": dict(headers), "hostname": sender.hostname})
+        error = f"NotRegistered: {name!r}; {sender.hostname} does not import it, and discards its messages"
+        task = SimpleNamespace(name=name, app=sender.app, acks_late=False)
+        _end_unstarted(task, request, State.FAILURE, error=error_text(error))
+
+
 def on_retry(sender: Any, request: Any, reason: Any = None, **_: Any) -> None:
     """Receive that a task is to be tried again.
 
@@ -239,8 +251,8 @@ def _end_from_outside(process: Process, task: Any, request: Any, state: State, *
 
 
 @_reporting
-def _end_unstarted(process: Process, task: Any, request: Any, state: State) -> None:
-    process.end_from_outside(execution_of(task, request), state)
+def _end_unstarted(process: Process, task: Any, request: Any, state: State, **details: Any) -> None:
+    process.end_from_outside(execution_of(task, request), state, **details)
 
 
 @_reporting

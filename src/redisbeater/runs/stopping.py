@@ -16,10 +16,12 @@ def stop_requested() -> bool:
     It should where somebody asked to stop its run, where another execution has taken the run over, and where its lease
     is over because Redis could not be reached: then the run may be given to another worker. The answer is that of the
     last renewal, at most a quarter of ``redisbeater_run_timeout`` old, and costs no call: a loop may ask each time. It
-    is False in tasks that beat has not sent, and outside of tasks.
+    is False in tasks that beat has not sent, and outside of tasks; a task that is called as a function is part of the
+    task that calls it.
     """
-    if not current_task or not is_tracked(current_task.request):
+    task = current_task.app.current_worker_task if current_task else None
+    if task is None or not is_tracked(task.request):
         return False
-    process = Process.of(current_task.app)
-    running = process.running.of(current_task.request) if process is not None else None
+    process = Process.of(task.app)
+    running = process.running.of(task.request) if process is not None else None
     return running is not None and (running.is_to_stop or running.is_cut_off)

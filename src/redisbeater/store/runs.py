@@ -121,14 +121,14 @@ class RunStore(RunRecords):
             seconds: how long it took; None: since its start was recorded.
 
         Returns:
-            ``FINISHED``, also when it was recorded before; ``LATE``: another execution has the run, and the end was
-            only noted.
+            ``FINISHED``, also when it was recorded before, or when the next try of a RETRY has begun; ``LATE``: another
+            execution has the run, and the end was only noted.
         """
         fields = _pairs(error=error, result=result, note=note)
         terms = [*self._terms, execution.holder, str(execution.attempt), state.value, self._wait]
         times = ["" if each is None else f"{max(each, 0.0):.6f}" for each in (retry_in, seconds)]
         texts = [_json(fields), _json(execution.to_first_fields())]
-        word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts])
+        word: str = self._run("finish", [execution.run_id], [*terms, *times, *texts, str(execution.step)])
         return word
 
     def drop(self, execution: Execution, *, error: str = "") -> str:

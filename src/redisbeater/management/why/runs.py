@@ -107,10 +107,10 @@ def _succeeded(facts: Facts, run: Run) -> tuple[str, str]:
 
 
 def _failed(facts: Facts, run: Run) -> tuple[str, str]:
-    return (
-        "failed",
-        f"It ran and failed: {_sent(run)}, FAILURE{_after(run, facts)}: {run.error or 'no error is known'}.",
-    )
+    error = run.error or "no error is known"
+    if run.started_at is None:
+        return "failed", f"It did not run: {_sent(run)}, FAILURE before its start: {error}."
+    return "failed", f"It ran and failed: {_sent(run)}, FAILURE{_after(run, facts)}: {error}."
 
 
 def _started(facts: Facts, run: Run) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 -- It is recorded and counted once for each holder. The end of an older attempt counts while the next one has not started, if it
 -- is a SUCCESS; else while nobody has begun to send the next one. Where a process ends for another, the holder is what the tokens
 -- of that process begin with; it is empty where no execution has begun. A copy of the message of a lost run that expires does not
--- end that.
+-- end that. The RETRY of an execution whose next try has begun was recorded before, or comes after the reports of that try.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
@@ -18,22 +18,23 @@
 -- ARGV[10] fields    JSON: names and values to store with it: error, result, note
 -- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker and pid as start takes
 --                    them. Of one with a name that no entry can have nothing is recorded
+-- ARGV[12] step      number: how often the run was published by itself before this execution
 -- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
 local run_key = KEYS[1]
 local prefix, limit, retention, holder, attempt, state = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local wait, retry_in, seconds, fields, first = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local wait, retry_in, seconds, fields, first, step = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
 local function create()
   local terms, is_begun = cjson.decode(first), holder ~= ''
-  local new = {state = is_begun and 'STARTED' or 'SENT', attempt = attempt, starts = is_begun and 1, holder = is_begun and holder}
-  new.started_at = seconds ~= '' and server_time(-seconds)
+  local new = {attempt = attempt, started_at = seconds ~= '' and server_time(-seconds), starts = is_begun and 1, holder = is_begun and holder}
   for field, text in pairs(new) do if text then terms[#terms + 1], terms[#terms + 2] = field, text end end
-  if not is_name(terms[2]) or not try('HSET', run_key, unpack(terms)) then return end
+  if not is_name(terms[2]) or not try('HSET', run_key, 'state', is_begun and 'STARTED' or 'SENT', unpack(terms)) then return end
   try('ZADD', prefix .. ':runs:' .. terms[2], 'NX', new.started_at or server_time(), run_key)
   return read_run(run_key)
 end
 
 local function refusal(run)
+  if state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step then return 'FINISHED' end
   local is_over = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true) or state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
   local is_ours = holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder
   if run.state == state or is_over and is_ours then return (is_ours or holder == '') and 'FINISHED' or 'LATE' end
