@@ -109,10 +109,10 @@ def test_an_error_of_several_entries_says_of_which(run: Run, app: Celery, client
 def test_the_history_of_a_name_that_is_no_entry_is_an_error(run: Run, app: Celery) -> None:
     RedisScheduleEntry("report", "proj.report", 60, app=app).save()
 
-    finished = run("history", "reprot")
+    finished = run("history", "reportt")
 
     assert finished.exit_code == 2
-    assert finished.stderr == "Error: no entry named 'reprot' in the schedule; did you mean 'report'?\n"
+    assert finished.stderr == "Error: no entry named 'reportt' in the schedule; did you mean 'report'?\n"
     assert run("delete", "report").exit_code == run("history", "report").exit_code == 0, "its log is kept"
 
 
