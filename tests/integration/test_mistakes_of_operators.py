@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.cli.terminal import escape_what_cannot_be_printed
 from redisbeater.management.files import text as file_text
+from redisbeater.store.broken import DECLARATION
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -107,10 +109,10 @@ def test_an_error_of_several_entries_says_of_which(run: Run, app: Celery, client
 def test_the_history_of_a_name_that_is_no_entry_is_an_error(run: Run, app: Celery) -> None:
     RedisScheduleEntry("report", "proj.report", 60, app=app).save()
 
-    finished = run("history", "reprot")
+    finished = run("history", "reportt")
 
     assert finished.exit_code == 2
-    assert finished.stderr == "Error: no entry named 'reprot' in the schedule; did you mean 'report'?\n"
+    assert finished.stderr == "Error: no entry named 'reportt' in the schedule; did you mean 'report'?\n"
     assert run("delete", "report").exit_code == run("history", "report").exit_code == 0, "its log is kept"
 
 
@@ -186,3 +188,24 @@ def test_every_command_prints_escapes_where_the_encoding_lacks_a_character(app: 
 
     assert [each.exit_code for each in listed] == [0, 0]
     assert listed[1].stdout_bytes.decode("latin-1") == "Grüße \\U0001f389\n"
+
+
+# Names alone
+
+
+def test_names_in_their_own_order_are_those_of_the_listing_and_no_entry_is_read_for_them(
+    run: Run, app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    for name in ("b", "a", "other"):
+        RedisScheduleEntry(name, "proj.report", 60, app=app).save()
+    client.zadd(f"{prefix}:schedule", {f"{prefix}gone": 5, f"{prefix}odd": 6})
+    client.hset(f"{prefix}odd", "definition", "{")
+    report = {"reason": "$.task: is missing", "since": "2026-01-01", "application": "proj"}
+    client.hset(f"{prefix}:broken", f"{DECLARATION}unstored", json.dumps(report))
+    client.config_resetstat()
+    listed = run("list", "--names", "--sort", "name").stdout.split()
+    read = client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
+
+    described = [json.loads(line)["name"] for line in run("list", "--json", "--sort", "name").stdout.splitlines()]
+    assert listed == described == ["a", "b", "gone", "odd", "other", "unstored"]
+    assert read == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
 from redisbeater.cli.table import aligned
+from redisbeater.cli.terminal import coloured
 
 LINES = [
     ("NAME", "STATE", "SCHEDULE", "TASK"),
@@ -37,3 +39,13 @@ def test_what_cannot_be_printed_is_escaped_and_a_long_cell_is_cut() -> None:
 
     assert line.startswith("\\x1b[2Jxxx")
     assert len(line) == 80
+
+
+def test_wide_characters_take_two_columns_and_combining_ones_none() -> None:
+    names = ("report", "日報🎉", "re\u0301sume\u0301")
+    lines = aligned([("NAME", "STATE"), *((name, "enabled") for name in names)])
+
+    assert lines[1:] == ["report  enabled", "日報🎉  enabled", "re\u0301sume\u0301  enabled"]
+    assert aligned([("NAME",), ("日" * 10,)], 11)[1] == "日日日日..."
+    coloured_lines = coloured(lines, ["enabled"] * 3, "STATE")[1:]
+    assert all(click.style("enabled", fg="green") in line for line in coloured_lines)

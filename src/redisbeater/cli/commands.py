@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 from celery import Celery
@@ -28,7 +29,7 @@ from redisbeater.management.entry_filter import Filter
 from redisbeater.management.rows import Row, row_of, rows
 from redisbeater.management.runs.record import read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import SORTS, STATES, checked_states
+from redisbeater.management.search import SORTS, STATES, checked_states, listed_names
 from redisbeater.time_words import age_words, relative_words
 
 __all__ = ("broken", "list_", "show")
@@ -86,13 +87,18 @@ def list_(
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
 
     def draw() -> None:
-        found = rows(context, wanted, limit, states=states, sort=sort, progress=with_progress)
+        terms: Any = {"states": states, "sort": sort, "progress": with_progress}
+        if names_only and not as_json:
+            names = listed_names(context, wanted, limit, **terms)
+            print_lines([shown(name, None) for name in names])
+            if not names:
+                click.echo(_nothing(context), err=True)
+            return
+        found = rows(context, wanted, limit, **terms)
         if not found:
-            click.echo(_nothing(context), err=as_json or names_only)
+            click.echo(_nothing(context), err=as_json)
         elif as_json:
             print_lines(printable_json(row.as_dict()) for row in found)
-        elif names_only:
-            print_lines(shown(row.name, None) for row in found)
         else:
             print_lines(_listing(context, found, view_of(context, now, is_utc, is_long=is_long)))
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from itertools import accumulate
+from unicodedata import combining, east_asian_width
 
 from redisbeater.display import shown
 from redisbeater.management.rows import Row
@@ -13,7 +15,7 @@ from redisbeater.management.search import LATE
 from redisbeater.schedules.words import zone_text
 from redisbeater.time_words import age_words, clock_words, date_words, duration_words
 
-__all__ = ("STATE", "View", "aligned", "head", "table")
+__all__ = ("STATE", "View", "aligned", "beginning_of", "columns_of", "head", "table")
 
 #: The name of the column of states.
 STATE = "STATE"
@@ -84,10 +86,10 @@ def table(found: Sequence[Row], view: View) -> list[str]:
 def aligned(lines: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
     """Return lines of cells as aligned columns, cut to a width; the first line has the names of the columns."""
     cells = [[shown(cell, MOST_CELL) for cell in line] for line in lines]
-    widths = [max(map(len, column)) for column in zip(*cells)]
+    widths = [max(map(columns_of, column)) for column in zip(*cells)]
     if width is not None:
         widths = _narrowed(lines[0], widths, width)
-    texts = ("  ".join(_cut(cell, size).ljust(size) for cell, size in zip(line, widths)).rstrip() for line in cells)
+    texts = ("  ".join(_fitted(cell, size) for cell, size in zip(line, widths)).rstrip() for line in cells)
     return [text if width is None else _cut(text, width) for text in texts]
 
 
@@ -130,5 +132,25 @@ def _narrowed(names: Sequence[str], widths: list[int], width: int) -> list[int]:
     return widths
 
 
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def beginning_of(text: str, columns: int) -> str:
+    """Return as much of a text as fits into so many columns of a terminal."""
+    if text.isascii():
+        return text[: max(columns, 0)]
+    widths = accumulate(map(columns_of, text))
+    return "".join(char for char, width in zip(text, widths) if width <= columns)
+
+
+def _fitted(text: str, size: int) -> str:
+    text = _cut(text, size)
+    return text + " " * (size - columns_of(text))
+
+
 def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else f"{text[: max(size - 3, 0)]}..."
+    return text if columns_of(text) <= size else f"{beginning_of(text, size - 3)}..."

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from redisbeater.cli.table import beginning_of
 from redisbeater.time_words import read_duration
 
 __all__ = ("WATCH", "coloured", "escape_what_cannot_be_printed", "no_color", "watched", "with_progress")
@@ -88,6 +89,7 @@ def coloured(lines: Sequence[str], states: Sequence[str], column: str) -> list[s
 
 
 def _coloured(line: str, place: int, state: str) -> str:
+    place = len(beginning_of(line, place))  # a wide character takes two columns
     end = place + len(state)
     if line[place:end] != state or state not in _COLOURS:
         return line

@@ -28,6 +28,7 @@ __all__ = (
     "check_sort",
     "checked_states",
     "each_found",
+    "listed_names",
     "order",
     "search",
     "selected_names",
@@ -171,6 +172,23 @@ def each_found(
 def order(sort: str) -> Callable[[FoundEntry], Any]:
     """Return the key of an order; its last part is the name."""
     return _KEYS[sort]
+
+
+def listed_names(
+    context: Context,
+    wanted: Filter,
+    limit: int | None = None,
+    *,
+    states: Collection[str] = (),
+    sort: str = "next",
+    progress: Progress | None = None,
+) -> list[str]:
+    """Return the names of what :func:`search` returns, in the same order; by name alone no entry is read."""
+    if sort != "name" or states or not wanted.is_by_name:
+        return [found.name for found in search(context, wanted, limit, states=states, sort=sort, progress=progress)]
+    names = scanned_names(context, wanted.prefix or "", progress)
+    unstored = Reader(context, wanted).unstored(seen=names)
+    return sorted({*names, *(found.name for found in unstored)})[:limit]
 
 
 def selected_names(context: Context, wanted: Filter, progress: Progress) -> list[str]:

@@ -48,13 +48,13 @@ local function forget_older()
 end
 
 local function delete(entry, name, origin)
-  local is_hash = redis.call('TYPE', entry).ok == 'hash'  -- a key of another type is another program's
-  local stored = is_hash and (redis.call('HGET', entry, 'origin') or '')
+  -- A key of another type is another program's.
+  local stored = redis.call('TYPE', entry).ok == 'hash' and (redis.call('HGET', entry, 'origin') or '')
   if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
   local is_static = origin == '' and stored and is_static_origin(stored)
   if is_static or newest ~= '0' and origin == '' and stored then keep_copy(kept .. name, entry, name) end
   if runs ~= '' then forget_runs(name) end
-  local existed = is_hash and redis.call('DEL', entry) or 0
+  local existed = stored and redis.call('DEL', entry) or 0
   redis.call('ZREM', schedule, entry)
   try('HDEL', broken, name)
   try('SREM', statics, name)
