@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 EVERYTHING = b'event: entries\ndata: {"many": true}\n\nevent: status\ndata: {}\n\n'
 
 
-def test_an_outage_of_redis_is_told_once_and_so_is_its_end(make_app: Callable[..., Celery], server: Server) -> None:
+def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..., Celery], server: Server) -> None:
     with Proxy(server.port) as proxy:
         app = make_app(redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0", redisbeater_retry_period=0)
         store = ScheduleStore(app)

@@ -32,7 +32,7 @@ COMMENT_SECONDS = 15.0
 #: How long one wait for a message lasts: after that the thread looks whether anybody still listens.
 WAIT_SECONDS = 0.25
 
-#: What is told where nobody knows what has changed.
+#: What pages hear where nobody knows what has changed.
 EVERYTHING = Changes(names=None, status=True)
 
 
@@ -168,7 +168,7 @@ class _Outage:
         self._tell_at: float | None = None
 
     def told(self, found: Changes | None) -> Changes:
-        """Return what pages are told; ``found`` is what has changed, None while Redis is away."""
+        """Return what pages hear; ``found`` is what has changed, None while Redis is away."""
         if found is not None:
             is_over, self._tell_at = self._tell_at is not None, None
             return EVERYTHING if is_over else found
