@@ -14,6 +14,7 @@ from redisbeater import ImproperlyConfigured, ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, User, basic, create_app, hash_password, header, token
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.defences import POLICY
+from redisbeater.dashboard.serving import Serving
 
 pytestmark = [
     pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
@@ -60,11 +61,20 @@ def test_a_change_comes_from_the_page_itself(app: Celery, headers: dict[str, str
         (HOST, 200), (f"{HOST}:8443", 200), ("localhost:5577", 200), ("127.0.0.1:5577", 200), ("[::1]:5577", 200),
         ("10.1.2.3", 200), ("evil.example", 400), (f"{HOST}.evil.example", 400), (f"evil-{HOST}", 400), ("", 400),
         ("127.0.0.1.nip.io", 400), (f"{HOST}@evil.example", 400), ("[::1", 400), (f"{HOST.upper()}.", 200),
+        (f"{HOST}/evil", 400), (f"{HOST}?evil", 400), (f"evil@{HOST}", 400), (f"{HOST}:evil", 400),
+        (f"{HOST}:80:80", 400),
     ],
 )  # fmt: skip
 def test_only_allowed_host_names_are_served(app: Celery, host: str, status: int) -> None:
     answer = browse(app).get("/status", headers={"Host": host})
     assert answer.status_code == status
+
+
+def test_no_answer_sends_anybody_to_the_host_of_a_request(app: Celery) -> None:
+    web = browse(app, headers={**BEARER, "Host": "evil.example"}, page=Serving(path="/schedule").app(app))
+    answer = web.get("/schedule?state=late", follow_redirects=False)
+    assert (answer.status_code, answer.headers.get("Location")) == (307, "/schedule/?state=late")
+    assert browse(app).get("/entry/?name=report", follow_redirects=False).status_code == 404
 
 
 def test_a_page_without_allowed_hosts_is_refused_at_the_start(app: Celery) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from html import unescape
 
 import pytest
+import redis
 from celery import Celery
 from servers import programs
 from web_site import BEARER, TestClient, browse
@@ -99,15 +100,32 @@ def test_a_filter_that_is_none_changes_nothing(app: Celery, store: ScheduleStore
 
 def test_all_that_match_fit_into_the_form_that_asks(app: Celery, store: ScheduleStore) -> None:
     with store.bulk() as bulk:
-        for number in range(400):
+        for number in range(240):
             bulk.upsert(RedisScheduleEntry(f"{number:03}{'ä' * 200}", "shop.report", 60.0, app=app))
     web = browse(app)
     page = web.post("/entries/disable", data={"all": "1", "q": "ä"}).text
     names = [unescape(name) for name in re.findall(r'type="hidden" name="name" value="([^"]*)"', page)]
-    assert f"400 match; one form changes the first {len(names)}." in page
+    assert f"240 match; one form changes the first {len(names)}." in page
     answer = web.post("/entries/disable", data={"name": names, "confirm": "1"})
     assert answer.status_code == 200
     assert store.rows(1, 1, states=["disabled"]).total == len(names) > 100
+
+
+def test_only_a_page_of_the_enabled_entries_is_read(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    with store.bulk() as bulk:
+        for number in range(120):
+            enabled = number not in (7, 8)
+            bulk.upsert(RedisScheduleEntry(f"e{number:03}", "shop.report", 60.0 + number, enabled=enabled, app=app))
+    store.disable("e009", until=timedelta(days=1))
+    web = browse(app)
+    pages = [web.get(f"/index.json?state=enabled&page={number}").json() for number in (1, 3)]
+    assert [(page["total"], page["is_about"], len(page["entries"])) for page in pages] == [
+        (118, True, 50),
+        (117, False, 17),
+    ]
+    assert {row["state"] for page in pages for row in page["entries"]} == {"enabled"}
+    client.delete(*(RedisScheduleEntry(f"e{number:03}", app=app).key for number in range(90, 120)))
+    assert web.get("/index.json?state=enabled").json()["total"] == 118, "those of later pages are not read"
 
 
 def test_what_was_done_is_said_to_the_person_and_not_to_another_tab(app: Celery, store: ScheduleStore) -> None:

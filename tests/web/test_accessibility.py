@@ -89,6 +89,14 @@ def test_nothing_is_wrong_where_people_log_in_and_confirm(make_site, make_page, 
     page.get_by_role("button", name="Delete").click()
     page.wait_for_selector("[name=confirm]", state="attached")
     found |= violations(page, axe, "confirm")
+    page.set_viewport_size({"width": 1280, "height": 844})
+    page.goto(site.url)
+    page.click("summary:has-text('Pause all')")
+    page.get_by_label("Until").fill("someday")
+    page.get_by_role("button", name="Pause the schedule").click()
+    page.wait_for_selector("[aria-invalid]")
+    found |= violations(page, axe, "pause")
+    make_page.errors.clear()  # the browser logs the status 422 of the wrong time, which is meant
     assert found == {}
 
 

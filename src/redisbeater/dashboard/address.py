@@ -13,7 +13,12 @@ def root_of(request: Request) -> str:
 
 
 def here(request: Request) -> str:
-    """Return the address of a request as links have it: below the mount, though a proxy has cut that off."""
+    """Return the address of a request as links have it: below the mount, though a proxy has cut that off.
+
+    That of a page that answers a form is the first page: its own cannot be asked for again.
+    """
+    if request.method == "POST":
+        return f"{root_of(request)}/"
     root, path = root_of(request), request.url.path
     own = path.removeprefix(root) if path.startswith(f"{root}/") else path
     return f"{root}{own}{'?' if request.url.query else ''}{request.url.query}"

@@ -140,12 +140,14 @@ def create_app(
         choices=policy_choices(config),
         inherited=inherited_words(config),
     )
-    return Starlette(
+    page = Starlette(
         routes=[*_own_routes(site), *_page_routes(site), *(_metrics_routes(celery_app) if metrics else ())],
         middleware=[Middleware(Defences, allowed_hosts=hosts), Middleware(GZipMiddleware, minimum_size=1_000)],
         exception_handlers={kind: partial(_show_error, site) for kind in (HTTPException, RedisBeaterError, Exception)},
         lifespan=_closing(site),
     )
+    page.router.redirect_slashes = False  # its redirects name scheme and host of the request, which no proxy need keep
+    return page
 
 
 def _own_routes(site: Site) -> list[Route]:

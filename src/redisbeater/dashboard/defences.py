@@ -96,9 +96,11 @@ def _with_port(host: str, scheme: str) -> str:
 
 
 def _name(host: str) -> str:
-    """Return the name of a header ``Host``, without port and brackets."""
+    """Return the name of a header ``Host``, without port and brackets; empty: it is none."""
     try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        parts = urlsplit(f"//{host}")
+        is_whole = parts.netloc == host and "@" not in host and parts.port != 0  # a port that is no number raises
+        return (parts.hostname or "").rstrip(".") if is_whole else ""
     except ValueError:
         return ""
 

@@ -32,6 +32,9 @@ COMMENT_SECONDS = 15.0
 #: How long one wait for a message lasts: after that the thread looks whether anybody still listens.
 WAIT_SECONDS = 0.25
 
+#: What pages hear where nobody knows what has changed.
+EVERYTHING = Changes(names=None, status=True)
+
 
 class TooManyStreams(Exception):
     """As many pages are open as one process serves."""
@@ -72,17 +75,14 @@ class Hub:
         Raises:
             TooManyStreams: there are 200 already.
         """
-        stream = _Stream()
         with self._lock:
             if len(self._streams) >= MOST_STREAMS:
                 raise TooManyStreams
-            self._streams.add(stream)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._listen, name="redisbeater-live", daemon=True)
-                self._thread.start()
-        return self._events(stream)
+        return self._events()
 
-    async def _events(self, stream: _Stream) -> AsyncIterator[bytes]:
+    async def _events(self) -> AsyncIterator[bytes]:
+        stream = _Stream()
+        self._begin(stream)  # here, not in open(): nothing ends a stream whose browser is gone before it begins
         try:
             yield b"retry: 3000\nevent: hello\ndata: {}\n\n"  # a page that never sees it is behind a proxy that buffers
             while True:
@@ -96,13 +96,20 @@ class Hub:
             with self._lock:
                 self._streams.discard(stream)
 
+    def _begin(self, stream: _Stream) -> None:
+        with self._lock:
+            self._streams.add(stream)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._listen, name="redisbeater-live", daemon=True)
+                self._thread.start()
+
     def _listen(self) -> None:
         """Listen until nobody does any more; the thread of the hub."""
         store = self._store()
-        watcher, looks = store.watch(), _Looks(store)
+        watcher, looks, outage = store.watch(), _Looks(store), _Outage()
         try:
             while self._has_streams():
-                self._publish(_gathered(watcher, looks))
+                self._publish(outage.told(_gathered(watcher, looks)))
         finally:
             watcher.close()
 
@@ -140,8 +147,8 @@ def encoded(changes: Changes) -> bytes:
     return "".join(lines).encode()
 
 
-def _gathered(watcher: Watcher, looks: _Looks) -> Changes:
-    """Wait for a change, and gather those that follow it at once."""
+def _gathered(watcher: Watcher, looks: _Looks) -> Changes | None:
+    """Wait for a change, and gather those that follow it at once; None: Redis is away."""
     try:
         found = watcher.wait(WAIT_SECONDS)
         until = time.monotonic() + GATHER_SECONDS
@@ -151,7 +158,24 @@ def _gathered(watcher: Watcher, looks: _Looks) -> Changes:
     except StoreError as exc:
         logger.debug("the page is not live: %s", exc)
         time.sleep(WAIT_SECONDS)
-        return Changes(names=None, status=True)
+        return None
+
+
+class _Outage:
+    """Tells open pages that Redis is away when that begins, seldom meanwhile, and when it ends: each asks for all."""
+
+    def __init__(self) -> None:
+        self._tell_at: float | None = None
+
+    def told(self, found: Changes | None) -> Changes:
+        """Return what pages hear; ``found`` is what has changed, None while Redis is away."""
+        if found is not None:
+            is_over, self._tell_at = self._tell_at is not None, None
+            return EVERYTHING if is_over else found
+        if self._tell_at is not None and time.monotonic() < self._tell_at:
+            return Changes()
+        self._tell_at = time.monotonic() + LOOK_SECONDS
+        return EVERYTHING
 
 
 class _Looks:

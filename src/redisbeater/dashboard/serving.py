@@ -16,7 +16,8 @@ import uvicorn
 from celery import Celery
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.routing import Mount
+from starlette.responses import RedirectResponse
+from starlette.routing import Mount, Route
 
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import basic, header, token
@@ -132,7 +133,11 @@ class Serving:
             title=self.title,
             allowed_hosts=[self.bind, *self.allowed_hosts],
         )
-        return Starlette(routes=[Mount(self.path, page)]) if self.path else page
+        if not self.path:
+            return page
+        mounted = Starlette(routes=[Route(self.path, _to_first_page), Mount(self.path, page)])
+        mounted.router.redirect_slashes = False  # as in the page itself
+        return mounted
 
 
 def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = lambda: None) -> None:
@@ -189,6 +194,11 @@ def _listeners(stack: ExitStack, address: str, port: int) -> list[socket.socket]
     reason = str(problem.strerror).partition(" (")[0]
     advice = "; pass another --port" if problem.errno == errno.EADDRINUSE else ""
     raise OSError(f"cannot listen on {address} port {port}: {reason}{advice}") from problem
+
+
+async def _to_first_page(request: Request) -> RedirectResponse:
+    query = request.url.query
+    return RedirectResponse(f"{request.url.path}/{'?' if query else ''}{query}", 307)
 
 
 async def _everybody(_: Request) -> User | None:

@@ -190,8 +190,8 @@ def page_of_rows(
 ) -> RowPage:
     """Return a page of the rows; the last one for a number that is too high.
 
-    Where Redis counts the entries, only those of the pages up to it are read: all, those with a prefix, failing ones,
-    late ones, and more than ``MOST_COUNTED`` that it finds by their definitions.
+    Where Redis counts the entries, only those of the pages up to it are read: all, those with a prefix, enabled ones,
+    failing ones, late ones, and more than ``MOST_COUNTED`` that it finds by their definitions.
     """
     names = candidates(context, wanted, states, text)
     counted = _count(context, wanted, frozenset(states), text, names)
@@ -201,7 +201,7 @@ def page_of_rows(
     is_about = False
     if counted is not None and total == limit:
         total = max(counted + found.declared, total)
-        is_about = bool(text) or not wanted.is_by_name or "disabled" in states
+        is_about = bool(text) or not wanted.is_by_name or not {"disabled", "enabled"}.isdisjoint(states)
     pages = max(-(-total // size), 1)
     number, make = min(number, pages), _RowMaker(context)
     made = [make(each) for each in found.entries(context, (number - 1) * size, number * size)]
@@ -220,6 +220,8 @@ def _count(
         return None
     if not states:
         return context.redis.contents.count()
+    if states == {"enabled"}:
+        return max(context.redis.contents.count_waiting() - context.redis.failing.count(), 0)
     if states == {"failing"}:
         return context.redis.failing.count()
     return context.redis.failing.late(LATE.total_seconds()).entries if states == {"late"} else None

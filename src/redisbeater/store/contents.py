@@ -152,6 +152,10 @@ class Contents:
         """Return the number of entries."""
         return int(self._connection.call(lambda client: client.zcard(self._keys.schedule)))
 
+    def count_waiting(self) -> int:
+        """Return the number of entries at which beat will look: those that are enabled, also from a time to come on."""
+        return int(self._connection.call(lambda client: client.zcount(self._keys.schedule, "0", "+inf")))
+
     def unscheduled(self, cursor: str) -> tuple[str, list[Unscheduled]]:
         """Return one page of the entries that are missing from the schedule.
 

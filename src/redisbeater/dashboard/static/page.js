@@ -31,6 +31,12 @@
       const words = distance(time.dateTime);
       if (time.textContent !== words) time.textContent = words;
     }
+    const clock = one("time.clock");
+    if (!clock) return;
+    const local = new Date(Date.parse(clock.dataset.local) + now() - Date.parse(clock.dataset.began));
+    clock.dateTime = new Date(now()).toISOString();
+    clock.textContent = clock.textContent.replace(/^\w+ [\d:]+/, `${local.toUTCString().slice(0, 3)} ${utc(local).slice(0, 8)}`);
+    localize(clock.parentNode);
   }
 
   function localize(from = document) {
@@ -45,14 +51,22 @@
 
   // Live: the stream says what has changed, and only what is on screen is fetched again.
   const isLive = () => kept("live") !== "off";
-  let names = new Set(), isMany = false, waiting = 0, heard = 0, polling = 0;
+  const mayAsk = () => isLive() && !document.hidden && !one("dialog[open]");
+  let names = new Set(), isMany = false, waiting = 0, heard = 0, polling = 0, greeted = false;
 
   async function fetched(address) {
-    const answer = await fetch(address).catch(() => null);
-    if (!answer?.ok) return age(answer ? `it cannot be read now (${answer.status})` : "it cannot be reached");
-    const text = await answer.text();
+    const answer = await fetch(address, { headers: { "X-Redisbeater-Live": "1" }, redirect: "manual",
+      signal: AbortSignal.timeout(30000) }).catch(() => null);
+    const text = answer?.ok ? await answer.text().catch(() => null) : null;
+    if (text === null) return age(trouble(answer));
     fresh();
     return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
+  }
+
+  function trouble(answer) {
+    if (!answer || answer.ok) return "it cannot be reached";
+    if (answer.type === "opaqueredirect" || answer.status === 401) return "you are not logged in any more: reload this page";
+    return answer.status === 404 ? "it is not there any more: it was deleted or renamed" : `it cannot be read now (${answer.status})`;
   }
 
   // What is on screen is the last that was known: grey, with its time, and asked for again until it comes.
@@ -71,7 +85,7 @@
     root.classList.add("stale");
     const banner = one("#stale");
     if (banner) [banner.hidden, banner.textContent] = [false, `This is as of ${utc(shown)}: ${why}. Trying again every 5 s.`];
-    retry ||= setInterval(() => { isMany = true; refresh(); }, 5000);
+    retry ||= setInterval(everything, 5000);
   }
 
   async function swap(made, target) {
@@ -80,9 +94,7 @@
   }
 
   // One request: the head comes with what has changed, which is the rows on screen or the whole page.
-  async function refresh() {
-    waiting = 0;
-    if (!isLive() || document.hidden || one("dialog[open]")) return;
+  async function read() {
     const changed = names, rows = all("tr[data-entry]").map(row => row.dataset.entry), list = one("#rows");
     const isNew = [...changed].some(name => !rows.includes(name)) && list?.dataset.rows === "all";
     const onScreen = rows.filter(name => changed.has(name)).slice(0, 50);
@@ -91,16 +103,19 @@
     const current = one("tr.current"), place = current?.dataset.entry;
     [names, isMany] = [new Set(), false];
     if (!isWhole && !onScreen.length) return;
-    const page = await fetched(isWhole ? location.href : `${location.pathname}?${query}`);
+    const isAnswer = body.hasAttribute("data-answer"); // of a form: its address cannot be asked for again
+    const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}`);
     if (!page) return;
+    if (!isAnswer) for (const next of all("input[name='next']", page)) next.setAttribute("value", location.pathname + location.search);
     await swap(one("#head", page), one("#head"));
-    if (isWhole && !one("[data-still]")) await swap(one("#main", page), one("#main"));
+    if (isWhole && !isAnswer && !one("[data-still]")) await swap(one("#main", page), one("#main"));
     for (const row of isWhole ? [] : all("tr[data-entry]", page)) {
       const old = all("tr[data-entry]").find(each => each.dataset.entry === row.dataset.entry);
-      for (const next of all("input[name='next']", row)) next.setAttribute("value", location.pathname + location.search);
       await swap(row, old);
       mark(old);
     }
+    const found = new Set(all("tr[data-entry]", page).map(row => row.dataset.entry));
+    if (!isWhole && onScreen.some(name => !found.has(name))) isMany = true; // deleted: the total is another, too
     if (current?.dataset.entry === place) current?.classList.add("current");
     after();
   }
@@ -122,9 +137,27 @@
     if (foot) foot.textContent = words;
   }
 
+  // One request at a time: what changes meanwhile is asked for after it.
+  async function refresh() {
+    try { if (mayAsk()) await read(); } finally { waiting = 0; }
+    pending();
+  }
+
   function later() {
     waiting ||= setTimeout(refresh, 50);
   }
+
+  function pending() {
+    if (mayAsk() && (isMany || names.size)) later();
+  }
+
+  function everything() {
+    isMany = true;
+    later();
+  }
+
+  document.addEventListener("visibilitychange", pending);
+  one("#keys")?.addEventListener("close", pending);
 
   function said(event) {
     heard = Date.now();
@@ -141,13 +174,27 @@
     if (kind === "status" || !one("#rows")) isMany = true;
     later();
   });
-  body.addEventListener("hello", event => { said(event); say("live: what changes is shown at once"); });
+  body.addEventListener("hello", event => {
+    said(event);
+    clearInterval(polling);
+    polling = 0;
+    if (greeted) everything(); // it is another stream: what changed between the two, nobody has told
+    greeted = true;
+    say("live: what changes is shown at once");
+  });
+  body.addEventListener("htmx:sse:error", () => {
+    if (!isLive()) return;
+    heard = 0;
+    say("the stream has ended: trying again");
+    everything();
+    setTimeout(watch, 20000);
+  });
   body.addEventListener("htmx:sse:before:connection", event => { if (!isLive()) event.preventDefault(); });
 
   // A proxy that buffers, or too many streams: poll, and say so.
   function watch() {
     if (heard || polling || !isLive()) return;
-    polling = setInterval(() => { isMany = true; later(); }, 10000);
+    polling = setInterval(everything, 10000);
     say("nothing comes through the stream: the page asks every 10 s");
   }
 
@@ -294,7 +341,7 @@
 
   // The link with the token carries it behind "#", which no server sees and no log has.
   const secret = one(".login input[name='secret']");
-  if (secret && location.hash.length > 8) {
+  if (secret && location.hash.length > 16) {
     secret.value = decodeURIComponent(location.hash.slice(1));
     history.replaceState(null, "", location.pathname + location.search);
     secret.form.requestSubmit();

@@ -1,0 +1,82 @@
+"""The streams of open pages while Redis is away and comes back, and of browsers that are gone before they begin."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celery import Celery
+from proxy import LOOPBACK, Proxy
+from servers import Server, programs
+from web_site import BEARER, HOST, SECRET
+
+from redisbeater import ScheduleStore
+from redisbeater.dashboard import create_app, token
+from redisbeater.dashboard.hub import MOST_STREAMS, Hub
+
+pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+
+#: Everything may have changed.
+EVERYTHING = b'event: entries\ndata: {"many": true}\n\nevent: status\ndata: {}\n\n'
+
+
+def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..., Celery], server: Server) -> None:
+    with Proxy(server.port) as proxy:
+        app = make_app(redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0", redisbeater_retry_period=0)
+        store = ScheduleStore(app)
+        store.create("report", "shop.report", 60.0)
+
+        async def told() -> list[bytes]:
+            events, found = Hub(lambda: store).open(), []
+            assert (await anext(events)).startswith(b"retry")
+            await asyncio.to_thread(_wait_for, proxy, lambda accepted: accepted >= 2)  # it has subscribed
+            await asyncio.to_thread(proxy.refuse)
+            found.append(await anext(events))
+            more = asyncio.ensure_future(anext(events))
+            await asyncio.wait([more], timeout=1.0)
+            assert not more.done(), "open pages would ask again and again for what cannot be read"
+            before = proxy.accepted
+            proxy.heal()
+            found.append(await more)
+            await asyncio.to_thread(_wait_for, proxy, lambda accepted: accepted > before)
+            await asyncio.to_thread(store.disable, "report")
+            found.append(await anext(events))
+            await events.aclose()
+            return found
+
+        assert asyncio.run(told()) == [EVERYTHING, EVERYTHING, b'event: entries\ndata: {"names": ["report"]}\n\n']
+
+
+def _wait_for(proxy: Proxy, condition: Callable[[int], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition(proxy.accepted):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_browsers_that_are_gone_before_their_stream_begins_hold_no_place(app: Celery) -> None:
+    page = create_app(app, auth=token(SECRET), allowed_hosts=[HOST])
+    headers = [(b"host", HOST.encode()), (b"authorization", BEARER["Authorization"].encode())]
+    scope = {
+        "type": "http", "asgi": {"spec_version": "2.4"}, "method": "GET", "scheme": "http", "path": "/events",
+        "raw_path": b"/events", "query_string": b"", "headers": headers, "client": ("192.0.2.7", 4000),
+    }  # fmt: skip
+    statuses = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: dict[str, Any]) -> None:
+        statuses.append(message["status"])
+        raise OSError("the browser is gone")  # as servers of ASGI 2.4 say it
+
+    async def visits() -> None:
+        for _ in range(MOST_STREAMS + 1):
+            with pytest.raises(Exception):  # noqa: B017, PT011 - the server ends the request with it
+                await page({**scope}, receive, send)
+
+    asyncio.run(visits())
+    assert statuses == [200] * (MOST_STREAMS + 1)
