@@ -385,6 +385,26 @@ def test_an_option_of_tls_without_tls_is_refused_with_the_fix(url: str, options:
         make_client(config(url, redis_options=options))
 
 
+@pytest.mark.parametrize(
+    ("url", "option", "problem"),
+    [
+        ("redis://a", "service_name", "is an option of sentinel://; remove it, or use sentinel://"),
+        ("redis-cluster://a", "master_name", "is an option of sentinel://; remove it, or use sentinel://"),
+        ("redis://a", "startup_nodes", "is an option of redis-cluster://; remove it, or use redis-cluster://"),
+        ("sentinel://a", "require_full_coverage", "is an option of redis-cluster://; remove it"),
+        ("redis://a", "path", "is an option of unix://; remove it, or use unix://"),
+        ("unix:///run/redis.sock", "host", "is no option of unix://; remove it"),
+    ],
+)
+def test_an_option_of_another_kind_of_url_is_refused_with_the_kind(url: str, option: str, problem: str) -> None:
+    options = {**(SERVICE if url.startswith("sentinel") else {}), option: "x"}
+
+    with pytest.raises(ImproperlyConfigured) as refused:
+        make_client(config(url, redis_options=options))
+
+    assert f"redisbeater_redis_options: {option!r} {problem}" in str(refused.value)
+
+
 @pytest.mark.parametrize("url", ["redis://a", "rediss://a", "sentinel://a", "redis-cluster://a", "rediss-cluster://a"])
 @pytest.mark.parametrize("option", ["no_such", "read_from_replicas", "retry_period"])
 def test_an_option_that_redis_py_does_not_know_is_refused(url: str, option: str) -> None:

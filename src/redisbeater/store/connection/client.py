@@ -49,6 +49,13 @@ USE_TLS = (
     f"Sentinels alone {PREFIX}redis_use_ssl"
 )
 
+#: Options that only one kind of URL has.
+OPTIONS_OF_KINDS = {
+    "sentinel://": ("service_name", "master_name", "sentinels", "sentinel_kwargs", "min_other_sentinels"),
+    "redis-cluster://": (*CLUSTER_OPTIONS, "startup_nodes"),
+    "unix://": ("path",),
+}
+
 #: redis-py's texts for an option that it does not know, and for one of the URL whose value it cannot read.
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(\w+)'")
 _UNREADABLE_OPTION = re.compile(r"Invalid value for [`'\"]?(\w+)[`'\"]? in connection URL")
@@ -95,16 +102,26 @@ def _where_unknown(config: Config, problem: str) -> tuple[str, str]:
     is_tls = isinstance(tls, Mapping) and name in tls
     is_own = name in {**config.redis_options, **(config.redis_options.get("sentinel_kwargs") or {})}
     where = OPTIONS if is_own else f"{PREFIX}redis_{'use_ssl' if is_tls else 'url'}"
-    if name.startswith("ssl_") and name in _known_options():
-        return where, f"{name!r} is an option of TLS; {USE_TLS}"
+    if name in _known_options():
+        return where, _misplaced(name, config.url.scheme)
     return where, f"unknown option {name!r}{did_you_mean(name, _known_options())}"
+
+
+def _misplaced(name: str, scheme: str) -> str:
+    """Return the problem with an option that belongs to another kind of URL."""
+    if name.startswith("ssl_"):
+        return f"{name!r} is an option of TLS; {USE_TLS}"
+    for kind, names in OPTIONS_OF_KINDS.items():
+        if name in names:
+            return f"{name!r} is an option of {kind}; remove it, or use {kind} in {PREFIX}redis_url"
+    return f"{name!r} is no option of {scheme}://; remove it"
 
 
 def _known_options() -> set[str]:
     """Return the names of the options of connections and of the clients for Sentinel and Cluster."""
     classes = [cls for kind in (redis.SSLConnection, redis.UnixDomainSocketConnection) for cls in kind.__mro__[:-1]]
     named = {name for cls in classes for name in signature(cls).parameters}
-    return {*named, *CLUSTER_OPTIONS, "service_name", "sentinels", "sentinel_kwargs"} - {"self", "args", "kwargs"}
+    return named.union(*OPTIONS_OF_KINDS.values()) - {"self", "args", "kwargs"}
 
 
 def _unreadable(problem: str) -> str:
