@@ -374,6 +374,21 @@ def test_a_backend_that_expires_results_gets_no_cleanup(start: Start) -> None:
     assert not exists(app, "celery.backend_cleanup")
 
 
+def test_a_cleanup_that_celery_adds_to_two_applications_of_one_schedule_is_no_conflict(
+    start: Start, client: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    start("proj", result_expires=3600)
+    app = start("shop", result_expires=3600)
+
+    assert Context.of(app).redis.broken.declarations() == {}
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    assert str(client.hget(f"{prefix}{statics.CLEANUP}", "origin")).startswith("proj ")
+
+    start("proj", result_expires=None)
+    start("shop", result_expires=3600)
+    assert str(client.hget(f"{prefix}{statics.CLEANUP}", "origin")).startswith("shop ")
+
+
 def test_the_cleanup_is_deleted_when_the_backend_no_longer_needs_it(start: Start) -> None:
     start(result_expires=3600)
 

@@ -59,8 +59,9 @@ def reconcile(
     context.redis.contents.add_statics(ours)
     upserts, failures = _upserts(context, app, declared, entry_class)
     _restore(context, upserts, origins)
-    taken = {name: origins[name] or "" for name in upserts if _is_taken(context, name, origins[name], statics)}
-    changes = {name: each for name, each in upserts.items() if name not in taken and each.origin != origins[name]}
+    theirs = {name: origins[name] or "" for name in upserts if _is_taken(context, name, origins[name], statics)}
+    taken = {name: origin for name, origin in theirs.items() if not _is_same_cleanup(upserts[name], origin)}
+    changes = {name: each for name, each in upserts.items() if name not in theirs and each.origin != origins[name]}
     failures.update(_store(context, changes))
     for name, failure in failures.items():
         _report(context, name, failure)
@@ -115,6 +116,11 @@ def _is_taken(context: Context, name: str, origin: str | None, statics: Set[str]
     # RedBeat stores no origin, and does not even mark Celery's own clean-up as static.
     is_unclaimed = origin == "" and (name in statics or name == CLEANUP)
     return origin is not None and not _is_ours(context, origin) and not is_unclaimed
+
+
+def _is_same_cleanup(upsert: Upsert, origin: str) -> bool:
+    """Return whether Celery adds the same clean-up to two applications, so that the entry of one does for both."""
+    return upsert.definition.name == CLEANUP and upsert.origin.rpartition(" ")[2] == origin.rpartition(" ")[2]
 
 
 def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Exception]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import time
 
+from celery.exceptions import QueueNotFound
+from kombu.exceptions import SerializationError
+
 from redisbeater.exceptions import causes
 from redisbeater.log_lines import get_logger
 
-__all__ = ("Acceptance", "concerns_all")
+__all__ = ("Acceptance", "concerns_all", "never_left")
 
 logger = get_logger(__name__)
 
@@ -29,6 +32,11 @@ _CONCERNS_ALL = re.compile(
 def concerns_all(error: BaseException) -> bool:
     """Return whether an error says that the broker accepts nothing, whichever run it is."""
     return any(_CONCERNS_ALL.search(f"{type(cause).__name__}: {cause}") for cause in causes(error))
+
+
+def never_left(error: BaseException) -> bool:
+    """Return whether a run failed before the broker was asked: no such queue is declared, or nothing serializes it."""
+    return any(isinstance(cause, (QueueNotFound, SerializationError)) for cause in causes(error))
 
 
 class Acceptance:

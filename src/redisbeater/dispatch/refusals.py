@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from redisbeater.broker.acceptance import never_left
 from redisbeater.dispatch.batch import Batch, BrokenEntry
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
@@ -87,7 +88,7 @@ class Refusals:
         """
         with self.put_back_without_redis(refusal.entries):
             self._renew_lock()  # the failed send and the check of the broker may each take the publish timeout
-            if self._broker.is_reachable():
+            if never_left(refusal.error) or self._broker.is_reachable():
                 for entry in refusal.entries:
                     self._release_failing(entry, refusal.error)
                 return
