@@ -76,7 +76,7 @@ def stock_sync(store: ScheduleStore, write: Write, log: Callable[..., None], cli
             finished_at=f"22:{minute:02}:41", worker="celery@w1", starts=1, late=0.002,
         )  # fmt: skip
     write(
-        "stock sync", "failed", "FAILURE", fire_time="23:20:00", started_at="23:20:01", finished_at="23:20:02.2",
+        "stock sync", "failed", "FAILURE", fire_time="23:20:00", started_at="23:20:01", finished_at="23:20:02.200",
         worker="celery@w1", attempt=2, starts=2, late=0.005, error="ValueError: no feed",
         note="1: LOST, celery@w3 gone",
     )  # fmt: skip
@@ -253,7 +253,7 @@ def test_show_has_the_last_run_the_policies_and_the_counts(
     client.hset(f"{prefix}report", mapping={"skipped": json.dumps(skipped), **counts})
     write(
         "report", "5f0c9a1e", "SUCCESS", fire_time="2026-11-20T09:00:00", started_at="2026-11-20T09:00:01",
-        finished_at="2026-11-20T09:00:42.2", late=0.04, worker="celery@w2", starts=1,
+        finished_at="2026-11-20T09:00:42.200", late=0.04, worker="celery@w2", starts=1,
     )  # fmt: skip
 
     lines = cells(run(app, "show", "report"))
@@ -304,12 +304,12 @@ def test_why_does_not_promise_that_a_run_that_waits_in_a_queue_can_be_ended(
     [
         (
             "SUCCESS",
-            {"started_at": "23:00:01", "finished_at": "23:00:42.2", "worker": "celery@w2"},
+            {"started_at": "23:00:01", "finished_at": "23:00:42.200", "worker": "celery@w2"},
             "ran: It ran: sent 0.04 s after its fire time, SUCCESS after 41.2 s.",
         ),
         (
             "FAILURE",
-            {"started_at": "23:00:01", "finished_at": "23:00:02.2", "error": "ValueError: no feed"},
+            {"started_at": "23:00:01", "finished_at": "23:00:02.200", "error": "ValueError: no feed"},
             "failed: It ran and failed: sent 0.04 s after its fire time, FAILURE after 1.2 s: ValueError: no feed.",
         ),
         (
