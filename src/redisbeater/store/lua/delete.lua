@@ -48,7 +48,6 @@ local function forget_older()
 end
 
 local function delete(entry, name, origin)
-  -- A key of another type is another program's.
   local stored = redis.call('TYPE', entry).ok == 'hash' and (redis.call('HGET', entry, 'origin') or '')
   if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
   local is_static = origin == '' and stored and is_static_origin(stored)
