@@ -432,3 +432,18 @@ def test_the_clock_of_the_host_is_compared_with_that_of_redis(monitored: Monitor
 
     assert offset is not None
     assert abs(offset) < 1
+
+
+def test_a_beat_that_stands_by_does_not_go_on_to_show_the_clocks_as_they_were(
+    monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
+) -> None:
+    monitored = monitor(redisbeater_lock_lost="standby")
+    monitored.look()
+    assert monitored.scrape().value("clock_offset_seconds") is not None
+    client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
+    monitored.scheduler._leadership.invalidate()
+
+    monitored.look()
+
+    assert monitored.scrape().value("clock_offset_seconds") is None
+    assert monitored.scrape().value("leader") == 0

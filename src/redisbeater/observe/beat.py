@@ -53,6 +53,11 @@ class Beat(NamedTuple):
         return self.leadership.may_send
 
     @property
+    def clock_offset(self) -> float | None:
+        """Seconds by which the clock of this host is ahead of the server's; None: only claims compare them."""
+        return self.clock.offset if self.leads else None
+
+    @property
     def accepts_runs(self) -> bool:
         """Whether the broker took runs when it was asked last; a beat that stands by asks only whether it is there."""
         return not (self.broker.is_unavailable or (self.leads and self.broker.acceptance.is_refusing))

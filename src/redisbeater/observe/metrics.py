@@ -169,8 +169,8 @@ class _Beat(_Schedule):
         yield self._family("broker_up", {(): beat.accepts_runs})
         errors = {**dict.fromkeys(KINDS, 0), **beat.context.redis.errors}
         yield self._family("redis_errors", _by_one(errors))
-        if beat.clock.offset is not None:
-            yield self._family("clock_offset_seconds", {(): beat.clock.offset})
+        if beat.clock_offset is not None:
+            yield self._family("clock_offset_seconds", {(): beat.clock_offset})
         facts = beat.heartbeat.versions
         yield self._family("info", {(facts["version"], facts["celery"], beat.schedule, beat.heartbeat.server): 1})
 
