@@ -297,8 +297,8 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
     def skip_next(self, n: int = 1, *, undo: bool = False, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Leave out its next ``n`` runs; ``skip`` then has their fire times. While beat sends a run, that one goes on.
 
-        Of fire times that have passed and would be one run, by ``coalesce``, all are left out. With ``undo``, none of the
-        fire times to come is left out any more.
+        Of fire times that have passed and would be one run, by ``coalesce``, all are left out. With ``undo``, none
+        of the fire times to come is left out any more.
 
         Raises:
             EntryNotFound: it is not stored.
