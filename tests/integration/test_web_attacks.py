@@ -85,6 +85,16 @@ def test_a_session_is_bound_to_its_secret_and_ends(app: Celery, monkeypatch: pyt
     assert web.get("/status", headers={"Cookie": ours}, follow_redirects=False).status_code == 303
 
 
+def test_the_addresses_of_one_network_of_ipv6_count_as_one(app: Celery) -> None:
+    page = create_app(app, auth=token(SECRET), allowed_hosts=[HOST])
+    statuses = []
+    for address in (*(f"2001:db8:0:1::{number:x}" for number in range(6)), "2001:db8:0:2::1", "fe80::1%eth0",
+                    *["::ffff:192.0.2.1"] * 5, "::ffff:192.0.2.2"):  # fmt: skip
+        web = TestClient(page, base_url=f"http://{HOST}", client=(address, 4000))
+        statuses.append(web.get("/status", headers={"Authorization": "Bearer wrong"}).status_code)
+    assert statuses == [401] * 5 + [429] + [401] * 8
+
+
 def test_tries_at_the_same_time_count_one_by_one(app: Celery) -> None:
     page = create_app(app, auth=basic({"anna": hash_password("pw")}), allowed_hosts=[HOST])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
 
@@ -115,4 +116,12 @@ def _refuse_too_many(site: Site, request: Request) -> None:
 
 
 def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
+    """Return what failed logins are counted by: an address; of IPv6 the network of 64 bits that one person has."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:  # a Unix socket has none
+        return host
+    if address.version == 4 or address.ipv4_mapped:
+        return host
+    return str(ipaddress.ip_network((address.packed[:8] + bytes(8), 64)))
