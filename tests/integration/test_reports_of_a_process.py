@@ -236,14 +236,15 @@ def test_a_start_that_waits_to_be_written_comes_before_its_renewal(app: Celery, 
     process = Process.of(app)
     assert process is not None
     with executing(task, "one"):
-        running = process.running.of(task.request)
+        request = task.request  # that of this thread
+        running = process.running.of(request)
         assert running is not None
         before, seen = running.lease_end, []
 
         def renew() -> None:
             running.answer = ""  # as if Redis had been away
             running.renewed -= running.lease / 4
-            process.running.add(task.request, running)
+            process.running.add(request, running)
             process._renew()
             seen.append(running.lease_end)
 
@@ -251,3 +252,4 @@ def test_a_start_that_waits_to_be_written_comes_before_its_renewal(app: Celery, 
         process._outbox.put(renew)
 
         assert wait_until(lambda: seen, "the renewal") == [before]
+    assert process.running.to_renew() == []
