@@ -35,7 +35,7 @@ def overdue(worker: Worker, *run_ids: str) -> list[Run]:
 def test_a_pause_is_shorter_than_a_lease_or_costs_the_runs_that_another_worker_takes(worker: Worker) -> None:
     paused = worker.start()
     short = worker.send("work", 4.0)
-    taken, kept, asking = worker.send("polite", 60.0), worker.send("work", 9.0), worker.send("work", 60.0)
+    taken, kept, asking = worker.send("polite", 60.0), worker.send("work", 25.0), worker.send("work", 60.0)
     for run_id in (short, taken, kept, asking):
         worker.reaches(run_id, State.STARTED)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +33,6 @@ def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..
         async def told() -> list[bytes]:
             events, found = Hub(lambda: store).open(), []
             assert (await anext(events)).startswith(b"retry")
-            await asyncio.to_thread(_wait_for, proxy, lambda accepted: accepted >= 2)  # it has subscribed
             await asyncio.to_thread(proxy.refuse)
             found.append(await anext(events))
             more = asyncio.ensure_future(anext(events))
@@ -48,6 +48,29 @@ def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..
             return found
 
         assert asyncio.run(told()) == [EVERYTHING, EVERYTHING, b'event: entries\ndata: {"names": ["report"]}\n\n']
+
+
+def test_no_page_is_told_to_be_live_before_the_hub_listens(app: Celery) -> None:
+    store, may_listen = ScheduleStore(app), threading.Event()
+    store.create("report", "shop.report", 60.0)
+
+    def late_store() -> ScheduleStore:
+        may_listen.wait(60)
+        return store
+
+    async def told() -> list[bytes]:
+        events = Hub(late_store).open()
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.wait([first], timeout=0.5)
+        assert not first.done()
+        may_listen.set()
+        assert (await first).startswith(b"retry")
+        await asyncio.to_thread(store.disable, "report")
+        found = [await anext(events)]
+        await events.aclose()
+        return found
+
+    assert asyncio.run(told()) == [b'event: entries\ndata: {"names": ["report"]}\n\n']
 
 
 def _wait_for(proxy: Proxy, condition: Callable[[int], bool]) -> None:

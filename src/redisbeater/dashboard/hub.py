@@ -45,7 +45,8 @@ class _Stream:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.ready = asyncio.Event()
+        #: Whether the hub hears what changes, or cannot because Redis is away; and whether something is to be sent.
+        self.is_served, self.ready = asyncio.Event(), asyncio.Event()
         self.pending = Changes()
 
     def add(self, changes: Changes) -> None:
@@ -68,6 +69,7 @@ class Hub:
         self._lock = threading.Lock()
         self._streams: set[_Stream] = set()
         self._thread: threading.Thread | None = None
+        self._listens = False
 
     def open(self) -> AsyncIterator[bytes]:
         """Return the events of one page, as they are sent.
@@ -84,6 +86,7 @@ class Hub:
         stream = _Stream()
         self._begin(stream)  # here, not in open(): nothing ends a stream whose browser is gone before it begins
         try:
+            await stream.is_served.wait()  # a change before would reach no page that is told to be live
             yield b"retry: 3000\nevent: hello\ndata: {}\n\n"  # a page that never sees it is behind a proxy that buffers
             while True:
                 try:
@@ -102,6 +105,8 @@ class Hub:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._listen, name="redisbeater-live", daemon=True)
                 self._thread.start()
+            elif self._listens:
+                stream.is_served.set()
 
     def _listen(self) -> None:
         """Listen until nobody does any more; the thread of the hub."""
@@ -109,7 +114,9 @@ class Hub:
         watcher, looks, outage = store.watch(), _Looks(store), _Outage()
         try:
             while self._has_streams():
-                self._publish(outage.told(_gathered(watcher, looks)))
+                found = _gathered(watcher, looks)
+                self._serve()
+                self._publish(outage.told(found))
         finally:
             watcher.close()
 
@@ -117,17 +124,27 @@ class Hub:
         """Return whether a page is open; if none is, let the next one start another thread."""
         with self._lock:
             if not self._streams:
-                self._thread = None
+                self._thread, self._listens = None, False
             return bool(self._streams)
 
+    def _serve(self) -> None:
+        """Let the pages begin that were opened before the thread had begun to listen."""
+        if not self._listens:
+            with self._lock:
+                self._listens = True
+            self._call(lambda stream: stream.is_served.set())
+
     def _publish(self, changes: Changes) -> None:
-        if not changes:
-            return
+        if changes:
+            self._call(lambda stream: stream.add(changes))
+
+    def _call(self, call: Callable[[_Stream], None]) -> None:
+        """Call something for each open page, in its loop."""
         with self._lock:
             streams = list(self._streams)
         for stream in streams:
             try:
-                stream.loop.call_soon_threadsafe(stream.add, changes)
+                stream.loop.call_soon_threadsafe(call, stream)
             except RuntimeError:  # its loop has ended, and its page with it
                 with self._lock:
                     self._streams.discard(stream)
