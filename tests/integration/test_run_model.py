@@ -211,7 +211,9 @@ class Runs(RuleBasedStateMachine):
     def _start(self, message: Message, times: int, **flags: bool) -> None:
         holder = f"w{next(self.numbers)}:1:token"
         now, run = self.site.clock.now, self.site.runs.run(message.run_id)
-        is_active = run is not None and (run.resend_at or (run.lease_end and run.lease_end > now))
+        is_live = run is not None and run.lease_end is not None and run.lease_end > now
+        # One that waits to be sent again keeps later runs back, but not one that had begun before.
+        is_active = is_live or (run is not None and run.resend_at and not self._is_live(message.name))
         execution = Execution(task="proj.work", holder=holder, **vars(message), **flags)
         words = {self.site.runs.start(execution)[0] for _ in range(times)}
         assert len(words) == 1
@@ -221,6 +223,11 @@ class Runs(RuleBasedStateMachine):
             is_guarded = bool(flags.get("is_exclusive")) and run is not None and run.is_alone
             if not is_active and not (is_guarded and not self._is_sending(message.name)):
                 self.excused.add(message.run_id)
+
+    def _is_live(self, name: str) -> bool:
+        """Return whether a run of an entry has a live lease."""
+        runs = self.site.runs.many(sorted(self.known)).values()
+        return any(run.lease_end and run.lease_end > self.site.clock.now for run in runs if run.name == name)
 
     def _is_sending(self, name: str) -> bool:
         """Return whether a beat has decided on a run of an entry by what was active before."""
