@@ -5,8 +5,8 @@ from __future__ import annotations
 from playwright.sync_api import Locator, Page
 from waiting import wait_until
 
-#: Whether the stream of the page has begun. That it polls instead is never expected: nothing holds its stream back.
-IS_LIVE = "document.body._htmx?.sse?.status === 200"
+#: Whether the page has heard that its stream is live. That it polls instead is never expected: nothing holds it back.
+IS_LIVE = "document.querySelector('#live-state')?.textContent.startsWith('live')"
 
 
 def row(page: Page, name: str) -> Locator:
