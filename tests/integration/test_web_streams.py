@@ -50,7 +50,7 @@ def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..
         assert asyncio.run(told()) == [EVERYTHING, EVERYTHING, b'event: entries\ndata: {"names": ["report"]}\n\n']
 
 
-def test_no_page_is_told_to_be_live_before_the_hub_listens(app: Celery) -> None:
+def test_no_stream_begins_before_the_hub_listens(app: Celery) -> None:
     store, may_listen = ScheduleStore(app), threading.Event()
     store.create("report", "shop.report", 60.0)
 

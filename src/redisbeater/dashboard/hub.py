@@ -86,7 +86,7 @@ class Hub:
         stream = _Stream()
         self._begin(stream)  # here, not in open(): nothing ends a stream whose browser is gone before it begins
         try:
-            await stream.is_served.wait()  # a change before would reach no page that is told to be live
+            await stream.is_served.wait()  # a change before hello would reach no page
             yield b"retry: 3000\nevent: hello\ndata: {}\n\n"  # a page that never sees it is behind a proxy that buffers
             while True:
                 try:
