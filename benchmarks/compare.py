@@ -5,6 +5,7 @@
     python benchmarks/compare.py --list
     python benchmarks/compare.py --only burst --only save --repeat 3
     python benchmarks/compare.py --only burst --size 10000 --contender redisbeater --contender "batched loop"
+    python benchmarks/compare.py --only burst --cores 0 1      # each contender on the same core
     python benchmarks/compare.py --json figures.json --plots plots
 
 Each measurement runs in a fresh process against a fresh server on this machine. The contenders take turns, so that a
@@ -28,7 +29,7 @@ from suite.case import Case
 from suite.cases import CASES, case_named
 from suite.plots import draw
 from suite.results import Results
-from suite.runner import run_case
+from suite.runner import Cores, run_case
 
 #: The number of rounds, unless a case has fewer.
 REPEAT = 5
@@ -58,7 +59,9 @@ def _run(options: argparse.Namespace, program: machine.Program) -> dict[str, Res
     results = {}
     for case in _cases(options):
         repeat = options.repeat or (case.quick_repeats if options.quick else REPEAT)
-        results[case.name] = run_case(case, program, quick=options.quick, repeat=repeat, progress=_say)
+        results[case.name] = run_case(
+            case, program, quick=options.quick, repeat=repeat, progress=_say, cores=Cores(*options.cores)
+        )
         print("\n" + table.to_text(case, results[case.name]), flush=True)
     return results
 
@@ -99,6 +102,15 @@ def _options() -> argparse.Namespace:
     )
     options.add_argument(
         "--size", action="append", default=[], type=int, metavar="N", help="only this size; may be repeated"
+    )
+    options.add_argument(
+        "--cores",
+        nargs=2,
+        type=int,
+        default=(None, None),
+        metavar=("CONTENDER", "SERVER"),
+        help="hold each contender to one core and the server to another, by their numbers (Linux): cores of a shared "
+        "machine may differ in speed, and a ratio of two processes then tells which core each of them got",
     )
     options.add_argument("--list", action="store_true", help="list the cases and exit")
     options.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file")

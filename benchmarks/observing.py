@@ -32,7 +32,7 @@ from servers import Server, programs, running
 from redisbeater import RedisScheduler
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
-from redisbeater.observe import shared
+from redisbeater.observe import reading
 from redisbeater.observe.counting import Meter
 from redisbeater.sending.counts import Counts
 from redisbeater.store import ClaimedEntry
@@ -108,9 +108,9 @@ def scrapes(server: Server, entries: int, **settings: Any) -> None:
     scheduler = RedisScheduler(app)
     scheduler.tick()
     scheduler._observer.start()
-    kept = shared.FRESH_SECONDS
+    kept = reading.FRESH_SECONDS
     for kind in ("fresh", "kept"):
-        shared.FRESH_SECONDS = 0.0 if kind == "fresh" else kept
+        reading.FRESH_SECONDS = 0.0 if kind == "fresh" else kept
         found = [scrape(port) for _ in range(SCRAPES)]
         took = [milliseconds for milliseconds, _ in found]
         what = f"scrape, {entries:,} entries, {kind}{', 1,000 of them with metrics' if settings else ''}"

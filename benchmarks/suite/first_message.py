@@ -13,7 +13,7 @@ __all__ = ("FirstMessage", "awaited")
 
 SOURCE = """
 import sys, time, redis
-client = redis.Redis.from_url(sys.argv[1])
+client = redis.Redis.from_url(sys.argv[1], socket_timeout=None)
 client.ping()
 print("ready", flush=True)
 client.brpop("celery", timeout=120)

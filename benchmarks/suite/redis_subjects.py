@@ -88,7 +88,7 @@ class Redisbeater(RedisSubject):
         from redisbeater.beat.process import tune_process
 
         super().warm_up()
-        tune_process()
+        tune_process(self.app)
 
 
 class RedBeat(RedisSubject):

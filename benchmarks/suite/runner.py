@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from servers import Program, running
 
@@ -16,7 +18,7 @@ from suite.case import Case
 from suite.job import Job, Outcome
 from suite.results import Results, Sample
 
-__all__ = ("run_case",)
+__all__ = ("Cores", "run_case")
 
 #: A job is ended after this time, so that a scheduler that hangs does not block the rest.
 JOB_TIMEOUT_SECONDS = 600.0
@@ -24,13 +26,22 @@ JOB_TIMEOUT_SECONDS = 600.0
 BENCHMARKS = Path(__file__).parents[1]
 
 
-def run_case(case: Case, program: Program, *, quick: bool, repeat: int, progress: Callable[[str], None]) -> Results:
+class Cores(NamedTuple):
+    """The cores on which the contender and the server run, by number; None: on whichever the kernel chooses."""
+
+    contender: int | None = None
+    server: int | None = None
+
+
+def run_case(
+    case: Case, program: Program, *, quick: bool, repeat: int, progress: Callable[[str], None], cores: Cores
+) -> Results:
     """Measure a case and return the results. A job that fails leaves a note, and the others continue."""
     results = Results()
     jobs = case.jobs(quick=quick, repeat=repeat)
     for done, (number, contender, size) in enumerate(jobs, 1):
         began_at = time.monotonic()
-        outcome = _run(case, contender, size, program, quick=quick)
+        outcome = _run(case, contender, size, program, quick=quick, cores=cores)
         seconds = time.monotonic() - began_at
         sample = Sample(round=number, contender=contender, size=size, seconds=seconds, outcome=outcome)
         results.samples.append(sample)
@@ -38,10 +49,27 @@ def run_case(case: Case, program: Program, *, quick: bool, repeat: int, progress
     return results
 
 
-def _run(case: Case, contender: str, size: int, program: Program, *, quick: bool) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="compare-") as folder, running(program) as server:
+def _run(case: Case, contender: str, size: int, program: Program, *, quick: bool, cores: Cores) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="compare-") as folder, ExitStack() as stack:
+        with _starting_on(cores.server):
+            server = stack.enter_context(running(program))
         job = Job(case=case.name, contender=contender, size=size, quick=quick, port=server.port, folder=folder)
-        return _in_a_process(job)
+        with _starting_on(cores.contender):
+            return _in_a_process(job)
+
+
+@contextmanager
+def _starting_on(core: int | None) -> Iterator[None]:
+    """Start processes on one core, and leave them there: this process moves to it, and they inherit that."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _in_a_process(job: Job) -> Outcome:
