@@ -25,8 +25,8 @@ from redisbeater.store import RedisSchedule
 
 __all__ = ("Context", "task_options", "with_prefix")
 
-#: The attribute of an app that has its context: one, and so one connection pool, for each app of the process. A table
-#: of ours would keep the app for ever, because schedules that the context remembers refer to it.
+#: The attribute of an app that has its context: one context, and so one connection pool, for each app of the process. A
+#: table in this module would keep the app for ever, because schedules that the context remembers refer to the app.
 _ATTRIBUTE = "_redisbeater_context"
 
 #: The attribute with the same app over other schedules, by their prefixes.
@@ -34,10 +34,10 @@ _OTHERS = "_redisbeater_other_schedules"
 
 
 def with_prefix(app: Celery, prefix: str | None) -> Celery:
-    """Return an app that is the given one in all but its schedule, whose keys begin with ``prefix``.
+    """Return an app that is the passed one in all but its schedule, whose keys begin with ``prefix``.
 
-    The same object each time, and so one connection pool for each schedule. The app itself if it is its own prefix, or
-    None.
+    It is the same object each time, so each schedule has one connection pool. With its own prefix, or None, it is the
+    app itself.
 
     Raises:
         ImproperlyConfigured: the schedule cannot have that prefix.
@@ -77,7 +77,7 @@ class Context:
     """The parts that entries, scheduler and command line share. Building it does no I/O."""
 
     config: Config
-    #: Whose the static entries of this app are.
+    #: The name of the application that owns the static entries of this app.
     application: str
     defaults: Defaults
     codec: ScheduleCodec

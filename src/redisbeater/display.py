@@ -66,17 +66,17 @@ def quoted(value: Any, limit: int = MOST_QUOTED) -> str:
     return shown(shortened, limit)
 
 
-def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "", cutoff: float = 0.6) -> str:
-    """Return ``; did you mean 'queue'?`` with the known name that is nearest to another; empty if none is near."""
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return ``; did you mean 'queue'?`` with the known name that is nearest to this one; empty if none is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f"; did you mean {prefix + near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def printable_json(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON that every parser takes, whatever other programs have stored.
 
-    Numbers that are none (``NaN``, ``Infinity``), what is nested too deeply, and what JSON does not know become texts;
-    of a text that is no unicode the odd bytes are escaped.
+    ``NaN`` and ``Infinity``, what is nested too deeply, and what JSON does not know become texts. In a text that is not
+    valid unicode, the odd bytes are escaped.
     """
     return json.dumps(_plain(value, MOST_LEVELS), indent=indent, allow_nan=False)
 

@@ -79,7 +79,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         misfire_grace_time: seconds or timedelta; a fire time that is due longer ago is skipped as missed. None: any
             lateness is fine. Default: from the settings, as for the next two.
         coalesce: which of several fire times that have passed are run: ``"latest"``, ``"earliest"``, ``"all"``.
-        jitter: seconds or timedelta; each run is delayed by a part of it that its name and fire time decide.
+        jitter: seconds or timedelta; each run is delayed by a part of it, which its name and fire time decide.
         description: for people.
         labels: short texts by name, by which entries are selected: ``{"team": "billing"}``.
         disabled_until: no fire time before it runs; naive: in the entry's zone. :meth:`disable` sets it.
@@ -88,9 +88,9 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
             ``"cancel_other"``. Default: from the settings, as for the next one.
         requeue_lost: how often a run whose worker died is sent again, 0 to 10.
         anchor: what an interval counts from: ``"fire_time"``, or ``"execution"``, the end of a run.
-        deadline: seconds or timedelta; a run that nobody has started so long after its fire time expires.
+        deadline: seconds or timedelta; a run that nobody has started this long after its fire time expires.
         once: never execute a run twice; its task needs :class:`redisbeater.runs.OnceTask`.
-        disable_after_failures: disable the entry after so many failures in a row.
+        disable_after_failures: disable the entry after this many failures in a row.
         app: default: the current app.
 
     Example::
@@ -295,10 +295,10 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         return self._write(DisableUntil(name=check_name(self.name), until=until, author=Author.of(by, note)))
 
     def skip_next(self, n: int = 1, *, undo: bool = False, note: str = "", by: str = "") -> RedisScheduleEntry:
-        """Leave out its next ``n`` runs; ``skip`` then has their fire times. While beat sends a run, that one goes on.
+        """Leave out its next ``n`` runs; ``skip`` then has their fire times. A run that beat is sending is not stopped.
 
-        Of fire times that have passed and would be one run, by ``coalesce``, all are left out. With ``undo``, none of
-        the fire times to come is left out any more.
+        If ``coalesce`` makes one run of several fire times that have passed, all of them are left out. ``undo``: leave
+        out none of the fire times to come any more.
 
         Raises:
             EntryNotFound: it is not stored.

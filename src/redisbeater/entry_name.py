@@ -31,7 +31,7 @@ def is_unreserved(name: Any) -> bool:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether an entry can have this name: other members and keys are none of ours to read."""
+    """Tell whether an entry can have this name: other members and keys are not ours to read."""
     return is_unreserved(name) and len(name.encode("utf-8", "surrogateescape")) <= MAX_NAME_BYTES
 
 
@@ -52,7 +52,7 @@ def check_unreserved(name: Any) -> str:
 
 
 def check_name(name: Any, advice: str = WHAT_REMAINS) -> str:
-    """Return the name of an entry, if it can be one; ``advice`` is what an error about its length says besides.
+    """Return the name of an entry, if it can be one; ``advice`` is added to an error about its length.
 
     Raises:
         InvalidEntry: as for :func:`check_unreserved`, or it is too long or not valid unicode.

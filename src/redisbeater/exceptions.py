@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from celery import exceptions as celery_exceptions
 
-from redisbeater.display import MOST_CHARACTERS, quoted, shown
+from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of
 
 __all__ = (
     "EditConflict",
@@ -183,3 +183,18 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error, with that of the one behind it where it says something else.
+
+    Of a broken connection to a Redis broker, kombu's error says only that a batch failed.
+    """
+    text, last = text_of(error), error
+    for cause in causes(error):
+        if cause is not error and last.__cause__ is not cause:
+            break  # raised while another was handled, which need not be the reason
+        if text_of(cause) not in text:
+            return f"{text}: {text_of(cause)}"
+        last = cause
+    return text

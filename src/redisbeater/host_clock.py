@@ -1,4 +1,4 @@
-"""The clock of this host by which beat follows what Redis ends meanwhile: its lock, and the leases of its claims."""
+"""This host's clock, by which beat knows what has expired in Redis: its lock, and the leases of its claims."""
 
 import time
 
@@ -9,5 +9,5 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def host_seconds() -> float:
-    """Return seconds since some time in the past; nobody sets them, and they pass while this process is stopped."""
+    """Return seconds since some past time; nobody can set this clock, and it runs while this process is stopped."""
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)

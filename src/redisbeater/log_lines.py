@@ -19,7 +19,7 @@ MOST_DATA = MOST_CHARACTERS - 100
 #: A text of a line is not cut to fewer characters than these, however long the others are.
 LEAST_SHOWN = 20
 
-#: So many texts of so many characters fit into any line as they are; in quotes they are at most twice as long.
+#: This many texts of this length fit into any line as they are, even if quotes double it.
 FEW_TEXTS, SHORT_TEXT = 4, 95
 
 
@@ -35,15 +35,20 @@ def escape_lines(logger: logging.Logger) -> logging.Logger:
 
 
 class Mute(logging.Filter):
-    """Drops lines of a logger that begin with a text, while the thread that logs them is within it; not reentrant."""
+    """Drops lines of a logger that begin with a text, while the thread that logs them is within it; not reentrant.
+
+    It keeps the error of the last line that it dropped since then.
+    """
 
     def __init__(self, logger: logging.Logger, text: str) -> None:
         super().__init__()
         self._text = text
         self._threads: set[int] = set()
+        self._errors: dict[int, BaseException] = {}
         logger.addFilter(self)
 
     def __enter__(self) -> None:
+        self._errors.pop(threading.get_ident(), None)
         self._threads.add(threading.get_ident())
 
     def __exit__(self, *_: object) -> None:
@@ -51,7 +56,16 @@ class Mute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line is to be logged."""
-        return threading.get_ident() not in self._threads or not str(record.msg).startswith(self._text)
+        thread = threading.get_ident()
+        if thread not in self._threads or not str(record.msg).startswith(self._text):
+            return True
+        if record.exc_info and record.exc_info[1] is not None:
+            self._errors[thread] = record.exc_info[1]
+        return False
+
+    def pop_error(self) -> BaseException | None:
+        """Return and forget the error of the last line of this thread that was dropped; None: it had none."""
+        return self._errors.pop(threading.get_ident(), None)
 
 
 class _Escaping(logging.Filter):

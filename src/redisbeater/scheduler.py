@@ -18,19 +18,19 @@ from redisbeater.beat.closing import close_within
 from redisbeater.beat.edits import Edits
 from redisbeater.beat.eviction import check_eviction
 from redisbeater.beat.fault import Fault
+from redisbeater.beat.foreign_keys import ForeignKeys
 from redisbeater.beat.heartbeat import Heartbeat
 from redisbeater.beat.hooks import check_entry_class
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.mapping import ScheduleMapping
 from redisbeater.beat.monitor import Monitor
 from redisbeater.beat.outage import Outage
-from redisbeater.beat.own_keys import OwnKeys
 from redisbeater.beat.passes import Passes
 from redisbeater.beat.pausing import Pausing
 from redisbeater.beat.process import ParentProcess
 from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
-from redisbeater.beat.run_line import announce, complete_lines
+from redisbeater.beat.run_line import complete_lines, complete_next_line
 from redisbeater.beat.schedule_log import ScheduleLog
 from redisbeater.beat.statics import add_cleanup, reconcile
 from redisbeater.beat.zone_change import ZoneChange
@@ -61,16 +61,16 @@ __all__ = ("RedisScheduler",)
 
 logger = get_logger(__name__)
 
-#: Seconds between two claims on an idle schedule, to find what programs wrote that announce no changes.
+#: Seconds between two claims on an idle schedule, to find the changes of programs that do not announce them.
 DEFAULT_MAX_INTERVAL = 5
 
 #: One tick waits this long at most, so that signals, ``inspect ping`` and the lock are attended to.
 MAX_WAIT_SECONDS = 1.0
 
-#: A standby asks for the lock this long after it should have expired: Redis counts in milliseconds.
+#: A standby asks for the lock this long after it should have expired, because Redis counts in milliseconds.
 EXPIRY_MARGIN_SECONDS = 0.002
 
-#: The end of beat waits this long for the last answers of Redis.
+#: Beat waits this long for the last answers of Redis when it ends.
 CLOSE_SECONDS = 1.5
 
 
@@ -81,7 +81,8 @@ class RedisScheduler(Scheduler):
     Entry = RedisScheduleEntry
     max_interval = DEFAULT_MAX_INTERVAL
 
-    #: None: RedBeat's handler of ``beat_init``, which Sentry imports where RedBeat is installed, takes no lock then.
+    #: Read by RedBeat's handler of ``beat_init``, which Sentry imports wherever RedBeat is installed: with None, that
+    #: handler takes no lock.
     lock_key = None
 
     #: Whether a process that runs nothing but beat is tuned for it; see :mod:`redisbeater.beat.process`.
@@ -107,8 +108,8 @@ class RedisScheduler(Scheduler):
         self._leadership = leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, log)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
-        self._own_keys = OwnKeys(self._redis)
-        self._repair = Repair(self._context, self._own_keys)
+        self._foreign_keys = ForeignKeys(self._redis)
+        self._repair = Repair(self._context, self._foreign_keys)
         self._zone_change, self._edits = ZoneChange(self._context), Edits(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, self._max_wait, log)
@@ -120,11 +121,12 @@ class RedisScheduler(Scheduler):
             app, self._broker, self._counts, send=self._send_run, renew_lock=leadership.renew, entry_class=self.Entry
         )
         self._monitor = Monitor(self._context, self._counts)
-        parts = (self._redis, lock, self._counts, self._broker, self._clock)
-        self._heartbeat = Heartbeat(*parts, is_embedded=lambda: self.is_embedded)
+        self._heartbeat = Heartbeat(
+            self._redis, lock, self._counts, self._broker, self._clock, is_embedded=lambda: self.is_embedded
+        )
         self._passes = Passes(self._counts)
-        watched = (self._broker, self._outage, self._clock, self._heartbeat, self._passes)
-        self._observer = Observer(Beat(self._context, self._counts, leadership, *watched, self.max_interval))
+        parts = (self._broker, self._outage, self._clock, self._heartbeat, self._passes)
+        self._observer = Observer(Beat(self._context, self._counts, leadership, *parts, self.max_interval))
         self._claim_limit = ClaimLimit(config.batch_size, self._dispatcher.pace)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None
@@ -143,7 +145,7 @@ class RedisScheduler(Scheduler):
             ImproperlyConfigured: the server may evict keys, and ``redisbeater_key_expiry_check`` is ``"raise"``.
         """
         if self.worker is not None:
-            self.worker.end_with_it()
+            self.worker.exit_if_ended()
         if self._fault.retry_in > 0:
             return min(self._fault.retry_in, self._max_wait)
         self._in_tick = True
@@ -170,11 +172,11 @@ class RedisScheduler(Scheduler):
         return delay
 
     def _pass(self) -> float:
-        self._finish_dispatch()  # a tick that was interrupted may have left one
+        self._finish_earlier_dispatch()
         if self.is_served:
             self._notifier.listen()
         try:
-            if not self._leadership.renew() and not self._leadership.acquire(self._lock_lost()):
+            if not self._leadership.renew() and not self._leadership.acquire(self._when_lock_lost()):
                 return self._stand_by()
             self._heartbeat.lead(has_lock=bool(self._leadership.token))
             if not self._zone_change.is_done:
@@ -190,16 +192,26 @@ class RedisScheduler(Scheduler):
         self._edits.step()
         return self._wait()
 
+    def _finish_earlier_dispatch(self) -> None:
+        """Finish the dispatch that a tick left; while Redis refuses that, keep the lock: no other beat can do it."""
+        try:
+            self._finish_dispatch()
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            self._leadership.renew()
+            raise
+
     def _name_foreign_keys(self) -> None:
         """Log which key of the schedule another program overwrote, if that is why Redis refused a command."""
         with suppress(StoreError):
-            self._own_keys.check()
+            self._foreign_keys.check()
 
     def _give_up_claim_and_lock(self) -> None:
         """Release what a failed pass has claimed, and the lock: a standby may not meet the same error."""
         try:
             self._finish_dispatch()
-        except StoreError:  # the next pass goes on with it
+        except StoreError:  # the next pass finishes it
             pass
         except Exception as exc:
             self._fault.failed(exc)
@@ -209,12 +221,13 @@ class RedisScheduler(Scheduler):
 
     # Lead, or stand by
 
-    def _lock_lost(self) -> str:
+    def _when_lock_lost(self) -> str:
+        """Return what to do when another beat took the lock: ``exit`` or ``standby``."""
         return self._context.config.lock_lost or ("standby" if self.is_embedded else "exit")
 
     def _begin_to_lead(self) -> None:
         self._redis.adopt_format()
-        self._own_keys.check()
+        self._foreign_keys.check()
         self._look_at = 0.0
         self._heartbeat.server = self._redis.server()
         check_eviction(self._redis, self._context.config.key_expiry_check)
@@ -224,7 +237,7 @@ class RedisScheduler(Scheduler):
 
     def _stand_by(self) -> float:
         self._heartbeat.stand_by()
-        self._broker.look_again()
+        self._broker.retry_for_standby()
         delay = min(self._max_wait, self._leadership.free_in + EXPIRY_MARGIN_SECONDS)
         if not self.is_served:
             return delay
@@ -257,7 +270,7 @@ class RedisScheduler(Scheduler):
             self._leadership.invalidate()
             self._look_at = 0.0
             return
-        except ZoneChanging:  # another beat, where there is no lock, has begun to plan entries again
+        except ZoneChanging:  # without a lock, another beat may have begun to plan entries again
             self._leadership.restart()
             self._look_at = 0.0
             return
@@ -286,12 +299,12 @@ class RedisScheduler(Scheduler):
             logger.error("Redis lost the schedule, storing static entries again; dynamic entries are gone")
             self._leadership.restart()
         if self._schedule_id != claim.schedule_id:
-            self._own_keys.check_identity(claim.schedule_id)
+            self._foreign_keys.check_identity(claim.schedule_id)
         self._schedule_id = claim.schedule_id
         return claim
 
     def _finish_dispatch(self) -> None:
-        """Commit what was sent and release the rest, if a dispatch is unfinished; after an error the next pass does."""
+        """Commit what an unfinished dispatch has sent and release the rest; if that fails, the next pass retries."""
         if self._dispatch is not None:
             with deferred_signals(REDIS_STEP_SECONDS):
                 self._dispatch.finish()
@@ -301,9 +314,9 @@ class RedisScheduler(Scheduler):
 
     def _send_run(self, run: RedisScheduleEntry) -> Exception | None:
         """Log a run and send it. Return why it was not sent, or None."""
-        announce(run, self._dispatch.claim if self._dispatch else None)
+        complete_next_line(run, self._dispatch.claim if self._dispatch else None)
         error = self._sender.send(run)
-        announce(None)  # its line may not have been logged
+        complete_next_line(None)  # Celery may not have logged the line
         return error
 
     def apply_async(self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any) -> Any:
@@ -355,8 +368,8 @@ class RedisScheduler(Scheduler):
         """
         if self._in_tick or self._is_closing:
             return
-        led, self._has_ended, had_ended = self._leadership.is_leader, True, self._has_ended
-        self._is_closing = True
+        led, had_ended = self._leadership.is_leader, self._has_ended
+        self._is_closing = self._has_ended = True
         try:
             if not self._outage.is_on:
                 close_within(CLOSE_SECONDS, self._finish_dispatch, self._leadership.resign, self._heartbeat.end)
@@ -373,7 +386,7 @@ class RedisScheduler(Scheduler):
             self._log.ended()
 
     def serve(self, *, is_embedded: bool) -> None:
-        """Work for a beat service from now on: wait inside the tick, and show probes how it fares."""
+        """Work for a beat service from now on: wait inside the tick, and answer probes and monitors."""
         self.is_served, self.is_embedded = True, is_embedded
         self._observer.start()
 

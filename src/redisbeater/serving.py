@@ -33,7 +33,7 @@ def _serve(sender: Service, **_: Any) -> None:
     if not scheduler.is_embedded:
         end_with_other_signals()
         if scheduler.tunes_process:
-            tune_process()
+            tune_process(scheduler.app)
 
 
 @beat_embedded_init.connect(weak=False)

@@ -126,9 +126,10 @@ class Site:
 
     def _module(self, app: Celery) -> None:
         """Make an app the one of the module ``proj``, and of the names of the page."""
-        module: Any = types.ModuleType("proj")
-        module.app = module.celery_app = app
-        sys.modules["proj"] = module
+        if getattr(sys.modules.get("proj"), "app", None) is not app:  # else the page's own file, with its tasks
+            module: Any = types.ModuleType("proj")
+            module.app = module.celery_app = app
+            sys.modules["proj"] = module
         self.names.update(
             app=app, store=ScheduleStore(app), ScheduleStore=ScheduleStore, RedisScheduleEntry=RedisScheduleEntry
         )

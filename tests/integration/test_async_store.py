@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,9 +18,12 @@ from outbox import take
 from proxy import LOOPBACK, Proxy
 from redis.connection import AbstractConnection
 from servers import Server, programs
-from waiting import WAIT_SECONDS
+from waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import AsyncScheduleStore, EntryNotFound, RedisScheduleEntry, ScheduleStore, StoreUnavailable
+from redisbeater.context import Context
+from redisbeater.model.run import Run, State
+from redisbeater.store import Execution
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -94,6 +99,71 @@ def test_a_bulk_is_awaited(app: Celery, caplog: pytest.LogCaptureFixture) -> Non
     run(main(), caplog)
 
     assert ScheduleStore(app).count() == 300
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_process_may_use_the_store_that_its_parent_has_used(app: Celery) -> None:
+    store = AsyncScheduleStore(app)
+    asyncio.run(store.create("report", "proj.report", 60))
+
+    child = os.fork()
+    if child == 0:
+        works = False
+        try:
+            asyncio.run(asyncio.wait_for(store.create("by the child", "proj.report", 60), WAIT_SECONDS))
+            works = True
+        finally:
+            os._exit(not works)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert sorted(asyncio.run(store.names())) == ["by the child", "report"]
+
+
+def test_a_store_that_was_closed_is_opened_by_the_next_call(app: Celery) -> None:
+    store = AsyncScheduleStore(app)
+
+    async def lifespan() -> int:
+        count = await store.count()
+        await store.close()
+        await store.close()
+        return count
+
+    # As a web application is started twice by its tests.
+    assert [asyncio.run(lifespan()) for _ in range(2)] == [0, 0]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]
+
+
+def test_those_who_wait_for_runs_are_in_nobodys_way_and_may_give_up(make_app: Callable[..., Celery]) -> None:
+    app = make_app(redisbeater_track_runs=True)
+    seen: list[Run] = []
+
+    async def main() -> Run:
+        store = AsyncScheduleStore(app)
+        await store.create("report", "proj.report", 3600)
+        run_id = await store.trigger("report")
+        waiting = [asyncio.ensure_future(store.wait(run_id, progress=seen.append)) for _ in range(8)]
+        await asyncio.to_thread(wait_until, lambda: len(seen) >= len(waiting), "each to look once")
+        assert await asyncio.wait_for(store.count(), 10) == 1
+
+        for each in waiting[1:]:
+            each.cancel()
+        assert (await store.wait(run_id, timedelta(milliseconds=1))).state is State.SENT
+        await asyncio.to_thread(_end, app, run_id)
+        ended = await asyncio.wait_for(waiting[0], 10)
+        await asyncio.wait_for(store.close(), 10)
+        return ended
+
+    assert asyncio.run(main()).state is State.SUCCESS
+    assert seen[0].state is State.SENT
+    assert seen[-1].state is State.SUCCESS
+
+
+def _end(app: Celery, run_id: str) -> None:
+    """Report a run as its worker would."""
+    runs = Context.of(app).redis.runs
+    execution = Execution(run_id=run_id, name="report", task="proj.report", holder="w1:1:a")
+    runs.start(execution)
+    runs.finish(execution, State.SUCCESS)
 
 
 def test_it_works_for_the_app_that_is_current_where_it_is_awaited(
@@ -178,3 +248,36 @@ def test_a_cancelled_call_leaves_no_half_written_entry(
     entry = ScheduleStore(app).get("report")
     assert entry.description == ("" if entry.args == ["old"] else str(entry.args[0]))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]
+
+
+def test_calls_of_a_bulk_that_are_awaited_together_lose_no_entry(app: Celery) -> None:
+    entries = [RedisScheduleEntry(f"e{number}", "proj.work", 60, app=app) for number in range(1_000)]
+
+    async def main() -> tuple[int, int, int]:
+        store = AsyncScheduleStore(app)
+        async with store.bulk() as bulk:
+            await asyncio.gather(*(bulk.upsert(entry) for entry in entries))
+        await store.close()
+        return bulk.created, bulk.changed, bulk.unchanged
+
+    assert asyncio.run(main()) == (1_000, 0, 0)
+    assert ScheduleStore(app).count() == 1_000
+
+
+def test_a_bulk_whose_call_was_cancelled_goes_on_after_it(hanging: tuple[Celery, Proxy]) -> None:
+    app, proxy = hanging
+
+    async def main() -> int:
+        store = AsyncScheduleStore(app)
+        async with store.bulk() as bulk:
+            await bulk.upsert(RedisScheduleEntry("first", "proj.work", 60, app=app))
+            proxy.delay(0.1)
+            flush = asyncio.ensure_future(bulk.flush())
+            await asyncio.wait([flush], timeout=0.05)
+            flush.cancel()
+            await bulk.upsert(RedisScheduleEntry("second", "proj.work", 60, app=app))
+        await store.close()
+        return bulk.created
+
+    assert asyncio.run(main()) == 2
+    assert sorted(ScheduleStore(app).names()) == ["first", "second"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -162,6 +163,8 @@ def test_an_outage_is_logged_once_when_it_begins_and_once_when_it_ends(
     lines = [(record.levelname, record.message) for record in records]
     assert Counter(level for level, _ in lines if level != "DEBUG") == {"ERROR": 1, "INFO": 1}
     assert [line for line in (AWAY, BACK) if any(line in message for _, message in lines)] == [AWAY, BACK]
+    begin = next(message for _, message in lines if AWAY in message)
+    assert re.search("refused|closed|reset|timed out|[Tt]imeout", begin), "it does not say why"
 
 
 def test_a_broker_that_hangs_does_not_cost_the_lock(

@@ -169,7 +169,16 @@ class Mutes(RedisScheduler):
         return super().apply_async(entry, **options)
 
 
-@pytest.mark.parametrize("cls", [Late, Mutes])
+class Refuses(RedisScheduler):
+    """The same, with an answer of the broker that has such a cause."""
+
+    def apply_async(self, entry: Any, **options: Any) -> Any:
+        if entry.task == "proj.mute":
+            raise self.producer.connection.channel_errors[0]("refused") from Mute()
+        return super().apply_async(entry, **options)
+
+
+@pytest.mark.parametrize("cls", [Late, Mutes, Refuses])
 def test_an_error_without_a_text_does_not_count_as_sent(
     app: Celery, make_scheduler: MakeScheduler, cls: type[RedisScheduler]
 ) -> None:

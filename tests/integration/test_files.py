@@ -550,3 +550,19 @@ def test_what_cannot_be_read_is_left_out_of_an_export(
     assert result.stderr.startswith("Error: bad is left out, it cannot be read: $.task: is missing")
     with pytest.raises(InvalidEntry, match=r"\$\.task"):
         store.get("bad")
+
+
+def test_a_file_comes_from_the_standard_input(run: Callable[..., Result], shop: Celery) -> None:
+    text = json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"ping": {"task": "t", "every": "1h"}}})
+
+    applied = run("apply", "-", input=text)
+    simulated = run("simulate", "--file", "-", input=text)
+    refused = run("apply", "-", input=text.replace("every", "evrey"))
+
+    assert applied.stdout.splitlines()[-1] == "1 created, 0 changed, 0 deleted"
+    assert "23 runs of 1 entry" in simulated.stdout  # the first one is an hour from now
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "Error: standard input: 'ping': $.evrey: is not a field of an entry; did you mean 'every'?\n",
+    )
+    assert run("apply", "-", "--check", input=run("export", "-o", "-", "--owner", "shop").stdout).exit_code == 0

@@ -45,7 +45,7 @@ def test_entries_run_whatever_another_key_of_the_schedule_holds(
 
     assert names(run_due(scheduler)) == ["report"]
 
-    scheduler._own_keys.check()
+    scheduler._foreign_keys.check()
     assert len(lines(f"{prefix}:{name} holds a stream, which beat did not write")) == 1
     assert not lines("this is a bug")
     client.delete(f"{prefix}:{name}")

@@ -19,7 +19,7 @@ from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
 from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import row_of, rows
-from redisbeater.store import schedule as store_schedule
+from redisbeater.store import entries as store_entries
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -166,7 +166,7 @@ def test_an_entry_that_would_be_too_large_is_refused_before_anything_is_written(
 def test_a_claim_and_a_page_stop_when_their_texts_are_enough(
     small_app: Celery, make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_schedule, "ENOUGH_BYTES", 20_000)
+    monkeypatch.setattr(store_entries, "ENOUGH_BYTES", 20_000)
     for number in range(10):
         save_due(small_app, f"e{number}", args=["x" * 6_000], late=20 - number)
     redis_schedule = Context.of(small_app).redis

@@ -17,6 +17,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab, schedule, solar
 from click.testing import CliRunner, Result
+from django.test import override_settings
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
 from servers import Server, programs
@@ -429,6 +430,27 @@ def test_two_hundred_periodic_tasks_fire_as_before_but_for_the_shifts(app: Celer
         "1 at another time: the old engine moves them around the skipped hour on 14 Mar 2027"
     ]
     assert all("hour on" in reason for each in found.values() for reason in each)
+
+
+def test_a_project_without_time_zones_keeps_its_last_runs_in_utc(
+    app: Celery, tasks: Any, run: Callable[..., Result]
+) -> None:
+    app.conf.timezone = "Asia/Tokyo"
+    hours = tasks.IntervalSchedule.objects.create(every=12, period="hours")
+    with override_settings(USE_TZ=False, DJANGO_CELERY_BEAT_TZ_AWARE=False, TIME_ZONE="Asia/Tokyo"):
+        # As its engine writes it: datetime.utcnow().
+        ran_at = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+        start = datetime(2026, 1, 1)
+        task(tasks, "half a day", interval=hours, last_run_at=ran_at.replace(tzinfo=None), start_time=start)
+
+        compared = run("django-celery-beat", "--dry-run")
+        imported = run("django-celery-beat", "--yes")
+
+    entry = ScheduleStore(app).get("half a day")
+    assert imported.exit_code == 0
+    assert "next 1,000 fire times: the same" in compared.stdout
+    assert (entry.last_run_at, entry.due_at) == (ran_at, ran_at + timedelta(hours=12))
+    assert entry.start_at == datetime(2026, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
 
 
 def test_the_repeated_hour_is_named(app: Celery, tasks: Any) -> None:

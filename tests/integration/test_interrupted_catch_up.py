@@ -1,4 +1,4 @@
-"""Catching up with ``coalesce="all"`` that is interrupted: sent runs count, the others come up again, oldest first."""
+"""Catching up with ``coalesce="all"`` that is interrupted: sent runs count, others become due again, oldest first."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from proxy import Proxy
 from scrape import Samples
 from servers import Server, programs
 
-from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.exceptions import LockNotOwnedError
 from redisbeater.observe.catalogue import CATALOGUE, series_names
 from redisbeater.observe.metrics import create_registry, exposition_of
@@ -358,6 +358,20 @@ def test_entries_that_are_listed_have_metrics_of_their_own(
     failures = [found.value("entry_failures", entry=name) for name in ("report a", "report b", "odd")]
     assert failures == [0, 2, 1]
     assert found.value("entry_failures", entry="other") is None
+
+
+def test_entries_that_are_too_many_for_metrics_are_counted(monitor: Callable[..., Monitored]) -> None:
+    monitored = monitor(redisbeater_metrics_entries=["report *"])
+    with ScheduleStore(monitored.app).bulk() as bulk:
+        for number in range(1_003):
+            bulk.upsert(RedisScheduleEntry(f"report {number:04}", "proj.work", 3600, app=monitored.app))
+    monitored.scheduler.tick()
+
+    found = monitored.scrape()
+
+    assert found.value("entries_without_metrics") == 3
+    assert found.value("entry_failures", entry="report 0999") == 0
+    assert found.value("entry_failures", entry="report 1000") is None
 
 
 # What is odd

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +15,14 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import CliRunner, Result
+from ports import free_port
 from servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
+from redisbeater.cli.group import BadInput
 from redisbeater.cli.terminal import escape_what_cannot_be_printed
+from redisbeater.dashboard.serving import Serving, serve
 from redisbeater.management.files import text as file_text
 from redisbeater.store.broken import DECLARATION
 
@@ -188,6 +193,62 @@ def test_every_command_prints_escapes_where_the_encoding_lacks_a_character(app: 
 
     assert [each.exit_code for each in listed] == [0, 0]
     assert listed[1].stdout_bytes.decode("latin-1") == "Grüße \\U0001f389\n"
+
+
+# Streams that are closed, as ``>&-`` does, or full
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("list", 0), ("status", 0), ("simulate", 0), ("health", 1), ("delete --label a", 2)]
+)
+def test_a_command_needs_no_stream(app: Celery, command: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    RedisScheduleEntry("a", "proj.report", 60, app=app).save()
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, None)
+
+    with pytest.raises(SystemExit) as ended:
+        redisbeater.main(command.split(), obj=SimpleNamespace(app=app))
+
+    assert ended.value.code == code
+
+
+def test_the_web_page_needs_no_stream(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, None)
+    served: list[bool] = []
+
+    def end() -> None:
+        served.append(True)
+        signal.raise_signal(signal.SIGINT)
+
+    serve(app, Serving(port=free_port(), no_auth=True), end)
+
+    assert served == [True]
+
+
+def test_entries_are_deleted_without_anybody_to_ask_only_if_that_was_said(
+    app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        RedisScheduleEntry(name, "proj.report", 60, app=app).save()
+    monkeypatch.setattr(sys, "stdin", None)
+
+    with pytest.raises(BadInput, match="this would delete 2 entries: a, b; pass --yes to do it"):
+        redisbeater.main(["delete", "--task", "proj.report"], obj=SimpleNamespace(app=app), standalone_mode=False)
+
+    assert ScheduleStore(app).count() == 2
+
+
+def test_what_cannot_be_printed_is_one_line(
+    app: Celery, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as ended:
+            redisbeater.main(["status"], obj=SimpleNamespace(app=app))
+
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "Error: the output cannot be written: No space left on device\n"
 
 
 # Names alone

@@ -25,7 +25,7 @@ from redisbeater import (
     cron,
 )
 from redisbeater.context import Context
-from redisbeater.store.schedule import KEEP_DELETED
+from redisbeater.store import KEEP_DELETED
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -176,6 +176,7 @@ def test_a_deleted_entry_comes_back_as_it_was(
     ):
         refused = run("list", "--state", *words)
         assert (refused.exit_code, refused.stderr) == (2, f"Error: --state deleted: {problem}\n")
+    assert run("list", "--state", "delete").stderr.endswith("late, deleted, got 'delete'; did you mean 'deleted'?\n")
     assert 0 < client.ttl(f"{prefix}:deleted:report") <= 7 * 86400
     assert run("restore", "report", "nothing").exit_code == 2
 

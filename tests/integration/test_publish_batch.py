@@ -115,7 +115,7 @@ def test_a_batch_takes_few_round_trips(
     monkeypatch.setattr("redisbeater.dispatch.planned_entry.GATHER_SECONDS", 60)
     save_due(app, "first")
     sent_by(app, scheduler, {"first"})  # it is connected
-    save_many(app, 400, max_runs=1)  # else some come up again while a slow machine sends the others
+    save_many(app, 400, max_runs=1)  # else some become due again while a slow machine sends the others
     before = reads_of_the_broker(server)
 
     while not scheduler.tick():
@@ -329,7 +329,7 @@ def test_buffered_runs_are_not_sent_when_the_lease_runs_out_before_the_flush(
     scheduler.tick()
     assert take(app, app.conf.task_default_queue) == []
     assert stored(app, "slow").total_run_count == 0
-    assert "lock or lease ran out before 1 entries were sent, they come up again" in caplog.text
+    assert "lock or lease ran out before 1 entries were sent, they become due again" in caplog.text
     sent = sent_by(app, scheduler, {"slow"})
 
     assert names(sent) == ["slow"]

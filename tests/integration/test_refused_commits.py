@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 import redis
 from celery import Celery
+from celery.signals import before_task_publish
 from due import save_due, stored
 from outbox import names, take
 from servers import Server, programs
 from waiting import wait_until
 
-from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater import RedisScheduler, ScheduleStore, StoreError
+from redisbeater.context import Context
+from redisbeater.dispatch import refused_commits
+from redisbeater.host_clock import host_seconds
+from redisbeater.model.run import State
+from redisbeater.store import Execution
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -37,6 +45,16 @@ def beat_app(make_app: MakeApp, forbid: Forbid, server: Server) -> Callable[...,
     """An app whose user of Redis the test may take rights from."""
     url = f"redis://beat:secret@127.0.0.1:{server.port}/0"
     return lambda **settings: make_app(redisbeater_redis_url=url, result_expires=None, **settings)
+
+
+@contextmanager
+def connected(signal: Any, receiver: Callable[..., object]) -> Iterator[None]:
+    """Call a receiver at a signal."""
+    signal.connect(receiver)
+    try:
+        yield
+    finally:
+        signal.disconnect(receiver)
 
 
 def ticked(scheduler: RedisScheduler, passes: int = 3) -> list[str]:
@@ -72,6 +90,26 @@ def test_an_entry_whose_log_is_refused_runs_once_and_so_do_the_others(
     assert "sent after its lease ended" not in caplog.text
 
 
+def test_the_same_refusal_of_many_runs_is_logged_once_a_minute(
+    beat_app: MakeApp, make_app: MakeApp, make_scheduler: MakeScheduler, forbid: Forbid,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    scheduler, admin = make_scheduler(beat_app(redisbeater_track_runs=True)), make_app(redisbeater_track_runs=True)
+    scheduler.tick()
+    forbid("hincrby")
+    for number in range(4):
+        save_due(admin, f"report-{number}")
+        assert ticked(scheduler) == [f"report-{number}"]
+        if number == 2:
+            monkeypatch.setattr(refused_commits, "REPEAT_SECONDS", 0.0)
+
+    lines = [record.getMessage() for record in caplog.records if "its run counts, but" in record.getMessage()]
+    assert [re.sub(" entries: .*", "", line) for line in lines] == [
+        f"entry 'report-{number}': its run counts, but Redis refused its log or its record, as of {count}"
+        for number, count in ((0, 1), (3, 3))
+    ]
+
+
 def test_a_broken_entry_whose_log_is_refused_is_quarantined_beside_the_others(
     beat_app: MakeApp, make_app: MakeApp, make_scheduler: MakeScheduler, forbid: Forbid,
     client: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture,
@@ -90,33 +128,107 @@ def test_a_broken_entry_whose_log_is_refused_is_quarantined_beside_the_others(
     assert [caplog.text.count(f"entry '{name}' is broken, quarantined it") for name in ("bad-1", "bad-2")] == [1, 1]
 
 
-def test_a_claim_that_redis_refuses_to_record_is_given_up_after_its_lease(
+@pytest.mark.parametrize("command", ["hset", "hdel", "zadd", "zscore", "type", "del"])
+def test_what_a_missing_right_keeps_from_being_recorded_runs_once_and_is_recorded_later(
+    beat_app: MakeApp, make_app: MakeApp, make_scheduler: MakeScheduler, forbid: Forbid,
+    client: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture, command: str,
+) -> None:  # fmt: skip
+    scheduler, admin = make_scheduler(beat_app()), make_app()
+    scheduler.tick()
+    keys = [save_due(admin, name).key for name in ("early", "late")]
+    due = [client.zscore(f"{prefix}:schedule", key) for key in keys]
+    with connected(before_task_publish, lambda **_: forbid(command)):
+        sent = ticked(scheduler)
+
+    assert [client.hexists(key, "claim") for key in keys] == [True, True]
+    forbid()
+    assert (sorted(sent), ticked(scheduler)) == (["early", "late"], [])
+
+    assert [client.zscore(f"{prefix}:schedule", key) for key in keys] == [score + 60 for score in due]
+    assert [stored(admin, name).total_run_count for name in ("early", "late")] == [1, 1]
+    refusals = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(refusals) == 1
+    assert "no run can be recorded, so none is sent until that is fixed" in refusals[0]
+    assert f"ACL SETUSER <user> +{command})" in refusals[0]
+
+
+def test_no_beat_sends_anything_while_no_run_can_be_recorded(
     beat_app: MakeApp,
     make_app: MakeApp,
     make_scheduler: MakeScheduler,
     forbid: Forbid,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    app, admin = beat_app(redisbeater_lease_timeout=1), make_app()
+    app, admin = beat_app(redisbeater_lease_timeout=1, redisbeater_lock_timeout=1), make_app()
+    leader, standby = make_scheduler(app), make_scheduler(app)
+    leader.tick()
+    standby.tick()
+    save_due(admin, "report")
+    with connected(before_task_publish, lambda **_: forbid("zscore")):
+        assert ticked(leader) == ["report"]
+    dispatch = leader._dispatch
+    assert dispatch is not None
+
+    save_due(admin, "other")
+    restarted = make_scheduler(beat_app(redisbeater_lock_key=None))
+    ends_at, sent = dispatch.claim.ends_at + 0.3, list[str]()
+    while host_seconds() < ends_at:
+        sent += [name for beat in (leader, standby, restarted) for name in ticked(beat, 1)]
+
+    assert sent == []
+    assert caplog.text.count("Redis refused a command, retrying") == 2  # of the leader, and of the one without a lock
+    assert caplog.text.count("no run can be recorded") == 1
+    forbid()
+    wait_until(lambda: leader.tick() and leader._dispatch is None, "the commit")
+    assert [run.name for run in take(app)] == ["other"]
+    assert [stored(admin, name).total_run_count for name in ("report", "other")] == [1, 1]
+
+
+def test_what_redis_refuses_for_another_reason_is_given_up_after_the_lease(
+    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(redisbeater_lease_timeout=1)
     scheduler = make_scheduler(app)
     scheduler.tick()
-    save_due(admin, "report")
-    forbid("zscore")
-
+    save_due(app, "report")
+    redis = scheduler._redis
+    scheduler._dispatch = scheduler._dispatcher.dispatch(redis.claim(token=scheduler._leadership.token, limit=10))
+    redis._connection.fixed_now = "no time."
     scheduler.tick()
-    [first] = take(app)
     assert scheduler._outage.is_on
-    dispatch = scheduler._dispatch
-    assert dispatch is not None
-    wait_until(lambda: time.monotonic() >= dispatch.claim.ends_at, "the end of the lease")
-    forbid()
-    save_due(admin, "other")
-    forbid("zscore")
-    scheduler.tick()
+
+    ends_at = scheduler._dispatch.claim.ends_at
+    wait_until(lambda: host_seconds() >= ends_at, "the end of the lease")
+    with suppress(StoreError):
+        scheduler._finish_dispatch()
+    redis._connection.fixed_now = ""
 
     assert caplog.text.count("Redis refused what became of 1 entries until their lease ended") == 1
+    assert ticked(scheduler) == ["report"]
+
+
+def test_a_buffered_run_whose_record_is_refused_is_sent_once_and_recorded_later(
+    beat_app: MakeApp, make_app: MakeApp, make_scheduler: MakeScheduler, forbid: Forbid
+) -> None:
+    tracked = {"redisbeater_track_runs": True, "redisbeater_lease_timeout": 1}
+    scheduler, admin = make_scheduler(beat_app(**tracked)), make_app(**tracked)
+    scheduler.tick()
+    store, runs = ScheduleStore(admin), Context.of(admin).redis.runs
+    store.create("report", "t", 3600, overlap="buffer_one")
+    first, second = store.trigger("report"), store.trigger("report")
+    execution = Execution(run_id=first, name="report", holder="w1:1:a")
+    runs.start(execution)
+    runs.finish(execution, State.SUCCESS)
+    take(admin)
+    forbid("exists")
+
+    ends_at, sent = host_seconds() + 1.3, list[str]()
+    while host_seconds() < ends_at:
+        scheduler._look_at = 0.0
+        scheduler.tick()
+        sent += [run.id for run in take(admin)]
     forbid()
-    sent = take(app)
-    wait_until(lambda: scheduler.tick() and scheduler._dispatch is None, "the commit")
-    assert [run.id for run in sent + take(app) if run.name == "report"] == [first.id]
-    assert [stored(admin, name).total_run_count for name in ("report", "other")] == [1, 1]
+    assert ticked(scheduler) == []
+
+    assert sent == [second]
+    assert store.run(second).state is State.SENT

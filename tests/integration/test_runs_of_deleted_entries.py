@@ -33,3 +33,17 @@ def test_the_log_of_a_deleted_entry_still_expires_when_a_run_of_it_is(run_site: 
     log = run_site.keys.log_of("report")
     assert f" {what} " in run_site.client.lindex(log, 0)
     assert 0 < run_site.client.ttl(log) <= 7 * 86_400
+
+
+def test_a_record_that_another_program_deleted_leaves_no_run_active(run_site: RunSite, prefix: str) -> None:
+    for run_id in ("gone", "a"):
+        run_site.send(run_id)
+        run_site.start(run_id)
+    run_site.client.delete(f"{prefix}:run:gone")
+    run_site.clock.go_on(LEASE + 1)
+    assert run_site.runs.overdue(10)  # what has no record is removed there
+
+    run_site.finish("a")
+
+    assert run_site.client.smembers(f"{prefix}:active:report") == set()
+    assert run_site.client.pttl(f"{prefix}:runs:report") > 0, "the history of an entry without runs ends"

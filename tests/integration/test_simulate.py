@@ -146,3 +146,24 @@ def test_what_is_no_span_is_refused(run: Callable[..., Result], arguments: list[
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"Error: {problem}")
+
+
+def test_a_simulation_counts_the_runs_that_upcoming_shows(vienna: Celery) -> None:
+    store, end = ScheduleStore(vienna), START + DAY
+    add(vienna, "left out", crontab(minute=0), skip=[START + timedelta(hours=n) for n in (3, 4)])
+    add(vienna, "resumed", crontab(minute=0), disabled_until=START + timedelta(hours=6))
+    add(vienna, "bounded", crontab(minute=0), start_at=START, max_runs=15)
+    add(vienna, "spread", crontab(minute=0), jitter=3000)
+    since = START + timedelta(hours=12, minutes=10)
+
+    shown = {
+        name: [run.due_at for run in store.next(within=2 * DAY, limit=1000, start=START - DAY) if run.name == name]
+        for name in ("left out", "resumed", "bounded", "spread")
+    }
+
+    for first in (START, since):
+        expected = {name: sum(1 for due_at in dues if first <= due_at < end) for name, dues in shown.items()}
+        assert {name: store.simulate(first, end, prefix=name).runs for name in shown} == expected
+    assert store.simulate(START, end).runs == 22 + 18 + 15 + 24
+    new = RedisScheduleEntry("new", "t", crontab(minute=0), app=vienna, disabled_until=START + timedelta(hours=6))
+    assert store.simulate(START, end, entries=[new]).runs == 18

@@ -20,6 +20,7 @@ from servers import Server, programs
 from waiting import wait_until
 
 from redisbeater import RedisScheduler
+from redisbeater.beat.process import tune_process
 from redisbeater.broker.broker import Broker
 from redisbeater.sending.sender import Sender
 
@@ -117,4 +118,25 @@ def test_a_process_of_beat_alone_is_tuned_unless_that_is_switched_off(
     scheduler.is_served = False
 
     assert is_frozen is is_tuned
+    assert ("task_send_sent_event" in app.conf.changes) is is_tuned
+    assert app.conf.task_send_sent_event is False
     assert names(run_due(scheduler)) == ["report"]
+
+
+@pytest.mark.parametrize("is_tuned", [True, False])
+def test_a_setting_that_changes_later_counts(app: Celery, make_scheduler: MakeScheduler, is_tuned: bool) -> None:
+    executed: list[str] = []
+
+    @app.task(name="proj.work", shared=False)
+    def work() -> None:
+        executed.append("report")
+
+    app.finalize()
+    if is_tuned:
+        tune_process(app)
+        gc.unfreeze()
+    app.conf.task_always_eager = True
+    save_due(app, "report")
+
+    assert run_due(make_scheduler(app)) == []
+    assert executed == ["report"]

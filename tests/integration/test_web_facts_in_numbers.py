@@ -226,6 +226,21 @@ def test_headers_that_are_nonsense_are_refused_without_an_error(app: Celery) -> 
     assert web.get("/index.json", headers={b"Authorization": "Basic \xe9".encode("latin-1")}).status_code == 401
 
 
+def test_the_zone_of_the_browser_counts_once_it_is_known(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", crontab(hour=9, minute=0), timezone="Asia/Tokyo")
+    web = browse(app)
+    for name, shown in (
+        ("Asia/Kathmandu", "05:45:00 +0545"),
+        ("", "00:00:00 UTC"),
+        ("../../etc/passwd", "00:00:00 UTC"),
+        ("Europe", "00:00:00 UTC"),
+        ("x" * 3000, "00:00:00 UTC"),
+    ):
+        cookies = f"redisbeater_zone=browser; redisbeater_browser_zone={name}"
+        answer = web.get("/", headers={"Cookie": cookies})
+        assert (answer.status_code, shown in answer.text) == (200, True), name
+
+
 def test_the_times_of_one_entry_are_in_its_zone_on_every_page(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "shop.report", crontab(hour=9, minute=0), timezone="Asia/Tokyo", by="anna")
     web = browse(app)

@@ -117,6 +117,8 @@ def test_the_forecast_follows_every_filter_and_is_kept(
         "state=disabled": [], "state=enabled&q=sync": ["sync"], "state=deleted": list(counts),
     }.items():  # fmt: skip
         assert abs(runs(query) - sum(counts[name] for name in names)) <= len(names), query
+    monkeypatch.setattr(forecasts, "FRESH_TIMES", 1e9)
+    runs()
     store.delete("sync")
     assert runs("task=shop.sync&state=") == 0
     assert runs() > 80, "kept for a minute"
@@ -125,6 +127,10 @@ def test_the_forecast_follows_every_filter_and_is_kept(
     assert runs() < 40, "another filter took its place"
     page = web.get("/?prefix=report&sort=name").text
     assert 'hx-get="/forecast?prefix=report"' in page
+    store.create("minutely", "shop.report", 60.0)
+    assert " 1,4" not in web.get("/").text, "kept for a minute"
+    monkeypatch.setattr(forecasts, "FRESH_TIMES", 0)
+    assert re.search(r"1,4\d\d runs in the next 24 hours", web.get("/").text), "what took no time is made again"
     assert "Clear filters" in page
 
 

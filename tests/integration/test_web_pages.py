@@ -16,7 +16,7 @@ from web_site import BEARER, TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
-from redisbeater.dashboard.drawing import quote_name
+from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.management.redaction import BLANK
 from redisbeater.management.search import SORTS, STATES
 

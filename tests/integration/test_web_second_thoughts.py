@@ -61,6 +61,23 @@ def test_the_undo_of_a_skip_keeps_what_others_left_out(app: Celery, store: Sched
     assert store.get("a").skip == theirs
 
 
+def test_the_undo_of_a_skip_of_several_fire_times_brings_back_all_and_no_other(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    entry = store.create("a", "shop.report", 3600.0)
+    passed = entry.due_at - timedelta(hours=4)
+    later = store.update("a", skip=[entry.due_at + timedelta(hours=5)]).skip
+    store.pause("deploy")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}a": passed.timestamp()})
+    coming = [run.fire_time for run in store.upcoming("a", 5)]
+    web = browse(app)
+    done = web.post("/entries/skip-next?name=a").text
+    assert len(store.get("a").skip) == 5
+    assert "a: skip undone." in _undo(web, done)
+    assert store.get("a").skip == later
+    assert [run.fire_time for run in store.upcoming("a", 5)] == coming
+
+
 def test_a_version_belongs_to_one_name(app: Celery, store: ScheduleStore) -> None:
     for name in ("a", "b"):
         store.create(name, "shop.report", 60.0, enabled=False)
@@ -145,3 +162,14 @@ def test_the_question_goes_back_to_where_it_came_from(app: Celery, store: Schedu
     assert '<a class="button plain" href="/?q=rep&amp;page=2">No, go back</a>' in page
     page = web.post("/entries/delete?name=report", data={"next": "//evil.example"}).text
     assert '<a class="button plain" href="/">No, go back</a>' in page
+
+
+def test_a_long_value_is_folded_on_the_page_of_its_entry(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60.0, args=["y" * 5_000], kwargs={"pages": 3})
+    page = browse(app).get("/entry?name=report").text
+    folded = re.findall(
+        r"<details><summary>Show the whole value</summary><code>(.*?)</code></details>", page, re.DOTALL
+    )
+    assert len(folded) == 1
+    assert "y" * 5_000 in folded[0]
+    assert re.search(r"<td><code>\{\s+&#34;pages&#34;: 3\s+\}</code></td>", page)

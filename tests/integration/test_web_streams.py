@@ -16,7 +16,10 @@ from web_site import BEARER, HOST, SECRET
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import create_app, token
+from redisbeater.dashboard import hub as hubs
 from redisbeater.dashboard.hub import MOST_STREAMS, Hub
+from redisbeater.dashboard.recent_changes import MOST_KEPT
+from redisbeater.management.watching import Changes
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -71,6 +74,57 @@ def test_no_stream_begins_before_the_hub_listens(app: Celery) -> None:
         return found
 
     assert asyncio.run(told()) == [b'event: entries\ndata: {"names": ["report"]}\n\n']
+
+
+def test_a_stream_begins_with_what_has_changed_since_its_page_was_drawn(app: Celery) -> None:
+    store = ScheduleStore(app)
+    store.create("report", "shop.report", 60.0)
+
+    async def first_events(hub: Hub, mark: str) -> bytes:
+        events = hub.open(mark)
+        await anext(events)
+        found = await anext(events)
+        await events.aclose()
+        return found
+
+    async def told() -> list[bytes]:
+        hub = Hub(lambda: store)
+        mark = await hub.mark(is_opened=True)
+        await asyncio.to_thread(store.disable, "report")
+        found = [await first_events(hub, mark)]
+        for _ in range(MOST_KEPT):
+            hub._publish(Changes(runs=True))
+        return [*found, *[await first_events(hub, other) for other in (mark, "", "other-0", "²-²", f"{mark}0")]]
+
+    named, *others = asyncio.run(told())
+    assert named == b'event: entries\ndata: {"names": ["report"]}\n\n'
+    assert all(found.startswith(EVERYTHING[:40]) for found in others)
+
+
+def test_a_stream_ends_when_its_person_may_not_see_the_page_any_more(
+    app: Celery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hubs, "CHECK_SECONDS", 0.05)
+    store, known = ScheduleStore(app), [True, True, False]
+
+    async def is_known() -> bool:
+        return known.pop(0)
+
+    async def told() -> list[list[bytes]]:
+        hub = Hub(lambda: store)
+        expired = [event async for event in hub.open(is_known=is_known)]
+        others, left = hub.open(session="anna's"), hub.open(session="bert's")
+        await asyncio.gather(anext(others), anext(left))
+        hub.end("bert's")
+        ended = [event async for event in left]
+        more = asyncio.ensure_future(anext(others))
+        await asyncio.wait([more], timeout=0.2)
+        assert not more.done(), "it is of another session"
+        more.cancel()
+        return [expired[1:], ended]
+
+    assert asyncio.run(told()) == [[b"event: status\ndata: {}\n\n"]] * 2
+    assert known == []
 
 
 def _wait_for(proxy: Proxy, condition: Callable[[int], bool]) -> None:

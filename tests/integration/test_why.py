@@ -219,17 +219,43 @@ def test_it_is_broken(store: ScheduleStore, app: Celery, client: redis.Redis, pr
     assert re.fullmatch(r"broken: Broken: no such schedule \(since 20.*\+00:00\)", say())
 
 
-def test_sending_it_failed(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+def failing(store: ScheduleStore, client: redis.Redis, prefix: str, retry_at: datetime) -> None:
+    """Store an entry whose run could not be sent."""
     report(store)
-    retry = to_unix(NOW + timedelta(seconds=20))
+    retry = to_unix(retry_at)
     fields = {"last_error": "Connection refused", "tries": "4", "failing_since": to_unix(utc("2026-11-21T22:58"))}
     later = {"fire_time": to_unix(utc("2026-11-21T22:58")), "look_at": retry}
     client.hset(f"{prefix}report", mapping={**fields, **later})
     client.zadd(f"{prefix}:schedule", {f"{prefix}report": retry})
     client.zadd(f"{prefix}:failing", {f"{prefix}report": to_unix(utc("2026-11-21T22:58"))})
 
+
+@pytest.mark.usefixtures("lead")
+def test_sending_it_failed(store: ScheduleStore, client: redis.Redis, prefix: str, say: Say) -> None:
+    failing(store, client, prefix, NOW + timedelta(seconds=20))
+
     expected = "sending it failed 4 times since Sat 22:58:00 CET (Connection refused), next try in 20 s."
     assert say() == f"failing: Not sent yet: {expected}"
+
+
+def test_what_keeps_every_run_is_said_before_the_error_of_one(
+    store: ScheduleStore, app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    failing(store, client, prefix, NOW - timedelta(seconds=20))
+    assert explain(Context.of(app), "report", now=NOW).verdict == "no_leader"
+
+    client.set(f"{prefix}:lock", "web1:4121:abcdef", px=60_000)
+    beat_line(client, prefix, broker_away=598.0)
+    answer = explain(Context.of(app), "report", now=NOW)
+    assert (answer.verdict, answer.sentence) == (
+        "broker_away",
+        "Not sent yet: the broker has been unavailable for 10 min; due since Sat 22:58:00 CET, 33 min 7 s ago.",
+    )
+    assert answer.evidence[0].text == "sending it failed 4 times: Connection refused"
+
+    beat_line(client, prefix)
+    expected = "sending it failed 4 times since Sat 22:58:00 CET (Connection refused), it is tried now."
+    assert explain(Context.of(app), "report", now=NOW).sentence == f"Not sent yet: {expected}"
 
 
 def test_nobody_leads(store: ScheduleStore, due: Write, log: Write, say: Say) -> None:
@@ -290,6 +316,43 @@ def test_it_is_not_sent_because_the_beat_hangs(
     assert (answer.verdict, answer.sentence) == (
         "no_pass", "Not sent yet: web1:4121 has made no pass for 7 min; due since Sat 23:30:07 CET, 1 min ago."
     )  # fmt: skip
+
+
+def test_that_redis_is_full_is_said_by_all_who_are_asked(
+    store: ScheduleStore, client: redis.Redis, prefix: str, due: Write, say: Say, run: Callable[..., Result]
+) -> None:
+    store.create("report", "shop.report", 60)
+    due("report", "2026-11-21T23:30:07")
+    beat_line(client, prefix)
+    client.set(f"{prefix}:lock", "web1:4121:abcdef", px=60_000)
+    before = client.config_get("maxmemory*")
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", 1)
+    try:
+        why, status, health = say(), run("status"), run("health")
+    finally:
+        client.config_set("maxmemory", before["maxmemory"])
+        client.config_set("maxmemory-policy", before["maxmemory-policy"])
+
+    refusal = "its memory is full; raise maxmemory, or delete what nobody needs"
+    since = "due since Sat 23:30:07 CET, 1 min ago"
+    assert why == f"redis_refuses: Not sent yet: Redis refuses changes: {refusal}; {since}."
+    assert f"redis      refuses changes, so nothing is sent: {refusal}" in status.stdout
+    assert f"Redis refuses changes: {refusal}" in health.stdout
+    assert (health.exit_code, store.status().refusal) == (1, "")
+
+
+def test_that_redis_is_a_replica_is_said(store: ScheduleStore, client: redis.Redis, due: Write, say: Say) -> None:
+    store.create("report", "shop.report", 60)
+    due("report", "2026-11-21T23:30:07")
+    client.replicaof("127.0.0.1", 1)  # nobody is there, so that it keeps its data
+    try:
+        why, refusal = say(), store.status().refusal
+    finally:
+        client.replicaof("NO", "ONE")
+
+    assert refusal == "it is a replica; use the address of the master in redisbeater_redis_url, or Sentinel"
+    assert why.startswith(f"redis_refuses: Not sent yet: Redis refuses changes: {refusal}; due since ")
 
 
 def test_it_was_deleted(store: ScheduleStore, log: Write, say: Say) -> None:
@@ -415,6 +478,58 @@ def test_it_was_disabled_then(store: ScheduleStore, log: Write, say: Say, lines:
     log("report", *((what, f"2026-11-{at}", 1, {"by": "anna@ops1"}) for what, at in words))
 
     assert say(at="2026-11-20T09:00") == f"disabled: {sentence}"
+
+
+def test_it_was_disabled_only_until_its_time(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    until = utc("2026-11-20T08:00").isoformat()
+    log("report", ("disabled", "2026-11-18T08:00", 1, {"by": "anna@ops1", "until": until}))
+
+    assert say(at="2026-11-19T09:00") == (
+        "disabled: Disabled since Wed 08:00:00 CET until Fri 08:00:00 CET by anna@ops1."
+    )
+    assert say(at="2026-11-20T09:00").startswith("unknown: ")  # it runs again, and an ordinary run is no line
+
+
+def test_it_was_disabled_while_a_run_was_owed(store: ScheduleStore, log: Write, say: Say) -> None:
+    report(store)
+    following = [utc("2026-11-19T09:00").isoformat(), None]
+    log("report", ("disabled", "2026-11-20T10:00", 1, {"by": "anna@ops1", "next": following}))
+
+    expected = "Not sent yet when it was disabled Fri 10:00:00 CET by anna@ops1."
+    assert say(at="2026-11-20T09:00") == f"disabled: {expected}"
+    assert say(at="2026-11-18T09:00").startswith("unknown: ")
+
+
+@pytest.mark.usefixtures("lead")
+def test_what_comes_after_the_run_that_is_owed_waits_for_the_same(store: ScheduleStore, due: Write, say: Say) -> None:
+    report(store)
+    due("report", "2026-11-19T09:00")
+
+    assert say(at="2026-11-20T09:00") == (
+        "late: Late: due since Thu 09:00:00 CET, 2 d 14 h ago, and not sent yet; web1:4121 leads."
+    )
+
+
+@pytest.mark.usefixtures("lead")
+def test_it_waits_for_its_jitter(store: ScheduleStore, due: Write, say: Say) -> None:
+    store.create("report", "shop.report", crontab(hour=23, minute=31), jitter=600)
+    due("report", "2026-11-21T23:31")
+
+    assert re.fullmatch(
+        r"waits: Waits for its jitter: Sat 23:31:00 CET is sent Sat 23:\d\d:\d\d CET, in .+\.", say()
+    ), say()
+
+
+def test_it_had_finished_then(store: ScheduleStore, client: redis.Redis, prefix: str, log: Write, say: Say) -> None:
+    report(store, max_runs=12)
+    ran(client, prefix, "report", "2026-11-18T09:00", 12)
+    client.zadd(f"{prefix}:schedule", {f"{prefix}report": "inf"})
+    log("report", ("triggered", "2026-11-19T08:00"), ("finished", "2026-11-18T09:00:01", 1, {"then": "keep"}))
+
+    expected = "Finished at Wed 09:00:01 CET: has had its 12 runs (max_runs)."
+    assert say(at="2026-11-19T09:00") == f"finished: {expected}"
+    assert say(at="2026-11-17T09:00").startswith("unknown: ")
 
 
 def test_it_was_broken_then(store: ScheduleStore, log: Write, say: Say) -> None:

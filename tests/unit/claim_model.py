@@ -346,7 +346,7 @@ class Model:
         return _put(redis, job.entry, after), []
 
     def _released(self, world: World, beat: Beat) -> Redis:
-        """Release entries: they come up again at once, with the same fire time."""
+        """Release entries: they become due again at once, with the same fire time."""
         redis = world.redis
         for job in beat.unsent:
             entry = redis.entries[job.entry]

@@ -221,6 +221,40 @@ def test_tls_options_without_a_tls_url_are_refused(url: str) -> None:
         read(redis_url=url, redis_use_ssl=True)
 
 
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        pytest.param({"key_prefix": "bad\udc80:"}, "key_prefix", id="prefix"),
+        pytest.param({"redis_url": "redis://:hunter\udc80@h"}, "redis_url", id="url"),
+        pytest.param({"redis_options": {"password": "hunter\udc80"}}, "redis_options['password']", id="password"),
+    ],
+)
+def test_a_text_that_redis_cannot_get_is_refused(settings: dict[str, Any], where: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as caught:
+        read(**{"redis_url": URL, **settings})
+
+    assert str(caught.value).startswith(f"redisbeater_{where}: U+DC80 is no character, but a byte")
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"sentinel_kwargs": [("password", "hunter2")]}, "['sentinel_kwargs']: expected a dict, not list"),
+        ({"sentinel_kwargs": {"retry": None}}, "['sentinel_kwargs']['retry']: redisbeater sets this option itself"),
+        ({"sentinel_kwargs": {5: 1}}, "['sentinel_kwargs']: 5 is no name of an option; write a text"),
+        ({"sentinel_kwargs": {"password": "\udc80"}}, "['sentinel_kwargs']['password']: U+DC80 is no character"),
+        ({"socket_keepalive_options": "x"}, "['socket_keepalive_options']: expected a dict, not str"),
+        ({5: 1}, ": 5 is no name of an option; write a text"),
+    ],
+)
+def test_options_within_options_are_checked(options: dict[Any, Any], problem: str) -> None:
+    with pytest.raises(ImproperlyConfigured) as caught:
+        read(redis_url="sentinel://a", redis_options=options)
+
+    assert str(caught.value).startswith(f"redisbeater_redis_options{problem}")
+
+
 def test_the_configuration_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         read().batch_size = 1  # type: ignore[misc]

@@ -32,7 +32,7 @@ from importlib.resources import files
 
 import redisbeater
 from redisbeater.dashboard.assets import Assets
-from redisbeater.dashboard.drawing import environment
+from redisbeater.dashboard.template_environment import environment
 from redisbeater.store.connection.script import load_script
 
 assert redisbeater.__file__.startswith(sys.argv[1]), redisbeater.__file__

@@ -12,6 +12,7 @@ import pytest
 from waiting import WAIT_SECONDS, wait_until
 
 from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.host_clock import host_seconds
 from redisbeater.runs import outbox as module
 from redisbeater.runs.outbox import Outbox
 
@@ -187,7 +188,7 @@ def test_the_duty_is_done_when_it_is_due_and_tried_again_while_redis_is_away(red
 
     outbox = Outbox(WAIT, duty, lambda: due[0])
     outbox.put(redis.writing("first"))
-    redis.error, due[0] = StoreUnavailable("refused"), time.monotonic()
+    redis.error, due[0] = StoreUnavailable("refused"), host_seconds()
     outbox.put(redis.writing("second"))
     redis.error = None
 

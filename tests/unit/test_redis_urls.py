@@ -417,6 +417,13 @@ def test_an_option_that_the_client_of_a_sentinel_does_not_know_is_refused() -> N
         client("sentinel://a", {**SERVICE, "sentinel_kwargs": {"no_such": 1}})
 
 
+def test_a_number_among_the_options_of_sentinels_is_checked() -> None:
+    with pytest.raises(
+        ImproperlyConfigured, match=r"\['sentinel_kwargs'\]\['socket_timeout'\] = '5': expected seconds"
+    ):
+        client("sentinel://a", {**SERVICE, "sentinel_kwargs": {"socket_timeout": "5"}})
+
+
 @pytest.mark.parametrize("url", ["redis://a", "sentinel://a", "redis-cluster://a"])
 @pytest.mark.parametrize(
     ("option", "value", "expected"),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from redisbeater.observe import life
-from redisbeater.observe.life import HeartbeatFile, Systemd
+from redisbeater.observe import signs_of_life
+from redisbeater.observe.signs_of_life import HeartbeatFile, Systemd
 
 # The file
 
@@ -28,7 +28,7 @@ def test_a_pass_touches_the_file(tmp_path: Path) -> None:
 
 def test_a_busy_beat_touches_it_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, now = tmp_path / "beat.alive", 100.0
-    monkeypatch.setattr(life.time, "monotonic", lambda: now)
+    monkeypatch.setattr(signs_of_life.time, "monotonic", lambda: now)
     file = HeartbeatFile(str(path))
     file.touch()
     path.unlink()
@@ -45,7 +45,7 @@ def test_a_file_that_cannot_be_touched_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = HeartbeatFile(str(tmp_path / "missing" / "beat.alive"))
-    monkeypatch.setattr(life, "TOUCH_SECONDS", 0.0)
+    monkeypatch.setattr(signs_of_life, "TOUCH_SECONDS", 0.0)
     file.touch()
     file.touch()
 
@@ -109,7 +109,7 @@ def test_a_manager_that_is_gone_costs_nothing(tmp_path: Path, caplog: pytest.Log
 
 
 def test_without_a_manager_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life.socket, "socket", None)
+    monkeypatch.setattr(signs_of_life.socket, "socket", None)
     systemd = Systemd({})
     systemd.ready()
 

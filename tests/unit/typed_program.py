@@ -24,7 +24,7 @@ app = Celery("proj")
 MINUTE, NEW_YEAR = timedelta(minutes=1), datetime(2030, 1, 1)
 
 
-@app.task(name="proj.work")
+@app.task(name="proj.work", shared=False)
 def work(text: str) -> None:
     print(text)
 

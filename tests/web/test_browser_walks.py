@@ -178,6 +178,9 @@ def test_the_keyboard_alone_is_enough(site, page):
     expect(page.locator("[data-chosen]")).to_have_text("1 chosen")
     page.keyboard.press("d")
     expect(row(page, "b").locator(".state")).to_have_text("disabled")
+    expect(row(page, "b")).to_have_class(re.compile("current"))
+    page.keyboard.press("k")
+    expect(row(page, "a").locator("a.entry")).to_be_focused()
     page.keyboard.press("/")
     expect(page.locator("#search")).to_be_focused()
     page.keyboard.type("jd?")
@@ -211,7 +214,8 @@ def test_the_link_with_the_token_logs_in_and_leaves_no_token_in_the_address(make
     assert [cookie["httpOnly"] for cookie in page.context.cookies() if cookie["name"] == "redisbeater"] == [True]
 
 
-def test_the_theme_and_the_zone_are_chosen_on_the_page(site, page):
+def test_the_theme_and_the_zone_are_chosen_on_the_page(site, make_page):
+    page = make_page(timezone_id="Asia/Kathmandu")
     site.store.create("report", "proj.report", crontab(hour="9", minute="0"), timezone="Asia/Tokyo")
     page.goto(site.url)
     assert "JST" in row(page, "report").locator("td.when").first.inner_text()
@@ -221,6 +225,11 @@ def test_the_theme_and_the_zone_are_chosen_on_the_page(site, page):
     page.click(".bar .menu summary")
     page.select_option("select[name=zone]", "utc")
     expect(row(page, "report").locator("td.when").first).to_contain_text(re.compile(r"00:00:00\s+UTC"))
+    page.click(".bar .menu summary")
+    page.select_option("select[name=zone]", "browser")
+    expect(row(page, "report").locator("td.when").first).to_contain_text(re.compile(r"05:45:00\s+\+0545"))
+    cell = page.locator("#forecast rect[class^=shade] title").first
+    expect(cell).to_have_text(re.compile(r"^\w{3} 05:45 to 06:00: 1 run$"))  # the quarters begin on the hour in UTC
 
 
 def test_a_hostile_name_is_text_in_the_browser(site, page):

@@ -60,7 +60,7 @@ def test_a_page_whose_session_or_entry_or_server_is_gone_says_so(make_site, make
     expect(entry.locator("#stale")).to_contain_text("it is not there any more: it was deleted or renamed")
     page.context.clear_cookies()
     site.store.disable("report")
-    expect(page.locator("#stale")).to_contain_text("you are not logged in any more: reload this page")
+    expect(page.locator("#stale")).to_contain_text("you are not logged in any more")
     assert row(page, "report").locator(".state").inner_text() == "enabled"
     entry.reload()
     expect(entry.locator(".login input[type=password]")).to_be_visible()
@@ -70,6 +70,25 @@ def test_a_page_whose_session_or_entry_or_server_is_gone_says_so(make_site, make
     expect(page.locator("#stale")).to_contain_text("it cannot be reached")
     expect(page.locator("#live-state")).to_contain_text("the stream has ended")
     make_page.errors.clear()  # the browser logs the statuses 404 and 401 and the refused connections, which are meant
+
+
+def test_a_tab_whose_person_logs_out_in_another_one_says_so_and_leads_to_the_login(make_site, make_page):
+    site, page = make_site(token(SECRET)), make_page()
+    create(site, "report")
+    page.goto(f"{site.url}/login#{SECRET}")
+    expect(page.locator("h1")).to_have_text("Entries")
+    other = page.context.new_page()
+    other.goto(f"{site.url}/entry?name=report")
+    for each in (page, other):
+        wait_until_live(each)
+    page.locator("#head summary").click()
+    page.get_by_role("button", name="Log out").click()
+    expect(other.locator("#stale")).to_contain_text("you are not logged in any more")
+    other.locator("#stale").get_by_role("link", name="Log in").click()
+    other.locator(".login input[type=password]").fill(SECRET)
+    other.get_by_role("button", name="Log in").click()
+    expect(other).to_have_url(f"{site.url}/entry?name=report")
+    make_page.errors.clear()  # the browser logs the status 401, which is meant
 
 
 def test_a_page_that_answers_a_form_stays_and_its_head_is_live(site, page):

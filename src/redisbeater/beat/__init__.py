@@ -1,1 +1,1 @@
-"""What beat does besides dispatching: lead, survive outages, repair the schedule, store static entries."""
+"""What beat does apart from dispatching: lead, survive outages, repair the schedule, store static entries."""

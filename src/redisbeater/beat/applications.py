@@ -1,4 +1,4 @@
-"""The applications that share a schedule: whose its static entries are, and how they pass from one name to another."""
+"""The applications that share a schedule: which one owns a static entry, and what happens when one is renamed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ logger = get_logger(__name__)
 
 
 def adopt(context: Context, application: str, author: Author) -> tuple[list[str], dict[str, Exception]]:
-    """Let the static entries of an application belong to this one; changes that operators made to them stay.
+    """Make this application the owner of another one's static entries; changes that operators made to them stay.
 
-    Return their names, and by name why some could not be changed. ``author``: who does so, for the logs of the entries.
+    Return their names, and by name why some could not be changed. ``author``: who does this, for the entries' logs.
     """
     origins = context.redis.contents.origins(sorted(context.redis.contents.statics()))
     theirs = {name: origin or "" for name, origin in origins.items() if application_of(origin or "") == application}

@@ -1,4 +1,4 @@
-"""The heartbeat: what a beat writes about itself every few seconds, with requests that it makes anyway."""
+"""The heartbeat: what a beat writes about itself every few seconds, as part of requests that it makes anyway."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Heartbeat:
 
     Arguments:
         redis: the schedule.
-        lock: the lock, whose requests carry the line, too; None: there is none.
+        lock: the lock, whose requests carry the line, too; None: no lock is used.
         counts: what became of runs.
         broker: the broker of this beat.
         clock: the server's clock as this beat sees it.
@@ -46,18 +46,18 @@ class Heartbeat:
         clock: ServerClock,
         is_embedded: Callable[[], bool],
     ) -> None:
-        #: What the lock holds while this beat leads; a token of its own where there is no lock.
+        #: The token that the lock holds while this beat leads; another one where there is no lock.
         self.token = lock.token if lock else new_token()
         if lock:
             lock.next_line = self.next_line
         self._redis = redis
         self._is_embedded = is_embedded
-        #: Whether a line was written, perhaps.
-        self.has_begun = False
+        #: Whether a line may be stored: one was given to a request.
+        self.may_have_line = False
         self._counts = counts
         self._broker = broker
         self._clock = clock
-        #: What the server of the schedule is, such as ``valkey 9.1.0``; empty: it was not asked yet, or does not say.
+        #: What the server of the schedule is, such as ``valkey 9.1.0``; empty: not asked yet, or it did not say.
         self.server = ""
         self._role = self._led_as = "standby"
         self._since = time.monotonic()
@@ -72,13 +72,13 @@ class Heartbeat:
         }
 
     def lead(self, *, has_lock: bool) -> None:
-        """Record that this beat leads. If it did not, counts begin at zero, and the next request has a line."""
+        """Record that this beat leads. If it stood by, restart its counts and let the next request carry a line."""
         if self._role == "standby":
             self._counts.restart()
             self._begin("leader" if has_lock else "active")
 
     def stand_by(self) -> None:
-        """Stop leading."""
+        """Record that this beat stands by."""
         if self._role != "standby":
             self._begin("standby")
 
@@ -90,15 +90,15 @@ class Heartbeat:
             self._counts.late_ms = max(round((now - oldest).total_seconds() * 1000), 0)
 
     def pause(self, is_paused: bool) -> None:
-        """Record whether the schedule is paused; the time since it leads stays."""
+        """Record whether the schedule is paused; since when this beat leads stays as it is."""
         if is_paused and self._role != "paused":
             self._led_as, self._role, self._due_at = self._role, "paused", 0.0
         elif not is_paused and self._role == "paused":
             self._role, self._due_at = self._led_as, 0.0
 
     def end(self) -> None:
-        """Delete the line, if one was written."""
-        if self.has_begun:
+        """Delete the line, if there may be one."""
+        if self.may_have_line:
             self._redis.beats.remove(self.token)
 
     def _begin(self, role: str) -> None:
@@ -120,7 +120,7 @@ class Heartbeat:
         if now < self._due_at:
             return ""
         self._due_at = now + PERIOD_SECONDS
-        self.has_begun = True
+        self.may_have_line = True
         return f"{self.token} {now - self._since:.6f} {json.dumps(self._facts(), separators=(',', ':'))}"
 
     def _facts(self) -> dict[str, Any]:

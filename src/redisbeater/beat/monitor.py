@@ -27,10 +27,10 @@ logger = get_logger(__name__)
 #: How many overdue runs are judged in one step, and for how long: the entries that are due wait for them.
 PAGE, STEP_SECONDS = 100, 0.1
 
-#: How many runs must have been sent before the silence of the workers is remarkable.
+#: How many runs must have been sent before it is logged that no worker reports.
 ENOUGH_RUNS = 20
 
-#: For how long entries are counted whose fields have no effect, before they are logged.
+#: How long entries with fields that have no effect are counted before that is logged.
 COUNT_SECONDS = 2.0
 
 #: How many lines one step logs.
@@ -38,9 +38,9 @@ LOGGED_RUNS = 10
 
 
 class Monitor:
-    """Looks at the leases that are over, each quarter of ``redisbeater_run_timeout``.
+    """Judges the runs whose leases are over, four times in ``redisbeater_run_timeout``.
 
-    Each beat that leads has one; without a lock all of them look, and the script lets one decide about a run.
+    Each beat that leads does so; where several do without a lock, the script lets one of them decide about a run.
 
     Arguments:
         counts: what became of runs.
@@ -75,11 +75,11 @@ class Monitor:
         self._look_for_workers()
 
     def _report_ignored(self) -> None:
-        """Log once how many entries that came up have fields which need records of runs."""
+        """Log once how many entries have become due whose fields need records of runs."""
         ignored = self._context.reader.ignored
         if not ignored or self._has_warned or time.monotonic() < self._look_at:
             return
-        if not self._look_at:  # the first one has just come up: others follow
+        if not self._look_at:  # the first one has just become due, and others follow
             self._look_at = time.monotonic() + COUNT_SECONDS
             return
         self._has_warned = True

@@ -12,7 +12,7 @@ __all__ = ("Passes",)
 
 
 class Passes:
-    """Times the passes of a beat. A pass that Redis has ended counts: beat is alive, and waits for Redis."""
+    """Times the passes of a beat. One that failed for lack of Redis counts, too: beat is alive, and waits for Redis."""
 
     def __init__(self, counts: Counts) -> None:
         self._counts = counts

@@ -1,4 +1,4 @@
-"""The pause of the schedule as a beat meets it."""
+"""The pause of the schedule, as the claims of a beat find it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ("Pausing",)
 
 logger = get_logger(__name__)
 
-#: A pause with an end is over this long after it, at the latest: Redis counts in milliseconds.
+#: Beat claims this long after the end of a pause, because Redis counts in milliseconds.
 MARGIN_SECONDS = 0.005
 
 
@@ -23,7 +23,7 @@ class Pausing:
 
     def __init__(self, log: ScheduleLog) -> None:
         self._log = log
-        #: Whether it was.
+        #: Whether the last claim found a pause.
         self.is_on = False
 
     def began(self, pause: SchedulePaused, longest: float) -> float:

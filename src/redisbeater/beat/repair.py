@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from redisbeater.beat.own_keys import OwnKeys
+from redisbeater.beat.foreign_keys import ForeignKeys
 from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
 from redisbeater.display import shown
@@ -41,12 +41,12 @@ class Repair:
     server that evicts the schedule. A restored entry counts from its last run, and may be overdue.
 
     Arguments:
-        own_keys: checked at the start of each walk.
+        foreign_keys: checks at the start of each walk what other programs have overwritten.
     """
 
-    def __init__(self, context: Context, own_keys: OwnKeys | None = None) -> None:
+    def __init__(self, context: Context, foreign_keys: ForeignKeys | None = None) -> None:
         self._context = context
-        self._own_keys = own_keys or OwnKeys(context.redis)
+        self._foreign_keys = foreign_keys or ForeignKeys(context.redis)
         self._cursor, self._failing_cursor = "0", "0"
         self._found: deque[Unscheduled] = deque()
         self._started_at = float("-inf")
@@ -71,7 +71,7 @@ class Repair:
             if time.monotonic() < self._started_at + PERIOD_SECONDS:
                 return
             self._started_at = time.monotonic()
-            self._own_keys.check()
+            self._foreign_keys.check()
             self._mend_failing()
         deadline = time.monotonic() + STEP_SECONDS
         if not self._found:

@@ -1,4 +1,4 @@
-"""The line about each run in the log: Celery's own, with the task id, the fire time and the lateness behind it."""
+"""Celery's log line about each run, completed with the task id, the fire time and how late it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.host_clock import host_seconds
 from redisbeater.store import Claim
 
-__all__ = ("announce", "complete_lines")
+__all__ = ("complete_lines", "complete_next_line")
 
 #: What Celery logs before it sends a run.
 CELERYS_LINE = "Scheduler: Sending due task %s (%s)"
@@ -18,13 +18,13 @@ CELERYS_LINE = "Scheduler: Sending due task %s (%s)"
 _sent: ContextVar[tuple[RedisScheduleEntry, Claim] | None] = ContextVar("redisbeater_run", default=None)
 
 
-def announce(run: RedisScheduleEntry | None, claim: Claim | None = None) -> None:
-    """Let the next line that Celery logs be about this run of a claim; without both it stays as it is."""
+def complete_next_line(run: RedisScheduleEntry | None, claim: Claim | None = None) -> None:
+    """Complete the next line that Celery logs with this run of a claim; without both, leave that line as it is."""
     _sent.set(None if run is None or claim is None else (run, claim))
 
 
 def complete_lines(logger: logging.Logger) -> logging.Logger:
-    """Complete the lines of Celery's logger, once however often it is called; return the logger."""
+    """Let each line of Celery's logger about a run be completed, and return the logger; further calls add nothing."""
     logger.addFilter(_COMPLETING)
     return logger
 
@@ -33,13 +33,13 @@ class _Completing(logging.Filter):
     """Lets every line through. A filter costs less than a second line, and nothing where the line is not logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Complete the line about a run; what is added needs no escapes."""
+        """Complete the line about a run; nothing that is added needs escapes."""
         sent = _sent.get()
         if sent is not None and record.msg == CELERYS_LINE and isinstance(record.args, tuple):
             run, claim = sent
             _sent.set(None)
             record.msg = f"{CELERYS_LINE}, id %s, fire time %s, %.3f s late"
-            # Not by its headers: an instrument may have taken them, and an error in here would refuse the run.
+            # Not from its headers: an instrument may have removed them, and an error here would refuse the run.
             run_id, late = run.options.get("task_id"), _lateness(run, claim)
             fire_time = run.last_run_at.isoformat() if run.last_run_at else None
             record.args = (*record.args, run_id, fire_time, late)

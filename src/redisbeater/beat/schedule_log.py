@@ -48,7 +48,7 @@ class ScheduleLog:
         redis_back.send(self._sender, seconds=seconds, error=error)
 
     def held_back(self, seconds: float | None) -> None:
-        """Add that ``redisbeater_max_rate`` held due runs back until now; None: it did not, or does still."""
+        """Add that ``redisbeater_max_rate`` held due runs back until now; None: it did not, or still does."""
         if seconds is not None:
             self.add("held_back", seconds=seconds)
 
@@ -66,7 +66,7 @@ class ScheduleLog:
         broker_away.send(self._sender, seconds=0.0, error=error)
 
     def role_changed(self, role: str, token: str) -> None:
-        """Fire the signal that beat has another role, unless it had that one; see :data:`~redisbeater.signals`."""
+        """Fire the signal that beat has another role, if it is another one; see :data:`~redisbeater.signals`."""
         previous, self._role = self._role, role
         if role != previous:
             lead_changed.send(self._sender, role=role, token=token, previous=previous)
@@ -77,7 +77,7 @@ class ScheduleLog:
             self.role_changed("ended", "")
 
     def paused(self) -> None:
-        """Fire the signal that the schedule is paused; who did so is read only for receivers."""
+        """Fire the signal that the schedule is paused; who paused it is read only if there are receivers."""
         if not schedule_paused.receivers:
             return
         try:

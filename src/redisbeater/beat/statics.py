@@ -50,7 +50,7 @@ def reconcile(
 ) -> None:
     """Store the new and changed declarations of an app, and delete the entries that it no longer declares.
 
-    A declaration that cannot be stored is listed as broken and logged; it does not hold up the others.
+    A declaration that cannot be stored is listed as broken and logged; the others are stored all the same.
     """
     context = Context.of(app)
     statics = context.redis.contents.statics()
@@ -119,7 +119,7 @@ def _is_taken(context: Context, name: str, origin: str | None, statics: Set[str]
 
 
 def _is_same_cleanup(upsert: Upsert, origin: str) -> bool:
-    """Return whether Celery adds the same clean-up to two applications, so that the entry of one does for both."""
+    """Return whether Celery adds the same clean-up to two applications, so that the entry of one serves both."""
     return upsert.definition.name == CLEANUP and upsert.origin.rpartition(" ")[2] == origin.rpartition(" ")[2]
 
 
@@ -151,7 +151,7 @@ def _prune(context: Context, name: str, origin: str | None) -> None:
     """Delete an entry that is not declared any more, unless it has become another one since its origin was read."""
     if origin is not None and not _is_ours(context, origin):
         return
-    # Where there was no entry, no origin matches one that was created since; only what is left of the old one goes.
+    # Where there was no entry, this origin matches none that was created since: only what is left of the old one goes.
     line = _author(context).line("deleted")
     if context.redis.delete(name, origin=origin or f"{context.application} -", log=line):
         logger.info("static entry %r is no longer declared; deleted", name, extra=_event(context, name, "deleted"))

@@ -37,7 +37,7 @@ class ZoneChange:
     """The zone by which entries without their own are planned: the application's, unless it has just been changed.
 
     It is recorded first, with the zone before it, so that all programs plan by it from then on; then the pending fire
-    times are planned again, a page of entries after the other, and no beat claims any entry until that is done. A
+    times are planned again, one page of entries after the other, and no beat claims any entry until that is done. A
     leader that finds it unfinished starts over: planning an entry twice is the same as planning it once.
     """
 
@@ -58,7 +58,7 @@ class ZoneChange:
         return self._names is None and time.monotonic() < self._retry_at
 
     def begin(self) -> None:
-        """Record the zone of the application, if it may be; if that is a change, :meth:`step` plans entries again."""
+        """Record the zone of the application, if that is allowed; after a change :meth:`step` plans entries again."""
         self._names, self._retry_at = None, float("inf")
         word, self._zone, before = self._context.redis.adopt_zone(self._wanted)
         if self._zone != self._wanted:
@@ -76,7 +76,7 @@ class ZoneChange:
         while self._names and time.monotonic() < deadline:
             page = list(islice(self._names, PAGE_ENTRIES))
             self._names.extend(self._replan(page))
-            for _ in page:  # only now: a page that Redis did not take comes again
+            for _ in page:  # only now: a page that Redis did not take is planned once more
                 self._names.popleft()
         if self._names is not None and not self._names:
             self._finish()
@@ -98,7 +98,7 @@ class ZoneChange:
         self._before, self._names, self._is_listed = zone, deque(), False
 
     def _list_entries(self, names: deque[str]) -> None:
-        """List all entries: only now, since a leader restores static entries after :meth:`begin`."""
+        """List all entries; not in :meth:`begin`, because a leader restores static entries only after that."""
         names.extend(self._context.redis.contents.names())
         self._is_listed = True
         self._entries, self._replanned = len(names), 0

@@ -1,4 +1,4 @@
-"""Whether the broker accepts runs at all. One that answers and refuses them all is as good as away."""
+"""Whether the broker accepts runs at all. One that answers but refuses them all is as good as unavailable."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from celery.exceptions import QueueNotFound
 from kombu.exceptions import SerializationError
 
+from redisbeater.display import text_of
 from redisbeater.exceptions import causes
 from redisbeater.log_lines import get_logger
 
@@ -15,10 +16,10 @@ __all__ = ("Acceptance", "concerns_all", "never_left")
 
 logger = get_logger(__name__)
 
-#: When this many different entries were refused in a row, and no run was accepted, it is not the entries' fault.
-SEVERAL = 3
+#: When this many different entries were refused and no run was accepted in between, the entries are not at fault.
+ENOUGH_REFUSED = 3
 
-#: A broker that accepts some runs and refuses most is logged once in this time.
+#: A broker that accepts some runs and refuses most is logged at most once in this time.
 REPEAT_SECONDS = 60.0
 
 #: Answers of a Redis that refuses whatever is written, and that of a queue whose key holds no list. redis-py has
@@ -31,7 +32,7 @@ _CONCERNS_ALL = re.compile(
 
 def concerns_all(error: BaseException) -> bool:
     """Return whether an error says that the broker accepts nothing, whichever run it is."""
-    return any(_CONCERNS_ALL.search(f"{type(cause).__name__}: {cause}") for cause in causes(error))
+    return any(_CONCERNS_ALL.search(f"{type(cause).__name__}: {text_of(cause)}") for cause in causes(error))
 
 
 def never_left(error: BaseException) -> bool:
@@ -58,7 +59,7 @@ class Acceptance:
         if self._refusing_since is not None:
             return
         self._refused.add(name)
-        if len(self._refused) < SEVERAL and not concerns_all(error):
+        if len(self._refused) < ENOUGH_REFUSED and not concerns_all(error):
             return
         self._refusing_since = time.monotonic()
         self._is_logged = self._refusing_since >= self._logged_at + REPEAT_SECONDS

@@ -1,6 +1,6 @@
 """The broker as one beat sees it: available or not, with a connection that is replaced when it has idled.
 
-Nothing is retried here: entries that were not sent are released, and come up again with a later claim.
+Nothing is retried here: entries that were not sent are released, and become due again for a later claim.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from redisbeater.broker.connection import (
 from redisbeater.broker.declarations import DeclarationCache, with_declaration_cache
 from redisbeater.broker.publish_batch import PublishBatch, publish_batch_of
 from redisbeater.broker.publisher_confirms import ConfirmingChannel, MessageRefused, PublisherConfirms
-from redisbeater.exceptions import causes
+from redisbeater.exceptions import causes, reason_of
 from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import event, get_logger
 
@@ -134,7 +134,7 @@ class Broker:
         return PublishBatch() if self._confirms.is_one_by_one else self._confirms
 
     def _confirm_one_by_one(self) -> None:
-        if host_seconds() >= self._one_by_one_until:  # several batches of one claim may lose theirs
+        if host_seconds() >= self._one_by_one_until:  # log it once, though several batches of a claim may lose confirms
             logger.warning("RabbitMQ closed the channel and confirms were lost, confirming runs one by one for an hour")
         self._one_by_one_until = host_seconds() + ONE_BY_ONE_SECONDS
 
@@ -155,8 +155,8 @@ class Broker:
         self._mark_available()  # also if something else has connected since, as a request to stop a run does
         return True
 
-    def look_again(self) -> None:
-        """Try an unavailable broker again if it is time, for a beat that sends nothing; it keeps no connection."""
+    def retry_for_standby(self) -> None:
+        """Try an unavailable broker again when it is time, and keep no connection: a standby sends nothing."""
         if self.is_unavailable and self.is_ready():
             self._close()
 
@@ -184,16 +184,16 @@ class Broker:
         """Record that the broker failed, log it once for each outage, and set when to retry."""
         self._drop()
         self.failed_tries += 1
-        self.error = str(error)
+        self.error = reason_of(error)
         self.retry_at = host_seconds() + self._backoff.failed()
         if self._unavailable_since is None:
             self._unavailable_since = host_seconds()
             extra = event("broker_away", seconds=0.0, error=error)
-            logger.error("broker unavailable, retrying: %s", error, extra=extra)
+            logger.error("broker unavailable, retrying: %s", self.error, extra=extra)
             if self._on_loss is not None:
                 self._on_loss(self.error)
         else:
-            logger.debug("broker still unavailable: %s", error)
+            logger.debug("broker still unavailable: %s", self.error)
 
     def close(self) -> None:
         """Disconnect; never raises."""

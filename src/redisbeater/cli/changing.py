@@ -16,7 +16,7 @@ from redisbeater.cli.completion import NAME, NAMES
 from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_of, redisbeater, times, view_of
 from redisbeater.cli.options import authored, labelled
 from redisbeater.cli.table import View
-from redisbeater.cli.terminal import with_progress
+from redisbeater.cli.terminal import is_terminal, with_progress
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import shown
@@ -89,7 +89,7 @@ def confirm(verb: str, names: Sequence[str], yes: bool) -> None:
     what = f"{verb} {len(names):,} entries: {', '.join(map(shown, names[:SHOWN_NAMES]))}{more}"
     if yes or len(names) == 1:
         return
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         raise BadInput(f"this would {what}; pass --yes to do it")
     ask(f"{what}?")
 

@@ -110,7 +110,7 @@ def _states(text: str) -> Collection[str]:
     if "deleted" in states:
         raise BadInput("--state deleted: stands alone; list it without other states")
     try:
-        return checked_states(states)
+        return checked_states(states, (*STATES, "deleted"))
     except ValueError as exc:
         raise BadInput(f"--{exc}") from exc
 

@@ -15,15 +15,16 @@ from celery import Celery
 from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, ask, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.plan_lines import changes_as_dict, forecast_line, plan_lines
 from redisbeater.cli.progress import Progress
+from redisbeater.cli.terminal import is_terminal
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.exceptions import RedisBeaterError
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.management.files.changes import Applied, Changes
 from redisbeater.management.files.export import Export
 from redisbeater.management.forecast import forecast
 from redisbeater.management.schedule_store import ScheduleStore
 
-__all__ = ("apply", "export")
+__all__ = ("apply", "export", "read_export")
 
 #: More entries than this that would be due at once are confirmed first.
 MOST_DUE_AT_ONCE = 100
@@ -48,7 +49,7 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         found = ScheduleStore(app).export(prefix=prefix, owner=owner, state=state, redact=redact, progress=progress)
     with Progress("written:") as progress:
         text = found.to_text(as_yaml=bool(file and file.endswith((".yaml", ".yml"))), progress=progress)
-    if file is None:
+    if file is None or file == "-":
         click.echo(text, nl=False)
     else:
         try:
@@ -60,6 +61,20 @@ def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, f
         click.echo(f"Error: {shown(name)} is left out, it cannot be read: {shown(reason)}", err=True)
     if found.left_out:
         raise click.exceptions.Exit(1)
+
+
+def read_export(file: str) -> Export:
+    """Read a file of entries; ``-`` is the standard input.
+
+    Raises:
+        InvalidEntry: it cannot be read; the message names the place.
+    """
+    if file != "-":
+        return Export.read(file)
+    try:
+        return Export.from_text(sys.stdin.buffer.read().decode(), "standard input")
+    except UnicodeDecodeError as exc:
+        raise InvalidEntry("standard input", f"cannot be read: {exc}") from exc
 
 
 def _replace(file: Path, text: str) -> None:
@@ -122,6 +137,7 @@ def apply(
       celery -A proj redisbeater apply schedule.yaml --dry-run
       celery -A proj redisbeater apply schedule.yaml --yes --note "release 12"
       celery -A proj redisbeater apply backup.json --state
+      celery -A staging redisbeater export | celery -A proj redisbeater apply - --owner shop --dry-run
     """
     store, context = ScheduleStore(app), Context.of(app)
     view = view_of(context, now, is_utc)
@@ -150,7 +166,7 @@ def _exports(files: Sequence[str], owner: str | None) -> list[tuple[str, Export]
     """
     by_owner: dict[str, list[tuple[str, Export]]] = {}
     for file in files:
-        read = Export.read(file)
+        read = read_export(file)
         by_owner.setdefault(owner or read.owner, []).append((file, read))
     return [
         (", ".join(shown(file) for file, _ in each), Export.merged(read for _, read in each))
@@ -168,7 +184,7 @@ def _confirm(plans: Sequence[Changes], yes: bool) -> None:
     if not reasons or yes:
         return
     what = f"this would {' and '.join(reasons)}"
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         raise BadInput(f"{what}; pass --yes to do it")
     ask(f"{what}; go on?")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import functools
 import shutil
 import sys
@@ -14,7 +15,7 @@ from celery import Celery
 from celery.bin.base import handle_preload_options
 
 from redisbeater.cli.table import View
-from redisbeater.cli.terminal import escape_what_cannot_be_printed, no_color
+from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
 from redisbeater.context import Context, with_prefix
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
@@ -37,6 +38,9 @@ __all__ = (
 
 #: The exit code after Ctrl-C.
 INTERRUPTED = 130
+
+#: The errors of an output that takes no more, such as that of a full disk; click ends quietly when nobody reads on.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 #: Characters of an error: one about a setting may list them all.
 MOST_ERROR = 2000
@@ -70,7 +74,7 @@ def redisbeater(ctx: click.Context, key_prefix: str | None, **_: Any) -> None:
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Pass the app to a command, and print its errors in one line.
 
-    Exit code 2: bad input; 1: Redis failed, or a run is active; 130: interrupted.
+    Exit code 2: bad input; 1: Redis failed, a run is active, or the output cannot be written; 130: interrupted.
     """
 
     @click.pass_context
@@ -81,12 +85,25 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             function(ctx.obj.app, *args, **kwargs)
         except RedisBeaterError as exc:
             kind = click.ClickException if isinstance(exc, (StoreError, RunActive)) else BadInput
-            raise kind(error_text(ctx.obj.app, exc)) from exc
+            raise kind(_with_address(ctx.obj.app, exc)) from exc
+        except OSError as exc:
+            if exc.errno not in UNWRITABLE:
+                raise
+            raise click.ClickException(f"the output cannot be written: {exc.strerror}") from exc
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             raise click.exceptions.Exit(INTERRUPTED) from None
 
     return no_color(run)
+
+
+def _with_address(app: Celery, error: Exception) -> str:
+    """Return the text of an error; of one of Redis also the address that was asked, and which setting has it."""
+    text = error_text(app, error)
+    if not isinstance(error, StoreError):
+        return text
+    address = Context.of(app).redis.address
+    return f"{text.rstrip('.')}; the schedule is looked for in {address}, by redisbeater_redis_url, else broker_url"
 
 
 def error_text(app: Celery, error: Exception) -> str:
@@ -141,7 +158,7 @@ def view_of(context: Context, now: str | None, is_utc: bool, *, is_long: bool = 
             present = read_time(now, now=present, zone=zone)
         except ValueError as exc:
             raise BadInput(f"--now {exc}") from exc
-    is_cut = sys.stdout.isatty() and not is_long
+    is_cut = is_terminal(sys.stdout) and not is_long
     width = shutil.get_terminal_size().columns if is_cut else None
     return View(now=present, zone=zone if not is_utc else present.tzinfo or zone, is_utc=is_utc, width=width)
 

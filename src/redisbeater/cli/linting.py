@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import click
 from celery import Celery
 
+from redisbeater.cli.files import read_export
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
 from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import aligned
 from redisbeater.display import did_you_mean, printable_json, shown
-from redisbeater.management.files.export import Export
 from redisbeater.management.lint_rules import RULES, Finding
 from redisbeater.management.schedule_store import ScheduleStore
 
@@ -44,7 +44,7 @@ def lint(
         _print_rules(as_json)
         return
     with Progress("looked at") as progress:
-        found = ScheduleStore(app).lint(None if file is None else Export.read(file), progress=progress, sentry=sentry)
+        found = ScheduleStore(app).lint(None if file is None else read_export(file), progress=progress, sentry=sentry)
     found = [each for each in found if each.rule not in ignore]
     if as_json:
         click.echo(printable_json([vars(each) for each in found], indent=2))

@@ -7,6 +7,8 @@ import time
 
 import click
 
+from redisbeater.cli.terminal import is_terminal
+
 __all__ = ("Progress",)
 
 #: Work that takes less shows nothing.
@@ -27,7 +29,7 @@ class Progress:
 
     def __call__(self, count: int) -> None:
         """Show the number of those that are done."""
-        if sys.stderr.isatty() and time.monotonic() - self._since > QUIET_SECONDS:
+        if is_terminal(sys.stderr) and time.monotonic() - self._since > QUIET_SECONDS:
             self._is_shown = True
             click.echo(f"\r{self._verb} {count:,} {self._noun} ", nl=False, err=True)
 

@@ -11,12 +11,12 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli.files import read_export
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import View
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.management.files.export import Export
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
 from redisbeater.schedules.words import zone_text
@@ -81,7 +81,7 @@ def simulate(
     if until <= begin:
         raise BadInput(f"--to {end!r}: expected a time after --from {start!r}")
     try:
-        entries = None if file is None else Export.read(file)
+        entries = None if file is None else read_export(file)
         with Progress("looked at") as progress:
             found = ScheduleStore(app).simulate(
                 begin, until, entries=entries, prefix=prefix, task=task, progress=progress
@@ -165,7 +165,7 @@ def _bars(counts: Sequence[Peak], per: str) -> list[str]:
 
 def _has_bars() -> bool:
     try:
-        return codecs.lookup(sys.stdout.encoding or "ascii").name.startswith("utf")
+        return codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name.startswith("utf")
     except LookupError:
         return False
 

@@ -75,6 +75,8 @@ def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
     identity = f", id {found.id}" if found.id else ""
     schedule = f"{found.prefix} at {found.address}, {entries}{identity}"
     yield "schedule", "     ".join(filter(None, (schedule, _server(found.leaders))))
+    if found.refusal:
+        yield "redis", f"refuses changes, so nothing is sent: {found.refusal}"
     if not found.is_led:
         yield "leader", "none: no entry runs"
     elif not found.leaders:

@@ -7,14 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 
 from redisbeater.cli.table import beginning_of
 from redisbeater.time_words import read_duration
 
-__all__ = ("WATCH", "coloured", "escape_what_cannot_be_printed", "no_color", "watched", "with_progress")
+__all__ = ("WATCH", "coloured", "escape_what_cannot_be_printed", "is_terminal", "no_color", "watched", "with_progress")
 
 T = TypeVar("T")
 
@@ -43,6 +43,11 @@ def _seconds(ctx: click.Context, _: click.Parameter, text: str | None) -> float 
 WATCH = click.option(
     "--watch", callback=_seconds, metavar="DURATION", help="Draw again and again, such as every 2s, until Ctrl-C."
 )
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream of this process is a terminal; it is None where the process was started without it."""
+    return stream is not None and stream.isatty()
 
 
 def escape_what_cannot_be_printed() -> None:
@@ -98,7 +103,7 @@ def _coloured(line: str, place: int, state: str) -> str:
 
 def with_progress(items: Iterable[T], label: str, length: int) -> Iterator[T]:
     """Yield items; when that takes more than a second, show on a terminal how many of ``length`` were yielded."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield from items
         return
     bar = click.progressbar(length=length, label=label, file=sys.stderr, show_pos=True)

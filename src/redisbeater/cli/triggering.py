@@ -16,6 +16,7 @@ from redisbeater.cli.changing import for_each, selection
 from redisbeater.cli.group import BadInput, as_json, command, redisbeater
 from redisbeater.cli.options import authored
 from redisbeater.cli.runs import OVERLAP
+from redisbeater.cli.terminal import is_terminal
 from redisbeater.cli.why import read_past, zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
@@ -131,14 +132,14 @@ class _Progress:
 
     def __call__(self, found: Run) -> None:
         """Show the state of the run and how long it is waited for."""
-        if sys.stderr.isatty():
+        if is_terminal(sys.stderr):
             waited = span_words(timedelta(seconds=time.monotonic() - self._since))
             where = f" on {shown(found.worker)}" if found.worker else ""
             click.echo(f"\r\x1b[K{shown(self._name)}: {found.state}{where}, {waited}", nl=False, err=True)
 
     def end(self) -> None:
         """Clear the line."""
-        if sys.stderr.isatty():
+        if is_terminal(sys.stderr):
             click.echo("\r\x1b[K", nl=False, err=True)
 
 

@@ -1,4 +1,4 @@
-"""RedBeat's settings: they are not read, so that what an application left of them is reported."""
+"""RedBeat's settings: redisbeater does not read them, but reports those that an application still has."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _DEFAULT_KEY_PREFIX = "redbeat:"
 
 
 def leftover_settings(app: Celery) -> tuple[list[str], list[str]]:
-    """Return the names of RedBeat's settings that an app has, and what is to be set in their place; nothing if all is.
+    """Return the names of RedBeat's settings that an app has, and what to set instead; nothing if that is set.
 
-    Values are left out, as they may hold passwords. The prefix is shown: without it RedBeat's entries are not found.
+    Values are left out, because they may hold passwords; only the prefix, which finds RedBeat's entries, is shown.
     """
     theirs, ours = dict(given_settings(app, _REDBEAT_PREFIX)), dict(given_settings(app))
     settings = [f"{PREFIX}{name} as {_REDBEAT_PREFIX}{name}" for name in _SUCCEEDED if name in theirs.keys() - ours]

@@ -13,8 +13,8 @@ def hide_in_reports(setting: str) -> None:
     """Let Celery show asterisks for the value of a setting, as for its own settings that hold passwords.
 
     Celery offers no other way: it hides the settings whose names match this pattern, and the password in those that it
-    knows to be URLs. A text that shows no password in its ``repr`` would be shown by ``inspect conf``, which sends it
-    as text.
+    knows to be URLs. A class of texts with a ``repr`` that hides the password would not help: ``inspect conf`` sends
+    the text itself.
     """
     pattern = celery.app.utils.HIDDEN_SETTINGS
     if not pattern.search(setting):

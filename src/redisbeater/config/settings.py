@@ -19,13 +19,13 @@ from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 
 __all__ = ("Config",)
 
-#: Entries of one claim: the server is busy for its whole length, and its reply is one text.
+#: The most entries of one claim: the server serves nobody else meanwhile, and the reply is one text.
 MOST_CLAIMED = 10_000
 
-#: Seconds of a lock, a lease or a wait for the broker: after a crash nothing runs for so long.
+#: The most seconds of a lock, a lease or a wait for the broker: after a crash nothing runs for that long.
 MOST_OUTAGE_SECONDS = 3600.0
 
-#: Seconds of the jitter of all entries: a leap year.
+#: The most seconds of jitter: a leap year.
 MOST_JITTER_SECONDS = 366 * 86400.0
 
 hide_in_reports(f"{PREFIX}redis_url")
@@ -264,7 +264,8 @@ class Config:
         (),
         values.read_names,
         "a list of patterns",
-        "Names of entries that have metrics of their own, with ``*`` and ``?`` for any characters. At most 1,000 have.",
+        "Names of entries that have metrics of their own, with ``*`` and ``?`` for any characters. At most "
+        "1,000 have, the first by name; ``redisbeater_entries_without_metrics`` counts the others.",
     )
     ping_url: str | None = _setting(
         None,
@@ -284,7 +285,8 @@ class Config:
         None,
         values.optional(values.read_text),
         "a text that is not empty, or None",
-        "Whose the static entries of this app are. Applications that share a schedule need different ones. "
+        "The name of the application that owns the static entries of this app. Applications that share a schedule need "
+        "different names. "
         "Default: the name passed to ``Celery()``.",
     )
     schedule_classes: Mapping[str, type] = _setting(

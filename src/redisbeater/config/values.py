@@ -54,6 +54,9 @@ _REDBEAT_OPTIONS = {
     "cluster": "use redis-cluster:// in redisbeater_redis_url",
 }
 
+#: Options that hold options.
+_OPTIONS_OF_OPTIONS = ("sentinel_kwargs", "socket_keepalive_options")
+
 #: Bounds of an entry's size, in bytes: any ordinary definition fits into the least; reading the most keeps the server
 #: busy for a tenth of a second.
 LEAST_ENTRY_SIZE, MOST_ENTRY_SIZE = 10_000, 16_000_000
@@ -70,8 +73,22 @@ class UnacceptableValue(Exception):
 def read_text(name: str, value: Any) -> str:
     """Accept a text that is not empty."""
     if isinstance(value, str) and value:
+        _refuse_odd_text(name, value)
         return value
     raise UnacceptableValue
+
+
+def _refuse_odd_text(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        # Of a value that may be a password no more is shown, so the error of Python must not become the context.
+        code = ord(text[exc.start])
+    else:
+        return
+    raise ImproperlyConfigured(
+        f"{name}: U+{code:04X} is no character, but a byte that was not read as UTF-8 or half of a pair; remove it"
+    )
 
 
 def read_flag(name: str, value: Any) -> bool:
@@ -100,11 +117,25 @@ def read_options(name: str, value: Any) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise UnacceptableValue
     options = dict(value or {})
-    _refuse_reserved(name, options)
+    _check_options(name, options)
+    for option in _OPTIONS_OF_OPTIONS:
+        inner = options.get(option)
+        if inner is not None and not isinstance(inner, Mapping):
+            raise ImproperlyConfigured(f"{name}[{option!r}]: expected a dict, not {type(inner).__name__}")
+    _check_options(f"{name}['sentinel_kwargs']", options.get("sentinel_kwargs") or {})
     for option, instead in _REDBEAT_OPTIONS.items():
         if option in options:
             raise ImproperlyConfigured(f"{name}: {option} is no option of redis-py; remove it, and {instead}")
     return options
+
+
+def _check_options(name: str, options: Mapping[Any, Any]) -> None:
+    for option, value in options.items():
+        if not isinstance(option, str):
+            raise ImproperlyConfigured(f"{name}: {option!r} is no name of an option; write a text")
+        if isinstance(value, str) and not option.startswith("ssl_"):  # the name of a file may be any bytes
+            _refuse_odd_text(f"{name}[{option!r}]", value)
+    _refuse_reserved(name, options)
 
 
 def _refuse_reserved(name: str, options: Mapping[str, Any]) -> None:

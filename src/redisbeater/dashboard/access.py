@@ -15,6 +15,7 @@ from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.head import read_head
 from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.sessions import session_of
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import User
 
@@ -33,16 +34,23 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         if action.right not in user.rights:
             why = "this page is read-only" if site.read_only else f"the right to {action.right.value} is missing"
             raise HTTPException(403, why)
+        mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
         visit = Visit(site=site, request=request, user=user, clock=await site.clock(request))
         page = await action.answer(visit)
         if not isinstance(page, Page):
             return page
         if as_json or (request.method == "POST" and visit.wants_json):
             return JSONAnswer(page.data, page.status)
-        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), **page.values}
+        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), "mark": mark, **page.values}
         return site.render(request, page.template, values, status=page.status, fragment=page.fragment)
 
     return answer
+
+
+async def _mark(site: Site, request: Request, *, as_json: bool) -> str:
+    """Return the mark that a page opens its stream with; browsers say by a header that they open one."""
+    is_opened = request.headers.get("Sec-Fetch-Mode") == "navigate" and not as_json
+    return await site.hub.mark(is_opened=is_opened)
 
 
 async def _user_within_attempts(site: Site, request: Request) -> User | None:
@@ -95,10 +103,11 @@ async def log_in(site: Site, request: Request) -> Response:
 
 
 async def log_out(site: Site, request: Request) -> Response:
-    """End the session."""
+    """End the session, with the streams of its open pages."""
     assert isinstance(site.auth, Login), "the route exists only with one"
     answer = RedirectResponse(local_path(request, "") + "login", 303)
     site.auth.sessions.end(request, answer)
+    site.hub.end(session_of(request))
     return answer
 
 

@@ -25,12 +25,12 @@ from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.choices import inherited_words, policy_choices
 from redisbeater.dashboard.clock import CHOICES
 from redisbeater.dashboard.defences import PROTECTION, Defences
-from redisbeater.dashboard.drawing import environment
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
 from redisbeater.dashboard.site import JSONAnswer, Site
+from redisbeater.dashboard.template_environment import environment
 from redisbeater.dashboard.users import Auth
 from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, run_actions, runs, schedule
 from redisbeater.exceptions import (

@@ -10,7 +10,7 @@ from redisbeater.time_words import clock_words, date_words, relative_words
 
 __all__ = ("CHOICES", "Clock")
 
-#: The zones to choose from: each entry's own; UTC; that of the browser, whose script shows it.
+#: The zones to choose from: each entry's own; UTC; that of the browser, whose script names it.
 CHOICES = ("entry", "utc", "browser")
 
 

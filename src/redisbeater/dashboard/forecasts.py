@@ -1,4 +1,4 @@
-"""Forecasts of the next day or days, simulated in a thread and kept for a minute: large schedules take long."""
+"""Forecasts of the next day or days, simulated in a thread; those of large schedules take long, and are kept."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ logger = get_logger(__name__)
 #: How old a forecast may be before another one is made, and before it is not shown any more.
 FRESH_SECONDS, STALE_SECONDS = 60.0, 600.0
 
+#: A forecast is fresh for so many times as long as it took: that of a small schedule is as new as its page.
+FRESH_TIMES = 20
+
+#: A forecast that was made in this time is made again while somebody waits for the page that shows it.
+QUICK_SECONDS = 0.1
+
 #: Forecasts that are kept, one for each filter that somebody has chosen lately.
 MOST_KEPT = 20
 
@@ -30,6 +36,17 @@ MOST_KEPT = 20
 class _Kept(NamedTuple):
     found: Quarters
     at: float
+    took: float
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was made."""
+        return time.monotonic() - self.at
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no other is made yet."""
+        return self.age <= min(FRESH_SECONDS, FRESH_TIMES * self.took)
 
 
 class Forecasts:
@@ -51,25 +68,33 @@ class Forecasts:
         key = _key(selection, days)
         async with self._lock:
             kept = self._kept.get(key)
-            if kept is None or time.monotonic() - kept.at > FRESH_SECONDS:
+            if kept is None or not kept.is_fresh:
+                began = time.monotonic()
                 start = await self._store.clock()
                 simulated = await self._store.simulate(start, start + timedelta(days=days), **selection)
                 found = await run_in_threadpool(quarters_of, simulated)
                 if any(selection.values()):  # only those of the whole schedule are drawn, and they are large
                     found = found._replace(bands=())
-                kept = _Kept(found, time.monotonic())
+                kept = _Kept(found, time.monotonic(), time.monotonic() - began)
                 self._kept.pop(key, None)
                 self._kept[key] = kept
                 while len(self._kept) > MOST_KEPT:
                     del self._kept[next(iter(self._kept))]
             return kept.found
 
-    def known(self, selection: Mapping[str, Any]) -> Quarters | None:
-        """Return the forecast that was made last, at once, and have an old one replaced; None: there is none."""
-        kept = self._kept.get(_key(selection, 1))
-        if kept is None or time.monotonic() - kept.at > STALE_SECONDS:
+    async def known(self, selection: Mapping[str, Any]) -> Quarters | None:
+        """Return a forecast that is fresh, or that was made last and is replaced soon; None: there is none.
+
+        Nobody waits for one that takes long.
+        """
+        key = _key(selection, 1)
+        kept = self._kept.get(key)
+        if kept is None or kept.age > STALE_SECONDS:
             return None
-        if time.monotonic() - kept.at > FRESH_SECONDS and not self._making:
+        if kept.took <= QUICK_SECONDS and not self._lock.locked():
+            await self._make(selection)
+            return self._kept.get(key, kept).found
+        if not kept.is_fresh and not self._making:
             making = asyncio.create_task(self._make(selection))
             self._making.add(making)
             making.add_done_callback(self._making.discard)

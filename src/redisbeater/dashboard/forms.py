@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -11,6 +12,9 @@ __all__ = ("Form", "read_form")
 
 #: The largest body, and the most fields in it.
 MOST_BYTES, MOST_FIELDS = 256 * 1024, 1_200
+
+#: How long a body may take to come.
+BODY_SECONDS = 30.0
 
 
 class Form:
@@ -39,19 +43,18 @@ async def read_form(request: Request) -> Form:
     """Read the form of a request.
 
     Raises:
-        HTTPException: 413 for a body of more than 256 KB or too many fields, 415 for one of another kind.
+        HTTPException: 408 for a body that does not come within 30 seconds, 413 for one of more than 256 KB or too many
+            fields, 415 for one of another kind.
     """
     kind = request.headers.get("content-type", "application/x-www-form-urlencoded").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "expected a form: application/x-www-form-urlencoded")
-    body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MOST_BYTES:
-                raise HTTPException(413, f"the form has more than {MOST_BYTES // 1024} KB")
+        body = await asyncio.wait_for(_body(request), BODY_SECONDS)
     except ClientDisconnect as exc:
         raise HTTPException(400, "the form is not whole") from exc
+    except asyncio.TimeoutError as exc:
+        raise HTTPException(408, f"the form did not come within {BODY_SECONDS:g} s") from exc
     try:
         text = body.decode()
         return Form(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
@@ -59,3 +62,12 @@ async def read_form(request: Request) -> Form:
         raise HTTPException(400, "the form is not UTF-8") from exc
     except ValueError as exc:
         raise HTTPException(413, f"the form has more than {MOST_FIELDS} fields") from exc
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise HTTPException(413, f"the form has more than {MOST_BYTES // 1024} KB")
+    return bytes(body)

@@ -6,8 +6,10 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import suppress
 
+from redisbeater.dashboard.recent_changes import EVERYTHING, RecentChanges
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.schedule_store import ScheduleStore
@@ -29,25 +31,33 @@ LOOK_SECONDS = 5.0
 #: A proxy closes a stream that is silent for long.
 COMMENT_SECONDS = 15.0
 
+#: Between two looks whether the person of a stream is still logged in.
+CHECK_SECONDS = 5.0
+
 #: How long one wait for a message lasts: after that the thread looks whether anybody still listens.
 WAIT_SECONDS = 0.25
 
-#: What pages hear where nobody knows what has changed.
-EVERYTHING = Changes(names=None, status=True)
+#: How long a page that is about to be drawn waits for the hub to listen, and the hub for its stream to begin.
+MARK_SECONDS, LINGER_SECONDS = 0.25, 10.0
 
 
 class TooManyStreams(Exception):
     """As many pages are open as one process serves."""
 
 
-class _Stream:
-    """One open page: what it has not been sent yet."""
+async def _always() -> bool:
+    return True
 
-    def __init__(self) -> None:
+
+class _Stream:
+    """One open page: what it has not been sent yet, and whether its session has ended."""
+
+    def __init__(self, session: str = "") -> None:
         self.loop = asyncio.get_running_loop()
         #: Whether the hub hears what changes, or cannot because Redis is away; and whether something is to be sent.
         self.is_served, self.ready = asyncio.Event(), asyncio.Event()
         self.pending = Changes()
+        self.session, self.has_ended = session, False
 
     def add(self, changes: Changes) -> None:
         """Add changes; called in the loop of the page."""
@@ -60,9 +70,28 @@ class _Stream:
         self.ready.clear()
         return taken
 
+    def end(self) -> None:
+        """End with the session; called in the loop of the page."""
+        self.has_ended = True
+        self.ready.set()
+
+    async def heard(self, is_known: Callable[[], Awaitable[bool]]) -> AsyncIterator[Changes]:
+        """Yield what is to be sent until the session ends; nothing, now and then, where nothing changes."""
+        sent_at = checked_at = time.monotonic()
+        while not self.has_ended:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.ready.wait(), min(CHECK_SECONDS, COMMENT_SECONDS))
+            now = time.monotonic()
+            if now - checked_at >= CHECK_SECONDS:
+                checked_at, self.has_ended = now, self.has_ended or not await is_known()
+            elif self.pending or now - sent_at >= COMMENT_SECONDS:
+                sent_at = now
+                yield self.take()
+        yield Changes(status=True)  # the page asks for all, and learns why it gets nothing
+
 
 class Hub:
-    """Hands changes to all open pages. It listens only while there is one."""
+    """Hands changes to all open pages. It listens only while there is one, or one is about to open its stream."""
 
     def __init__(self, store: Callable[[], ScheduleStore]) -> None:
         self._store = store
@@ -70,9 +99,32 @@ class Hub:
         self._streams: set[_Stream] = set()
         self._thread: threading.Thread | None = None
         self._listens = False
+        self._lingers_until = 0.0
+        self._recent = RecentChanges()
 
-    def open(self) -> AsyncIterator[bytes]:
+    async def mark(self, *, is_opened: bool) -> str:
+        """Return a mark to open a stream with: it begins with what has changed since; empty: that is not known.
+
+        ``is_opened``: a browser opens a page, so that a stream will begin soon: the hub begins to listen.
+        """
+        if is_opened:
+            stream = _Stream()
+            self._begin(stream, lingers=True)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(stream.is_served.wait(), MARK_SECONDS)
+            self._leave(stream)
+        with self._lock:
+            return self._recent.mark if self._listens else ""
+
+    def open(
+        self, since: str | None = None, session: str = "", is_known: Callable[[], Awaitable[bool]] = _always
+    ) -> AsyncIterator[bytes]:
         """Return the events of one page, as they are sent.
+
+        Arguments:
+            since: the mark of the page; None: it has none, and asks for nothing that happened before.
+            session: what :meth:`end` ends it by.
+            is_known: tells, every few seconds, whether its person may still see it; if not, the stream ends.
 
         Raises:
             TooManyStreams: there are 200 already.
@@ -80,62 +132,77 @@ class Hub:
         with self._lock:
             if len(self._streams) >= MOST_STREAMS:
                 raise TooManyStreams
-        return self._events()
+        return self._events(since, session, is_known)
 
-    async def _events(self) -> AsyncIterator[bytes]:
-        stream = _Stream()
+    def end(self, session: str) -> None:
+        """End the streams of a session."""
+        self._call(lambda stream: stream.end() if session and stream.session == session else None)
+
+    async def _events(
+        self, since: str | None, session: str, is_known: Callable[[], Awaitable[bool]]
+    ) -> AsyncIterator[bytes]:
+        stream = _Stream(session)
         self._begin(stream)  # here, not in open(): nothing ends a stream whose browser is gone before it begins
         try:
             await stream.is_served.wait()  # a change before hello would reach no page
             yield b"retry: 3000\nevent: hello\ndata: {}\n\n"  # a page that never sees it is behind a proxy that buffers
-            while True:
-                try:
-                    await asyncio.wait_for(stream.ready.wait(), COMMENT_SECONDS)
-                except asyncio.TimeoutError:
-                    yield b": still here\n\n"
-                    continue
-                yield encoded(stream.take())
-        finally:
             with self._lock:
-                self._streams.discard(stream)
+                missed = Changes() if since is None else self._recent.since(since)
+            if missed:
+                stream.add(missed)
+            async for changes in stream.heard(is_known):
+                yield encoded(changes) if changes else b": still here\n\n"
+        finally:
+            self._leave(stream)
 
-    def _begin(self, stream: _Stream) -> None:
+    def _begin(self, stream: _Stream, *, lingers: bool = False) -> None:
         with self._lock:
             self._streams.add(stream)
+            if lingers:
+                self._lingers_until = time.monotonic() + LINGER_SECONDS
             if self._thread is None:
+                self._recent = RecentChanges()
                 self._thread = threading.Thread(target=self._listen, name="redisbeater-live", daemon=True)
                 self._thread.start()
             elif self._listens:
                 stream.is_served.set()
+
+    def _leave(self, stream: _Stream) -> None:
+        with self._lock:
+            self._streams.discard(stream)
 
     def _listen(self) -> None:
         """Listen until nobody does any more; the thread of the hub."""
         store = self._store()
         watcher, looks, outage = store.watch(), _Looks(store), _Outage()
         try:
-            while self._has_streams():
-                found = _gathered(watcher, looks)
-                self._serve()
-                self._publish(outage.told(found))
+            with suppress(StoreError):  # the loop says so
+                watcher.wait(0)
+                looks.changes()
+            self._serve()
+            while self._is_awaited():
+                self._publish(outage.told(_gathered(watcher, looks)))
         finally:
             watcher.close()
 
-    def _has_streams(self) -> bool:
-        """Return whether a page is open; if none is, let the next one start another thread."""
+    def _is_awaited(self) -> bool:
+        """Return whether a page is open, or about to be; if none is, let the next one start another thread."""
         with self._lock:
-            if not self._streams:
+            is_awaited = bool(self._streams) or time.monotonic() < self._lingers_until
+            if not is_awaited:
                 self._thread, self._listens = None, False
-            return bool(self._streams)
+            return is_awaited
 
     def _serve(self) -> None:
         """Let the pages begin that were opened before the thread had begun to listen."""
-        if not self._listens:
-            with self._lock:
-                self._listens = True
-            self._call(lambda stream: stream.is_served.set())
+        with self._lock:
+            self._listens = True
+        self._call(lambda stream: stream.is_served.set())
 
     def _publish(self, changes: Changes) -> None:
         if changes:
+            with self._lock:
+                self._recent.add(changes)
             self._call(lambda stream: stream.add(changes))
 
     def _call(self, call: Callable[[_Stream], None]) -> None:
@@ -146,8 +213,7 @@ class Hub:
             try:
                 stream.loop.call_soon_threadsafe(call, stream)
             except RuntimeError:  # its loop has ended, and its page with it
-                with self._lock:
-                    self._streams.discard(stream)
+                self._leave(stream)
 
 
 def encoded(changes: Changes) -> bytes:

@@ -63,9 +63,9 @@ class Visit:
         """Whether the answer to a change is to be JSON, for programs."""
         return "application/json" in self.request.headers.get("Accept", "")
 
-    def query(self, name: str, default: str = "") -> str:
-        """Return a value of the query."""
-        return self.request.query_params.get(name, default)
+    def query(self, name: str) -> str:
+        """Return a value of the query; empty if it has none of that name."""
+        return self.request.query_params.get(name, "")
 
     def queries(self, name: str) -> list[str]:
         """Return all values of a name in the query."""

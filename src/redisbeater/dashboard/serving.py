@@ -7,6 +7,7 @@ import ipaddress
 import re
 import secrets
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from starlette.routing import Mount, Route
 
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import basic, header, token
+from redisbeater.dashboard.connections import BoundedProtocol
 from redisbeater.dashboard.passwords import hash_password, read_passwords
 from redisbeater.dashboard.users import ALL, Auth, User
 
@@ -28,6 +30,9 @@ __all__ = ("Serving", "hash_password", "serve")
 
 #: Seconds that open pages may take when the process ends: their streams end never by themselves.
 SHUTDOWN_SECONDS = 2
+
+#: Connections that are accepted at once, before one too many is closed.
+BACKLOG = 128
 
 #: Paths to serve the page below.
 PATH = re.compile(r"(/[\w.~-]+)+")
@@ -148,16 +153,24 @@ def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = la
     Raises:
         OSError, ValueError: as for :meth:`Serving.app`, or it cannot listen there.
     """
-    config = uvicorn.Config(
-        serving.app(celery_app),
+    server = _Server(configuration(serving.app(celery_app)), ready)
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
+        server.run(sockets=_listeners(stack, serving.bind, serving.port))
+
+
+def configuration(page: Starlette) -> uvicorn.Config:
+    """Return how the page is served."""
+    return uvicorn.Config(
+        page,
+        http=BoundedProtocol,
+        backlog=BACKLOG,
         log_level="warning",
         access_log=False,
+        use_colors=None if sys.stdout else False,  # it asks sys.stdout whether to; closed by `>&-`, that is None
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    with suppress(KeyboardInterrupt), ExitStack() as stack:
-        _Server(config, ready).run(sockets=_listeners(stack, serving.bind, serving.port))
 
 
 class _Server(uvicorn.Server):

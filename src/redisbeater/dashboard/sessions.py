@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from redisbeater.dashboard.address import is_secure, root_of
 
-__all__ = ("Sessions",)
+__all__ = ("Sessions", "session_of")
 
 #: The name of the cookie, and how long a login lasts.
 COOKIE, SECONDS = "redisbeater", 12 * 3600
@@ -41,7 +41,7 @@ class Sessions:
 
     def name(self, request: Request) -> str | None:
         """Return who has logged in; None without a cookie of ours that is still valid."""
-        content, _, signature = request.cookies.get(COOKIE, "").partition(".")
+        content, _, signature = session_of(request).partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(content).encode()):
             return None
         name, until = json.loads(base64.urlsafe_b64decode(content))
@@ -49,6 +49,11 @@ class Sessions:
 
     def _signature(self, content: str) -> str:
         return hmac.new(self._key, content.encode(), hashlib.sha256).hexdigest()
+
+
+def session_of(request: Request) -> str:
+    """Return the session of a request as its cookie names it, valid or not; empty: it has none."""
+    return request.cookies.get(COOKIE, "")
 
 
 def _attributes(request: Request) -> dict[str, Any]:

@@ -31,6 +31,9 @@ __all__ = ("THEME_COOKIE", "ZONE_COOKIE", "JSONAnswer", "Site")
 #: The cookies of what a reader chose.
 ZONE_COOKIE, THEME_COOKIE = "redisbeater_zone", "redisbeater_theme"
 
+#: The cookie in which the script of the page names the zone of the browser.
+BROWSER_ZONE_COOKIE = "redisbeater_browser_zone"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
@@ -85,8 +88,10 @@ class Site:
         """Return the present, in the zone that the reader of a page chose."""
         now = await self.store.clock()
         choice = request.cookies.get(ZONE_COOKIE, self.time_zone)
-        fixed: tzinfo | None = timezone.utc if choice in ("utc", "browser") else None
-        if choice not in CHOICES:
+        fixed: tzinfo | None = timezone.utc if choice == "utc" else None
+        if choice == "browser":
+            fixed = _zone_named(request.cookies.get(BROWSER_ZONE_COOKIE, "UTC"))
+        elif choice not in CHOICES:
             choice, fixed = ("entry", None) if choice != self.time_zone else (choice, ZoneInfo(choice))
         return Clock(now=now, choice=choice, fixed=fixed)
 
@@ -113,6 +118,14 @@ class Site:
         if said is not None:
             forget(request, answer)
         return answer
+
+
+def _zone_named(name: str) -> tzinfo:
+    """Return the zone of a browser; UTC where this host does not know it, for its script shows the times then."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, no such name, or that of a folder
+        return timezone.utc
 
 
 def _is_by_script(request: Request) -> bool:

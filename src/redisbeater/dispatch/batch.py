@@ -57,8 +57,7 @@ class Batch:
     ``unsent`` entries wait, oldest first; entries in flight were published and are not confirmed yet; ``done`` jobs
     are confirmed and wait for their commit; ``broken`` entries wait to be quarantined. When beat ends, done jobs are
     committed and all others released: an entry in flight may have reached the broker, and is sent again with the same
-    id. Of done jobs, those in ``catch_up`` have more runs that are due, which are sent after the first run of every
-    entry.
+    id. The done jobs in ``catch_up`` have more runs that are due, which are sent after the first run of every entry.
 
     Arguments:
         entries: the claimed entries, oldest first.
@@ -70,7 +69,7 @@ class Batch:
         self.catch_up: deque[CatchUp] = deque()
         self.done: dict[str, Job] = {}
         self.broken: list[BrokenEntry] = []
-        #: Whether each entry is published and confirmed alone. Set after a flush of several failed, to find the one
+        #: Whether each entry is published and confirmed alone. Set when a flush of several has failed, to find the one
         #: that the broker refuses.
         self.sends_one_by_one = False
         self._now = now
@@ -97,8 +96,8 @@ class Batch:
     def pop_next(self) -> ClaimedEntry:
         """Take the oldest unsent entry out of the batch and return it.
 
-        If beat ends before the entry is in flight, the entry is not released, because it may have ended beat itself. It
-        comes up again when its lease ends.
+        If beat ends before the entry is in flight, the entry is not released, because it may be what ended beat. It
+        becomes due again when its lease ends.
         """
         return self.unsent.popleft()
 
@@ -137,10 +136,10 @@ class Batch:
         return job
 
     def requeue_in_flight(self) -> int:
-        """Put in-flight entries back at the head of the queue; whether they were sent is unknown.
+        """Put in-flight entries back at the head of the queue; whether they were sent is unknown. Return their number.
 
-        Return how many there are. Those of which earlier runs are confirmed are not among them: these runs are
-        committed, and the others come up again with the next claim.
+        Entries with earlier runs that are confirmed are not among them: those runs are committed, and the others become
+        due again for the next claim.
         """
         entries = [item.job.claimed for item in self._in_flight if not item.first]
         self.unsent.extendleft(reversed(entries))

@@ -16,12 +16,12 @@ FIRST_CLAIM = 100
 class ClaimLimit:
     """How many entries the next claim may take: ``redisbeater_batch_size``, or fewer for a time.
 
-    A burst begins with a small claim, so that its first run leaves at once. What does not fit into the sending part of
-    a lease waits for the next claim, and other beats cannot take it so long.
+    A burst begins with a small claim, so that its first run leaves at once. Entries that do not fit into the sending
+    part of a lease wait for the next claim, and until then no other beat can take them.
 
     Arguments:
         most: ``redisbeater_batch_size``.
-        pace: how many runs may leave; where it has a rate, no more entries are taken, and the oldest alone.
+        pace: how many runs may leave; where it has a rate, no more entries than that are taken, and only the oldest.
     """
 
     def __init__(self, most: int, pace: Pace | None = None) -> None:
@@ -36,7 +36,7 @@ class ClaimLimit:
 
     @property
     def oldest_only(self) -> bool:
-        """Whether the oldest entries alone are taken: a burst is no backlog yet."""
+        """Whether only the oldest entries are taken: a burst is no backlog yet."""
         return self._oldest_only or self._pace.rate is not None
 
     def _begin(self) -> None:

@@ -31,7 +31,7 @@ from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
-from redisbeater.store.commitment import Commitment, CommitResult
+from redisbeater.store.commitment import Commitment
 from redisbeater.store.refused import will_pass
 
 __all__ = ("ClaimDispatch", "Dispatcher")
@@ -42,11 +42,11 @@ logger = get_logger(__name__)
 #: A publish batch itself costs as much as sending three runs.
 FIRST_PUBLISH_BATCH, LARGEST_PUBLISH_BATCH = 8, 128
 
-#: How many runs one claim sends besides the first run of each entry, and for how long. The rest comes up again behind
+#: How many runs one claim sends beyond the first run of each entry, and for how long. The rest becomes due again behind
 #: the entries that are due by then, so that none waits for others that catch up.
 CATCH_UP_RUNS, CATCH_UP_SECONDS = 100, 0.5
 
-#: Of how many entries of one claim the skipped fire times are logged, so that an outage does not fill the disk.
+#: The skipped fire times of this many entries of one claim are logged, so that an outage does not fill the disk.
 MOST_LOGGED_SKIPS = 20
 
 
@@ -54,7 +54,7 @@ class Dispatcher:
     """Creates the dispatch of each claim, and keeps what outlives it: failures by entry, slow tasks.
 
     Arguments:
-        counts: what becomes of runs; None: nobody asks.
+        counts: counts what becomes of runs; None: nobody reads that.
         send: sends one run by Celery's own path; returns the error, or None.
         renew_lock: renews the lock when it is time, and returns whether this beat still holds it.
         entry_class: the class of the runs.
@@ -107,9 +107,9 @@ class ClaimDispatch:
         self._broker = resources.broker
         self._batch = Batch(claim.entries, claim.now)
         self._refusals = Refusals(claim, self._batch, resources)
-        #: Entries that were planned, and not published in the time of their publish batch.
+        #: Entries that were planned but not published before the time of their publish batch was over.
         self._planned: list[PlannedEntry] = []
-        #: How many slow tasks had been found when the entries were sorted last; -1: they never were.
+        #: How many slow tasks had been found when the entries were last sorted; -1: they never were.
         self._slow_tasks_found = -1
 
     # Publish, guarded by broker, lock and lease
@@ -135,11 +135,11 @@ class ClaimDispatch:
                 published = self._publish_next(1 if self._batch.sends_one_by_one else size)
                 if len(self._batch.broken) >= SAVE_PAGE:
                     self._refusals.quarantine_broken()
-            # Twice as many as before, or one more than the last publish batch took in its time.
+            # Twice as many as before, or one more than the last publish batch managed in its time.
             size = min(size * 2 if published >= size else published + 1, LARGEST_PUBLISH_BATCH)
 
     def _publish_catch_up(self) -> None:
-        """Publish further runs, in rounds: a share for each entry that catches up, then another one."""
+        """Publish further runs in rounds, each with a share for every entry that catches up."""
         left, ends_at = self._resources.pace.limit(CATCH_UP_RUNS), time.monotonic() + CATCH_UP_SECONDS
         while left > 0 and time.monotonic() < ends_at and self._batch.catch_up:
             if not (self._has_broker() and self._may_send()):
@@ -173,7 +173,7 @@ class ClaimDispatch:
         return definition.task in self._resources.slow_tasks
 
     def _publish_next(self, count: int) -> int:
-        """Publish up to ``count`` entries and wait for their confirms. Return how many were taken from the batch."""
+        """Publish up to ``count`` entries and wait for their confirms. Return how many have left the batch."""
         unsent = len(self._batch.unsent)
         self._planned = self._plan_next(count)
         self._publish_planned(self._planned[:count])
@@ -182,7 +182,7 @@ class ClaimDispatch:
         return published
 
     def _plan_next(self, count: int) -> list[PlannedEntry]:
-        """Return the plans of up to ``count`` entries at the head of the batch; those of the last time are kept."""
+        """Return the plans of up to ``count`` entries at the head of the batch; plans that are left over are reused."""
         entries = self._batch.peek(max(count, len(self._planned)))
         kept = self._planned if all(plan.claimed is entry for plan, entry in zip(self._planned, entries)) else []
         return kept + plan_entries(self.claim, entries[len(kept) : count], self._resources)
@@ -219,8 +219,8 @@ class ClaimDispatch:
     def finish(self) -> None:
         """Commit what was sent, quarantine what is broken and release the rest.
 
-        Call it again after a StoreError: it goes on where it was. What Redis refuses until the lease has ended, though
-        it takes other writes, is given up: it must not keep all other entries from running.
+        Call it again after a StoreError: it continues where it was. If Redis takes other writes but still refuses these
+        when the lease ends, they are given up: they must not keep all other entries from running.
         """
         try:
             self._finish()
@@ -228,7 +228,7 @@ class ClaimDispatch:
             if will_pass(exc) or host_seconds() < self.claim.ends_at:
                 raise
             logger.error(
-                "Redis refused what became of %d entries until their lease ended, they come up again: %s",
+                "Redis refused what became of %d entries until their lease ended, they become due again: %s",
                 self._batch.size,
                 exc,
             )
@@ -249,7 +249,7 @@ class ClaimDispatch:
             changed = [job for job in done if job.claimed.name in result.changed]
             unrecorded = {*result.changed, *result.refused}
             recorded = [job for job in done if job.claimed.name not in unrecorded]
-            _log_refused(result)
+            self._resources.refused_commits.log(result)
             self._resources.counts.count_recorded(recorded)
             self._resources.counts.count_fenced(len(result.fenced))
             _log_skips(recorded)
@@ -270,18 +270,15 @@ class ClaimDispatch:
                 )
 
 
-def _log_refused(result: CommitResult) -> None:
-    """Log the first entry that Redis refused to commit, in full or at all, and how many there are."""
-    for name, error in islice(result.reduced.items(), 1):
-        line = "entry %r: its run counts, but Redis refused its log or its record, as of %d entries: %s"
-        logger.error(line, name, len(result.reduced), error)
-    for name, error in islice(result.refused.items(), 1):
-        line = "entry %r: Redis refused its commit, as of %d entries; it comes up again when its lease ends: %s"
-        logger.error(line, name, len(result.refused), error)
-
-
 def _commitment(job: Job) -> Commitment:
     """Return what to commit of a job; if that cannot be computed, its next score alone: its runs were sent."""
+    try:
+        return job.commitment()
+    except Exception:  # of the handler of a signal, it does not come again
+        return _second_commitment(job)
+
+
+def _second_commitment(job: Job) -> Commitment:
     try:
         return job.commitment()
     except Exception:

@@ -1,4 +1,4 @@
-"""The earlier runs of a claimed entry, and what they mean for those that are planned now.
+"""The earlier runs of a claimed entry, and how they change what is planned now.
 
 Only with ``redisbeater_track_runs``. Redis is asked only for an entry that another beat has claimed and not committed,
 and for an interval that counts from the end of its runs.
@@ -25,8 +25,8 @@ __all__ = ("EarlierRuns",)
 class EarlierRuns:
     """The earlier runs of one claimed entry.
 
-    A beat that died, or could not know whether the broker took a run, has left the fire time of that run to the next
-    claim. The run itself then is active, and must not be in its own way.
+    When a beat died, or could not know whether the broker took a run, the fire time of that run is claimed again. That
+    run may be active then, and must not be in its own way.
     """
 
     def __init__(self, claimed: ClaimedEntry, policy: ResolvedPolicy, context: Context, schedule_id: str) -> None:
@@ -35,7 +35,7 @@ class EarlierRuns:
 
     @staticmethod
     def matter(claimed: ClaimedEntry, policy: ResolvedPolicy) -> bool:
-        """Return whether there are any that may change the plan of an entry."""
+        """Return whether an entry has earlier runs that may change its plan."""
         return bool(
             claimed.active
             or claimed.buffered
@@ -47,11 +47,11 @@ class EarlierRuns:
     def plan(self, plan: Callable[[Activity, datetime], Plan], now: datetime) -> Plan:
         """Return the plan of the entry.
 
-        Where one run at a time is to be active, the fire time of a claim that was not committed is planned alone: its
-        run may wait in the broker's queue, and another one must not be sent beside it.
+        If only one run may be active at a time, the fire time of a claim that was not committed is planned alone: its
+        run may wait in the broker's queue, and no other may be sent beside it.
 
         Arguments:
-            plan: plans it for what is active, at a time.
+            plan: returns the plan for an activity at a time.
             now: the server's time.
         """
         activity, claimed, policy = self._activity(), self._claimed, self._policy
@@ -62,8 +62,9 @@ class EarlierRuns:
         others = tuple(run for run in activity.active if run not in own)
         if others == activity.active:
             return planned
-        again = plan(replace(activity, active=others), now)
-        return again if again.runs and self._id(again.runs[0]) in own.intersection(activity.active) else planned
+        without_own = plan(replace(activity, active=others), now)
+        is_own = bool(without_own.runs) and self._id(without_own.runs[0]) in own.intersection(activity.active)
+        return without_own if is_own else planned
 
     def sent_before(self, planned: Plan) -> frozenset[datetime]:
         """Return the fire times of a plan whose runs a worker has reported: they are not sent again."""
@@ -71,11 +72,11 @@ class EarlierRuns:
         if not claimed.is_abandoned and not claimed.active:
             return frozenset()
         ids = {self._id(fire_time): fire_time for fire_time in planned.runs}
-        known = {run for run in claimed.active if run in ids}
+        known = {run_id for run_id in claimed.active if run_id in ids}
         if claimed.is_abandoned:
-            found = self._runs.many(list(ids))
-            known.update(run for run, stored in found.items() if stored.state is not State.BUFFERED)
-        return frozenset(ids[run] for run in known)
+            stored = self._runs.many(list(ids))
+            known.update(run_id for run_id, run in stored.items() if run.state is not State.BUFFERED)
+        return frozenset(ids[run_id] for run_id in known)
 
     def _activity(self) -> Activity:
         claimed, policy = self._claimed, self._policy

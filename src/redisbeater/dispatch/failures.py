@@ -9,12 +9,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from redisbeater.backoff import MAX_THINGS, Backoff
-from redisbeater.display import shown
-from redisbeater.exceptions import causes
+from redisbeater.display import shown, text_of
+from redisbeater.exceptions import causes, reason_of
 from redisbeater.log_lines import event, get_logger
 from redisbeater.signals import entry_failing, entry_fixed, run_refused
 
-__all__ = ("Failures",)
+__all__ = ("Failures", "summary_of")
 
 logger = get_logger(__name__)
 
@@ -29,7 +29,7 @@ _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12
 
 
 class Failures:
-    """The failures of one beat, by entry. An error is logged if it is another than at the last try of the entry."""
+    """The failures of one beat, by entry. An error is logged unless it is that of the entry's last try."""
 
     def __init__(self) -> None:
         self._backoff = Backoff(first=FIRST_BACKOFF_SECONDS, limit=LONGEST_BACKOFF_SECONDS)
@@ -42,9 +42,9 @@ class Failures:
             name: the entry.
             error: why its run could not be sent.
             is_everywhere: whether the broker refuses every run, which is logged once for all entries.
-            now: the time, for what is reported about the next try; default: that of this host.
+            now: the server's time, from which the reported next try counts; default: that of this host.
         """
-        delay = self.delay_after(name, str(error))
+        delay = self.delay_after(name, reason_of(error))
         if is_everywhere:
             delay = min(delay, LONGEST_REFUSED_SECONDS)
         facts = {
@@ -58,8 +58,8 @@ class Failures:
         return delay
 
     def _log(self, name: str, error: Exception, delay: float, *, extra: dict[str, Any], is_everywhere: bool) -> None:
-        text = shown(str(error))
-        if is_everywhere or self._logged.get(name) == (summary := _summary(error)):
+        text = shown(reason_of(error))
+        if is_everywhere or self._logged.get(name) == (summary := summary_of(error)):
             logger.debug("entry %r still cannot be sent, retrying in %.1f s: %s", name, delay, text, extra=extra)
         else:
             self._remember(name, summary)
@@ -93,7 +93,7 @@ class Failures:
             self._logged.popitem(last=False)
 
 
-def _summary(error: Exception) -> str:
+def summary_of(error: Exception) -> str:
     """Return what tells an error from another one; not what differs each time it is raised."""
     *_, first = causes(error)
-    return _VARIABLE.sub("#", f"{type(first).__name__}: {error}")
+    return _VARIABLE.sub("#", f"{type(first).__name__}: {text_of(error)}")

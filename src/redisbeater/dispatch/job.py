@@ -33,7 +33,7 @@ __all__ = ("BrokenByCode", "Job", "broken_by_code")
 
 
 class BrokenByCode(InvalidEntry):
-    """An entry is broken because code raised an error that is its ``__cause__``: the traceback is worth a look."""
+    """An entry is broken because code raised an error; that is its ``__cause__``, and its traceback is logged."""
 
 
 class broken_by_code:
@@ -49,7 +49,7 @@ class broken_by_code:
             raise BrokenByCode(self._path, f"{type(error).__name__}: {text_of(error)}") from error
 
 
-#: They hold nothing of what they guard, so one of each does for all entries.
+#: They keep no state, so one of each serves for all entries.
 _READING, _PLANNING = broken_by_code("$"), broken_by_code("$.schedule")
 
 
@@ -61,7 +61,7 @@ class Job(NamedTuple):
     definition: Definition
     meta: Meta
     plan: Plan
-    #: The policy that it was planned by; None: nobody asks when its runs are due.
+    #: The policy by which it was planned; without one, its runs count as due at their fire times.
     policy: ResolvedPolicy | None = None
     #: Whether another program set the last run while this job was sent. Then the run is counted, and the last run
     #: stays as the other program set it.
@@ -81,7 +81,7 @@ class Job(NamedTuple):
         """
         with _READING:
             definition, policy = context.reader.read(claimed.name, claimed.definition)
-            if policy.jitter:  # what the reader remembers is shared by all runs, and so would be its engine steps
+            if policy.jitter:  # the reader shares one policy among all runs: each run needs engine steps of its own
                 policy = policy.afresh()
             meta = Meta.from_text(claimed.meta, claimed.recorded_run)
         tracking = Tracking(schedule_id=schedule_id, now=now) if context.config.track_runs else None
@@ -142,12 +142,12 @@ class Job(NamedTuple):
         return tuple(map(self.due_at, runs)) if self.policy and self.policy.jitter else runs
 
     def first_runs(self, count: int, *, look_at: datetime | None = None) -> Job:
-        """Return the job reduced to its first ``count`` runs; the others come up again.
+        """Return the job reduced to its first ``count`` runs; the others become due again.
 
         Arguments:
             count: how many, at least one if there is one.
-            look_at: the score under which the others come up; default: their fire time, which may be older than what
-                all other entries wait for.
+            look_at: when beat looks at the others; default: at their fire time, which may be older than what all other
+                entries wait for.
         """
         if count == len(self.plan.runs):
             return self
@@ -185,7 +185,7 @@ class Job(NamedTuple):
         return (*self.claimed.active, *(tracking.id(self.claimed.name, fire_time) for fire_time in self.plan.runs))
 
     def _new_runs(self, tracking: Tracking) -> list[NewRun]:
-        """Return the records of what was sent, and of what is to wait."""
+        """Return the records of the runs that were sent, and of the one that is to wait."""
         states = [(fire_time, State.SENT) for fire_time in self.plan.runs]
         if self.plan.buffered is not None:
             states.append((self.plan.buffered.fire_time, State.BUFFERED))
@@ -199,7 +199,7 @@ class Job(NamedTuple):
         ]
 
     def _log_lines(self, ending: OnFinish) -> list[LogLine]:
-        """Return the lines of the entry's log: what was skipped, and whether that was the end."""
+        """Return the lines of the entry's log: what was skipped, and whether it has finished or is disabled."""
         lines = [skip.to_log_line() for skip in self.plan.skipped]
         if self.plan.next.is_finished:
             lines.append(LogLine(what="finished", details={"then": ending.value}))
@@ -273,7 +273,7 @@ class Job(NamedTuple):
         )
 
     def _score_of_unreadable(self) -> Score:
-        """Return a score that makes the next claim look at the entry at once, but not send this fire time again."""
+        """Return a score that lets the next claim take the entry at once, but does not send this fire time again."""
         fire_time = self.claimed.fire_time
         if self.plan.handled is None:
             return Score(fire_time=fire_time)
@@ -288,7 +288,7 @@ def _plan_after_earlier_runs(
     context: Context,
     tracking: Tracking,
 ) -> tuple[Plan, Tracking]:
-    """Return the plan by what is known of earlier runs of the entry, and what is needed to record its runs."""
+    """Return the plan, as far as earlier runs of the entry allow runs, and what is needed to record its runs."""
     if not EarlierRuns.matter(claimed, policy):
         return _plan(claimed, policy, meta, tracking.now), tracking
     most = definition.disable_after_failures

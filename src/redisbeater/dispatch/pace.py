@@ -13,13 +13,13 @@ __all__ = ("Pace",)
 
 logger = get_logger(__name__)
 
-#: Beat claims what may leave in so many seconds at once: one entry a claim would be many requests.
+#: One claim takes what may leave in this many seconds: one entry for each claim would be many requests.
 SLICE_SECONDS = 0.05
 
-#: So many slices may leave at once, after a rest, or when a claim came late.
+#: At most this many slices leave at once, after a rest or when a claim came late.
 MOST_SLICES = 2
 
-#: Runs that wait for less are no news: two entries of one second wait for each other at any low rate.
+#: Runs that wait for less are not logged: at a low rate, entries that are due in the same second always wait.
 QUIET_SECONDS = 5.0
 
 
@@ -37,7 +37,7 @@ class Pace:
     def __init__(self, rate: float | None, clock: Callable[[], float] = host_seconds) -> None:
         self.rate = rate
         self._clock = clock
-        #: When all runs that have left would have left, one by one at that rate.
+        #: When the last run would have left if all had left one by one at that rate.
         self._paid_until = -math.inf
         #: Since when runs have been held back; None: they are not.
         self._since: float | None = None
@@ -48,7 +48,7 @@ class Pace:
             return most
         now = self._clock()
         credit = (now - self._begin_of_credit(now, self.rate)) * self.rate
-        # Below 0 where runs had to be sent again; to Redis a negative limit is none.
+        # Negative where runs had to be sent again; Redis takes a negative LIMIT as no limit.
         return max(min(most, int(credit + 1e-6)), 0)
 
     def sent(self, runs: int) -> None:
@@ -64,9 +64,9 @@ class Pace:
         return self._paid_until + max(SLICE_SECONDS, 1 / self.rate)
 
     def observe(self, claim: Claim) -> float | None:
-        """Record after a claim whether due runs wait for the rate; the begin and the end are logged.
+        """Record after a claim whether the rate holds due runs back; log when that begins and ends.
 
-        Return for how many seconds they were held back, where that has ended; else None.
+        Return for how many seconds they were held back if that has just ended, else None.
         """
         if self.rate is None:
             return None
@@ -83,5 +83,5 @@ class Pace:
         return None
 
     def _begin_of_credit(self, now: float, rate: float) -> float:
-        """Return since when the rate may be used: not long ago, so that a rest does not become a burst."""
+        """Return since when unused time counts: not for long, so that a rest does not become a burst."""
         return max(self._paid_until, now - max(SLICE_SECONDS * MOST_SLICES, 1 / rate))

@@ -75,7 +75,17 @@ def _gathered(items: Iterable[Item], plan: Callable[[Item], PlannedEntry]) -> li
 
 
 def _plan_entry(claim: Claim, claimed: ClaimedEntry, resources: Resources, context: Context) -> PlannedEntry:
-    """Plan an entry; whatever that raises, only this entry suffers from it."""
+    """Plan an entry; whatever that raises, only this entry suffers from it.
+
+    What code raises counts the second time: the handler of a signal raises in whatever is going on, but only once.
+    """
+    planned = _plan_once(claim, claimed, resources, context)
+    if planned.broken is None or planned.broken.error is None:
+        return planned
+    return _plan_once(claim, claimed, resources, context)
+
+
+def _plan_once(claim: Claim, claimed: ClaimedEntry, resources: Resources, context: Context) -> PlannedEntry:
     if claimed.oversized_bytes:
         return PlannedEntry(
             claimed=claimed, broken=BrokenEntry(claimed=claimed, reason=f"$: {oversized(claimed.oversized_bytes)}")
@@ -93,7 +103,7 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
     job, first = catch_up.job, catch_up.sent
     try:
         runs = _runs(job, claim, resources, first=first, count=count)
-    except InvalidEntry:  # the next claim meets it with the first of these runs, and quarantines the entry
+    except InvalidEntry:  # the next claim begins with these runs, and quarantines the entry
         runs = []
     return PlannedEntry(claimed=job.claimed, job=job, runs=runs, first=first)
 

@@ -25,7 +25,7 @@ class Publication:
     Arguments:
         batch: the batch, with the planned entries at its head: its unsent entries, or those that catch up.
         publish_batch: the broker's open publish batch.
-        may_send: returns whether lock and lease still allow to send.
+        may_send: returns whether lock and lease still allow sending.
         claim: the claim of the batch.
     """
 
@@ -95,7 +95,7 @@ class Publication:
         return None if error is None else Refusal(error=error, entry=claimed)
 
     def _publish_next_runs(self, planned: PlannedEntry) -> Refusal | None:
-        """Publish further runs of an entry. Those that are refused come up again with the next claim."""
+        """Publish further runs of an entry. Those that are refused become due again for the next claim."""
         self._batch.catch_up.popleft()
         messages, error = self._publish_runs(planned)
         if planned.job is not None and messages:
@@ -144,12 +144,13 @@ class Publication:
     def _discard(self) -> None:
         """Put buffered entries back: lock or lease ran out before they were sent."""
         count = self._batch.in_flight
-        logger.warning("lock or lease ran out before %d entries were sent, they come up again", count)
+        logger.warning("lock or lease ran out before %d entries were sent, they become due again", count)
         if self._batch.requeue_in_flight() == 1:  # it alone may have taken that long
             self._refusals.release_with_backoff(self._batch.pop_next(), "lock or lease ran out before it was sent")
 
     def _confirm(self) -> None:
-        sent = [found for found in self._batch.confirm(self._publish_batch.has_accepted) if found.job.plan.runs]
+        confirmed = self._batch.confirm(self._publish_batch.has_accepted)
+        sent = [item for item in confirmed if item.job.plan.runs]
         for job in [job for job, _ in sent if job.claimed.name in self._failing]:
             self._failures.succeeded(job.claimed.name)
         if sent:

@@ -10,7 +10,7 @@ from redisbeater.broker.acceptance import never_left
 from redisbeater.dispatch.batch import Batch, BrokenEntry
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
-from redisbeater.exceptions import StoreError
+from redisbeater.exceptions import StoreError, reason_of
 from redisbeater.log_lines import event, get_logger
 from redisbeater.signals import entry_broken
 from redisbeater.store import Claim, ClaimedEntry
@@ -59,9 +59,9 @@ class Refusals:
             entry_broken.send(item.claimed.name, name=item.claimed.name, reason=shown(item.reason))
 
     def retry_one_by_one(self, error: Exception, refusal: Refusal | None) -> None:
-        """Put everything back that a failed flush left in flight; it is sent again with the same ids, one by one.
+        """Put everything back that a failed flush left in flight, to be sent again with the same ids, one by one.
 
-        A single entry is the one that the broker refuses; it is released with a delay.
+        If it is a single entry, that is the one that the broker refuses, and it is released with a delay.
 
         Arguments:
             error: why the flush failed. Whether the broker accepted what was in flight is unknown.
@@ -78,13 +78,13 @@ class Refusals:
         self._counts.count_unconfirmed(unconfirmed)
         self.release_refused(Refusal(error=error))
         if not (self._broker.is_unavailable or self._broker.acceptance.is_refusing):
-            reason = shown(str(error))
+            reason = shown(reason_of(error))
             logger.warning("broker did not confirm %d entries, sending them again one by one: %s", unconfirmed, reason)
 
     def release_refused(self, refusal: Refusal) -> None:
         """Release what cannot be sent now.
 
-        If the broker is unavailable, that is all unsent entries. If it accepts others, it is the refused entry alone.
+        That is the refused entry alone if the broker can be reached, else all unsent entries.
         """
         with self.put_back_without_redis(refusal.entries):
             self._renew_lock()  # the failed send and the check of the broker may each take the publish timeout
@@ -97,16 +97,16 @@ class Refusals:
         self.release_unsent()
 
     def release_with_backoff(self, entry: ClaimedEntry, reason: str) -> None:
-        """Release one entry; it comes up again after a delay that doubles with each failure."""
+        """Release one entry; it becomes due again after a delay that doubles with each failure."""
         delay = self._failures.delay_after(entry.name, reason)
         with self.put_back_without_redis([entry]):
             self._store.release(self._claim, [entry], delay=delay, reason=reason)
 
     @contextmanager
     def put_back_without_redis(self, entries: list[ClaimedEntry]) -> Iterator[None]:
-        """Put entries back that the block cannot release because Redis fails: they are released with the rest then.
+        """Put entries back that the block cannot release because Redis fails: they are released later, with the rest.
 
-        Else they would come up again when their lease ends, long after Redis has returned.
+        Otherwise they would become due again only when their lease ends, long after Redis has returned.
         """
         try:
             yield
@@ -123,7 +123,7 @@ class Refusals:
         delay = self._failures.failed(
             entry.name, error, is_everywhere=is_refused and acceptance.is_refusing, now=self._claim.server_time()
         )
-        self._store.release(self._claim, [entry], delay=delay, reason=shown(str(error)))
+        self._store.release(self._claim, [entry], delay=delay, reason=shown(reason_of(error)))
 
     def release_unsent(self) -> None:
         """Release all unsent entries without a delay, so that a beat whose broker is available can send them."""

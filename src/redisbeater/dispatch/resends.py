@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -14,7 +13,7 @@ from redisbeater.dispatch.announcing import announce_run
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
+from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.model.options import option_instant
 from redisbeater.model.run import Payload, Run, State
@@ -22,6 +21,7 @@ from redisbeater.sending.record import renewed_expiry, run_again
 from redisbeater.sending.stopping import cancel
 from redisbeater.signals import run_dispatched
 from redisbeater.store import Claim
+from redisbeater.store.refused import lacks_right, will_pass
 
 __all__ = ("Resends",)
 
@@ -34,12 +34,14 @@ MOST_RUNS = 100
 class Resends:
     """Sends runs from their records, with the ids that they have.
 
-    A run that is not sent, whatever the reason, comes up again when the lease for which it was taken ends.
+    A run that is not sent, whatever the reason, becomes due again when the lease for which it was taken ends.
     """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._redis = resources.context.redis
+        #: Runs that were sent, as they are to be recorded, and the entries as which they were sent.
+        self._sent: list[tuple[Run, RedisScheduleEntry]] = []
 
     def step(self, claim: Claim, token: str) -> None:
         """Ask runs to stop that are in the way of others, and send those whose time has come.
@@ -48,6 +50,7 @@ class Resends:
             claim: the claim of this pass, which tells whether there are runs to send.
             token: what the lock must hold; empty: there is no lock.
         """
+        self._record(claim)
         cancelled = self._resources.cancelled
         while cancelled:
             self._cancel(cancelled[0])
@@ -60,28 +63,31 @@ class Resends:
             taken = self._redis.runs.take(token=token, limit=MOST_RUNS)
         except LockNotOwnedError:  # the next pass notices it, too
             return
-        sent: list[tuple[Run, RedisScheduleEntry]] = []
         try:
             for run in taken:
                 with deferred_signals():
                     again = self._send(run, claim.now) if self._may_send() else None
                     if again is not None:
-                        sent.append((run, again))
+                        expires = option_instant(again.options.get("expires"), claim.now)
+                        self._sent.append((replace(run, expires=expires), again))
         except BaseException:  # the end of beat, or Redis fails: what has left is recorded
             with suppress(Exception):
-                self._record(claim, sent)
+                self._record(claim)
             raise
-        self._record(claim, sent)
+        self._record(claim)
 
-    def _record(self, claim: Claim, sent: Sequence[tuple[Run, RedisScheduleEntry]]) -> None:
-        """Record runs that were sent, each with what was sent for it."""
-        if not sent:
+    def _record(self, claim: Claim) -> None:
+        """Record the runs that were sent. While Redis takes no records the next pass does it, and sends no others."""
+        if not self._sent:
             return
-        with deferred_signals(REDIS_STEP_SECONDS):
-            runs = [
-                replace(run, expires=option_instant(again.options.get("expires"), claim.now)) for run, again in sent
-            ]
-            self._redis.commit(claim, (), runs)
+        sent, self._sent = self._sent, []
+        try:
+            with deferred_signals(REDIS_STEP_SECONDS):
+                self._redis.commit(claim, (), [run for run, _ in sent])
+        except StoreError as exc:
+            if will_pass(exc) or lacks_right(exc):
+                self._sent = sent
+            raise
         for run, again in sent:
             self._resources.counts.count_resent(run.task)
             if run_dispatched.receivers:
@@ -100,28 +106,29 @@ class Resends:
     def _send(self, run: Run, now: datetime) -> RedisScheduleEntry | None:
         """Send a run, and return what the broker has accepted; None: it has not."""
         try:
-            again = self._again(run, now)
+            again = self._rebuilt(run, now)
         except InvalidEntry as exc:
             logger.error("entry %r: run %s cannot be sent again, its record is damaged: %s", run.name, run.id, exc)
-            self._redis.runs.withdraw(run.id, error=shown(str(exc)))
+            self._redis.runs.withdraw(run.id, error=shown(exc))
             return None
         error = self._publish(again)
         if error is None:
             what = "buffered run" if run.state is State.BUFFERED else f"lost run, attempt {run.attempt},"
             logger.info("entry %r: sent %s %s", run.name, what, run.id)
             return again
-        logger.error("entry %r: run %s cannot be sent, trying again: %s", run.name, run.id, shown(str(error)))
+        logger.error("entry %r: run %s cannot be sent, trying again: %s", run.name, run.id, shown(error))
         if not self._resources.broker.is_reachable():
             self._resources.broker.mark_unavailable(error)
         return None
 
-    def _again(self, run: Run, now: datetime) -> RedisScheduleEntry:
+    def _rebuilt(self, run: Run, now: datetime) -> RedisScheduleEntry:
+        """Return a run as its record has it, with a renewed expiry if it was lost."""
         payload = Payload.from_text(run.payload)
         fire_time = run.fire_time or run.sent_at
         if fire_time is None:
             raise InvalidEntry("fire_time", "is missing")
         again = run_again(run.name, payload, fire_time, app=self._resources.app, task_id=run.id, attempt=run.attempt)
-        if run.state is State.LOST:  # it had begun, in time
+        if run.state is State.LOST:  # it had begun before it expired
             again.options.update(renewed_expiry(again.options.get("expires"), run, now))
         return again
 

@@ -11,6 +11,7 @@ from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.pace import Pace
+from redisbeater.dispatch.refused_commits import RefusedCommits
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.sending.counts import Counts
@@ -36,5 +37,6 @@ class Resources:
     slow_tasks: SlowTasks
     counts: Counts
     pace: Pace
+    refused_commits: RefusedCommits = field(default_factory=RefusedCommits)
     #: The ids of runs that are to be asked to stop, in favour of others that are buffered until their end.
     cancelled: list[str] = field(default_factory=list)

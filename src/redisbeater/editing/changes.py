@@ -53,7 +53,7 @@ class Upsert:
         origin: for a static entry, its application and the digest of its declaration.
         only_new: refuse to change an entry that exists.
         author: who makes the change, for the entry's log; None: the log says nothing about it.
-        logs_creation: whether the log says so if the entry is new.
+        logs_creation: whether the log of a new entry says that it was created.
     """
 
     definition: Definition
@@ -234,7 +234,7 @@ class ReportExecution:
 
 
 def _skips_to_drop(before: Definition | None, after: Definition, codec: ScheduleCodec) -> int:
-    """Return how many fire times that are left out mean nothing any more, because an edit moves the fire times."""
+    """Return how many fire times in ``skip`` an edit makes meaningless by moving the fire times."""
     if before is None or not after.skip or after.skip != before.skip or after.has_same_fire_times_as(before, codec):
         return 0
     return len(after.skip)

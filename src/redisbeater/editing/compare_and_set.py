@@ -1,8 +1,8 @@
 """Write changes to Redis by compare and set: read the entries, apply the changes, write those that nobody else changed.
 
-Of an entry that another program changed in between, nothing is written: it is read again and the change is applied to
-what is stored by then. So no change of another program is overwritten unseen, and a write that is repeated because its
-reply was lost finds that it has been done.
+An entry that another program changed in between is not written but read again, and the change is applied to what is
+stored by then. So no change of another program is overwritten unseen, and a write that is repeated because its reply
+was lost finds that it has been done.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def preview_edit(context: Context, change: EntryChange) -> Edit:
 def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: ScheduleCodec | None = None) -> Edit:
     """Return the edit that a change makes of what was read, if beat can read the result; write nothing.
 
-    ``codec``: what reads the stored schedule; of many entries one that shares schedules, which nobody must change then.
+    ``codec`` reads the stored schedule. For many entries it may share equal schedules, which nobody must change then.
 
     Raises:
         EntryNotFound, EntryExists, InvalidEntry: the change cannot be applied.
@@ -123,7 +123,8 @@ def write_page(
     """Write the changes of at most ``SAVE_PAGE`` different entries; one that fails does not hold up the others.
 
     With ``only_differing``, an entry that is stored like that already is not written, and beat is not notified of it.
-    ``edits`` are those that some of the changes make of what was read before; they are tried without reading it again.
+    ``edits`` are what some of the changes make of entries that were read before; they are tried first, without reading
+    these entries again.
 
     Raises:
         StoreUnavailable, StoreError: Redis failed; some of the changes may have been written, writing them again is
@@ -171,8 +172,8 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
     """Write edits; those of entries that another program changed in between stay pending."""
     if not edits:
         return
-    is_first = any(edit.definition.follows_app_zone for edit in edits if not edit.snapshot.zone)
-    planned_by = zone_name(context.zone) if is_first else None
+    records_zone = any(edit.definition.follows_app_zone for edit in edits if not edit.snapshot.zone)
+    planned_by = zone_name(context.zone) if records_zone else None
     refused = context.redis.save([edit.change for edit in edits], planned_by=planned_by or "")
     for edit in edits:
         name = edit.snapshot.name

@@ -17,6 +17,9 @@ from redisbeater.store import Change, Snapshot
 
 __all__ = ("Edit",)
 
+#: The fields that enable or disable an entry.
+_SWITCHING = frozenset({"enabled", "disabled_until"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
@@ -37,9 +40,9 @@ class Edit:
     author: Author | None = None
     #: Of a backup, the skipped fire times to restore, as they are stored; empty: they stay.
     skipped: str = ""
-    #: How many fire times were left out, and are not any more because the edit moves the fire times.
+    #: How many fire times in ``skip`` are dropped because the edit moves the fire times.
     dropped_skips: int = 0
-    #: The changed fields, where the change knows them; None: the texts are compared.
+    #: The changed fields, if the change knows them; None: the texts are compared.
     known_changes: Sequence[str] | None = None
 
     @property
@@ -67,7 +70,7 @@ class Edit:
             origin=self.origin,
             log=self._log_text(),
             skipped=self.skipped,
-            switches=self._switch,
+            switches=self._switched_by_person,
         )
 
     @cached_property
@@ -80,14 +83,13 @@ class Edit:
 
     @property
     def switches(self) -> str:
-        """What the edit is if it changes nothing else: ``enabled`` or ``disabled``; empty for any other."""
-        if not self.changed_fields or not {"enabled", "disabled_until"}.issuperset(self.changed_fields):
-            return ""
-        return "enabled" if self.definition.enabled and self.definition.disabled_until is None else "disabled"
+        """``enabled`` or ``disabled``, if the edit changes nothing else; empty for any other edit."""
+        is_switch = bool(self.changed_fields) and _SWITCHING.issuperset(self.changed_fields)
+        return self._switched_to if is_switch else ""
 
     @property
     def kind(self) -> str:
-        """What it is: ``created``, ``changed``, ``enabled`` or ``disabled``; empty: it changes what beat records."""
+        """``created``, ``changed``, ``enabled`` or ``disabled``; empty: it changes only what beat records."""
         before = self.snapshot
         if not before.exists:
             return "created"
@@ -102,10 +104,13 @@ class Edit:
         return self.author is not None and self.origin not in ("", self.snapshot.origin)
 
     @property
-    def _switch(self) -> str:
-        """Whether a person enables or disables the entry, whatever else changes; empty: neither."""
-        if self.author is None or not {"enabled", "disabled_until"}.intersection(self.changed_fields):
-            return ""
+    def _switched_by_person(self) -> str:
+        """``enabled`` or ``disabled``, if a person changes that, whatever else changes; empty: nobody does."""
+        is_switched = self.author is not None and bool(_SWITCHING.intersection(self.changed_fields))
+        return self._switched_to if is_switched else ""
+
+    @property
+    def _switched_to(self) -> str:
         return "enabled" if self.definition.enabled and self.definition.disabled_until is None else "disabled"
 
     @property
@@ -130,7 +135,7 @@ class Edit:
 
     @property
     def size(self) -> int:
-        """The bytes of the texts that the entry then has."""
+        """The bytes of the texts of the entry once this edit is written."""
         change, before = self.change, self.snapshot
         meta = change.meta + change.recorded_run if change.meta else before.meta + before.recorded_run
         text = f"{change.definition}{meta}{before.skipped}"

@@ -1,4 +1,4 @@
-"""The policies of an entry as attributes, and what is known of it since it was read or saved last."""
+"""The policies of an entry as attributes, and its state as of the last read or save."""
 
 from __future__ import annotations
 

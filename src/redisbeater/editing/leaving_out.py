@@ -64,7 +64,7 @@ class DisableUntil:
 class SkipNext:
     """Leave out the fire times of the next ``count`` runs of an entry; or none of those to come.
 
-    Of an entry that is claimed, the run that may be on its way is not among them.
+    If the entry is claimed, its run may be on its way, and does not count as the next one.
     """
 
     name: str
@@ -93,14 +93,14 @@ class SkipNext:
         return change.apply(snapshot, defaults, codec)
 
     def _next(self, stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> list[datetime]:
-        found = list(islice(_runs(stored, policy, is_claimed), self.count))
-        if not found:
+        runs = list(islice(_runs(stored, policy, is_claimed), self.count))
+        if not runs:
             raise InvalidEntry("$.skip", "the entry has no next fire time: it is disabled, or has finished")
-        return [fire_time for run in found for fire_time in run]
+        return [fire_time for run in runs for fire_time in run]
 
 
 def _runs(stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> Iterator[list[datetime]]:
-    """Yield the fire times of each run to come: of those that have passed, one run may represent several."""
+    """Yield the fire times of each run to come; one run may stand for several fire times that have passed."""
     following = stored.fire_time(policy)
     if following is not None and following <= stored.now:
         planned = plan(policy, following, stored.now, run_count=stored.meta.total_run_count)
@@ -113,7 +113,7 @@ def _runs(stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> Iter
 
 
 def _represented(planned: Plan, policy: ResolvedPolicy) -> Iterator[list[datetime]]:
-    """Yield the fire times of each run of a plan, with those that ``coalesce`` skips in its favour."""
+    """Yield the fire times of each run of a plan, including those that ``coalesce`` skips in favour of that run."""
     coalesced = [skip for skip in planned.skipped if skip.reason is Reason.COALESCED]
     if not planned.runs or not coalesced:
         yield from ([run] for run in planned.runs)

@@ -125,7 +125,7 @@ def _resumed_after_pause(fire_time: datetime, policy: ResolvedPolicy) -> datetim
 
 
 def _rechecked_for_jitter(score: Score, before: ResolvedPolicy, after: ResolvedPolicy) -> Score | None:
-    """Return the same fire time for beat to look at again, if another jitter makes it due at another time."""
+    """Return the same fire time as a new score, if another jitter makes it due at another time; else None."""
     fire_time = score.fire_time
     if fire_time is None or fire_time == EPOCH:  # a score of 0 means now, whatever the jitter
         return None
@@ -138,9 +138,9 @@ def _has_ended(score: Score, meta: Meta, policy: ResolvedPolicy) -> bool:
 
 
 def ended(definition: Definition, meta: Meta, now: datetime, policy: ResolvedPolicy) -> Score:
-    """Return the score of an entry that an edit finishes: beat must look at one that it is to disable or delete.
+    """Return the score of an entry that an edit finishes; beat must look at it if it is to disable or delete it.
 
-    A score is a fire time, which would run between the bounds of the entry: beat looks when its end has passed.
+    As a score is a fire time, one between the bounds of the entry would run, so beat looks only after ``end_at``.
     """
     if definition.on_finish is OnFinish.KEEP:
         return FINISHED

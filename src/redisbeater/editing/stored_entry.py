@@ -11,7 +11,7 @@ from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.failing import Failing
-from redisbeater.model.look import meant_fire_time
+from redisbeater.model.meant_fire_time import meant_fire_time
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score

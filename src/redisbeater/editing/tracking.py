@@ -1,4 +1,4 @@
-"""The check of fields that mean nothing unless runs are recorded."""
+"""The check of fields that have no effect unless runs are recorded."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from redisbeater.editing.edit import Edit
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.tracked_fields import tracked_fields
 
-__all__ = ("check_tracking", "tracked_fields")
+__all__ = ("check_tracking",)
 
 
 def check_tracking(edit: Edit) -> None:
     """Refuse an edit of an app without ``redisbeater_track_runs`` that sets a field which needs it.
 
-    An entry that has one already can be edited: another app may have set it.
+    An entry that already has such a field can be edited: another app may have set it.
 
     Raises:
         InvalidEntry: naming the first such field.

@@ -1,4 +1,4 @@
-"""What every part of ``ScheduleStore`` stands on: an app, and the schedule of that app."""
+"""What every part of ``ScheduleStore`` needs: an app, and the schedule of that app."""
 
 from __future__ import annotations
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -16,8 +20,10 @@ from celery.app import app_or_default
 from redisbeater.config.broker_url import app_text
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.bulk import Bulk
+from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.pause import Pause
+from redisbeater.model.run import Run
 
 __all__ = ("AsyncBulk", "AsyncScheduleStore")
 
@@ -76,7 +82,8 @@ class AsyncScheduleStore:
 
     Each call runs in one of a few threads of the store's own, so that neither Redis nor the broker ever blocks the
     event loop. A call that is cancelled is not undone: what a thread has begun, it finishes as a whole, in the
-    background; what no thread has begun does not happen. Building a store does no I/O; one for each process is enough.
+    background; what no thread has begun does not happen. Building a store does no I/O; one for each process is enough,
+    and one that was made, or used, before a fork works in the child.
 
     Arguments:
         app: default: the current app at each call.
@@ -93,7 +100,8 @@ class AsyncScheduleStore:
     def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
         self._given_app, self._prefix = app, prefix
         self._store: ScheduleStore | None = None
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="redisbeater-store")
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = os.getpid()
 
     def __repr__(self) -> str:
         return f"<AsyncScheduleStore of {app_text(app_or_default(self._given_app))}>"
@@ -122,7 +130,6 @@ class AsyncScheduleStore:
     run = _Awaitable(ScheduleStore.run)
     runs = _Awaitable(ScheduleStore.runs)
     run_counts = _Awaitable(ScheduleStore.run_counts)
-    wait = _Awaitable(ScheduleStore.wait)
     stop = _Awaitable(ScheduleStore.stop)
     restart = _Awaitable(ScheduleStore.restart)
     backfill = _Awaitable(ScheduleStore.backfill)
@@ -169,10 +176,38 @@ class AsyncScheduleStore:
         """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""
         return AsyncBulk(self, self._sync.bulk(note=note, by=by))
 
+    async def wait(
+        self, run_id: str, timeout: float | timedelta | None = None, progress: Callable[[Run], None] | None = None
+    ) -> Run:
+        """Wait until a run has ended, and return it as it is then; it may not have ended after ``timeout`` seconds.
+
+        It looks each second, at first more often, and takes no thread between two looks: many may wait, for long, and
+        give up. ``progress`` is called after each look.
+
+        Raises:
+            RunNotFound: none of that id is kept.
+        """
+        deadline = deadline_of(timeout)
+        pause = SHORTEST_LOOK_SECONDS
+        while True:
+            found = await self.run(run_id)
+            if progress is not None:
+                progress(found)
+            left = deadline - time.monotonic()
+            if found.is_final or left <= 0:
+                return found
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+
     async def close(self) -> None:
-        """End the threads, once the calls that they have begun are over; later calls fail. Others are cancelled."""
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, partial(self._pool.shutdown, cancel_futures=True))
+        """End the threads, once the calls that they have begun are over; others are cancelled.
+
+        A later call starts threads again: a web application may be started more than once in a process.
+        """
+        pool, self._pool = self._pool, None
+        if pool is not None and self._pid == os.getpid():
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, partial(pool.shutdown, cancel_futures=True))
 
     @property
     def _sync(self) -> ScheduleStore:
@@ -182,19 +217,31 @@ class AsyncScheduleStore:
             self._store = ScheduleStore(app, prefix=self._prefix)
         return self._store
 
+    def _threads(self) -> ThreadPoolExecutor:
+        """Return the threads of this process: a child that was forked has none of its parent's, but waits for them."""
+        pool = self._pool
+        if pool is None or self._pid != os.getpid():
+            pool = ThreadPoolExecutor(THREADS, thread_name_prefix="redisbeater-store")
+            self._pool, self._pid = pool, os.getpid()
+        return pool
+
     async def _run(self, call: Callable[[], R]) -> R:
         """Run a call in a thread, with the context variables of the caller."""
         context = copy_context()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, lambda: context.run(call))
+        return await loop.run_in_executor(self._threads(), lambda: context.run(call))
 
 
 class AsyncBulk:
-    """Many changes, as :class:`~redisbeater.management.bulk.Bulk` makes them, to be awaited; one call at a time."""
+    """Many changes, as :class:`~redisbeater.management.bulk.Bulk` makes them, to be awaited; also several at a time.
+
+    A call that is cancelled may go on in its thread: the next one waits for it, so that no change is lost.
+    """
 
     def __init__(self, store: AsyncScheduleStore, bulk: Bulk) -> None:
         self._store = store
         self._bulk = bulk
+        self._lock = threading.Lock()
 
     @property
     def created(self) -> int:
@@ -218,15 +265,15 @@ class AsyncBulk:
 
     async def upsert(self, entry: RedisScheduleEntry) -> None:
         """Create an entry, or make the stored one of that name like it."""
-        await self._store._run(lambda: self._bulk.upsert(entry))
+        await self._run(lambda: self._bulk.upsert(entry))
 
     async def delete(self, name: str) -> None:
         """Delete an entry, if there is one."""
-        await self._store._run(lambda: self._bulk.delete(name))
+        await self._run(lambda: self._bulk.delete(name))
 
     async def flush(self) -> None:
         """Send the page that is not full yet."""
-        await self._store._run(self._bulk.flush)
+        await self._run(self._bulk.flush)
 
     async def __aenter__(self) -> AsyncBulk:
         self._bulk.__enter__()
@@ -235,4 +282,13 @@ class AsyncBulk:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        await self._store._run(lambda: self._bulk.__exit__(kind, error, at))
+        await self._run(lambda: self._bulk.__exit__(kind, error, at))
+
+    async def _run(self, call: Callable[[], None]) -> None:
+        """Run a call in a thread of the store, after those that have begun: a bulk is for one thread at a time."""
+
+        def alone() -> None:
+            with self._lock:
+                call()
+
+        await self._store._run(alone)

@@ -9,7 +9,7 @@ from redisbeater.model.beat_line import BeatLine
 
 __all__ = ("LONGEST_PASS", "longest_pass", "read_beats")
 
-#: A beat that has written no line for so long makes no passes any more.
+#: A beat that has written no line for longer than this makes no passes any more.
 LONGEST_PASS = timedelta(seconds=30)
 
 #: Where ``beat_max_loop_interval`` is long: without a lock a beat writes its line with each claim, and may miss two.
@@ -23,5 +23,5 @@ def read_beats(context: Context) -> list[BeatLine]:
 
 
 def longest_pass(max_interval: float) -> timedelta:
-    """Return how old a pass of a beat may be that claims so many seconds apart."""
+    """Return how old the last pass of a beat may be; ``max_interval``: seconds between two of its claims."""
     return max(LONGEST_PASS, INTERVALS * timedelta(seconds=max_interval))

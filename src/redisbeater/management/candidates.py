@@ -1,4 +1,4 @@
-"""The names of the entries that a search has to read: Redis finds most of the others, so that these are not read."""
+"""The names of the entries that a search has to read: Redis itself rules out most of the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def candidates(
 ) -> Sequence[str] | None:
     """Return the names of the entries that may be wanted, the next to run first; None: Redis cannot tell.
 
-    Redis looks through names and definitions. Those that it has lists of may be missing where ``states`` names them.
+    Redis looks through names and definitions. Entries in a state that Redis has a list of may be missing if ``states``
+    names it.
     """
     others = frozenset(states) - _INDEXED
     if states and not others:
@@ -40,7 +41,7 @@ def candidates(
 def parts_of_names(
     context: Context, states: frozenset[str], sort: str, progress: Progress | None, known: Sequence[str] | None
 ) -> Iterator[Iterable[str]]:
-    """Yield names in sequences, of each of which the first ones of the order are read first.
+    """Yield the names in parts, each in the order in which its entries are to be read.
 
     ``known`` is what :func:`candidates` has returned.
     """

@@ -13,12 +13,13 @@ from redisbeater.context import Context, task_options
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.course import Course, course_of, new_course
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.files.changes import Changes
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.search import search
-from redisbeater.management.simulation import Course, Simulation, course_of, new_course, number_of_runs, simulate
+from redisbeater.management.simulation import Simulation, number_of_runs, simulate
 from redisbeater.model.definition import Definition
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.store import pages

@@ -1,4 +1,4 @@
-"""What a search finds, as names: of the entries of a large schedule only those of one page are kept."""
+"""What a search finds, as names: of a large schedule only the entries of one page are kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redisbeater.management.search import FoundEntry, Reader, each_found, order
 
 __all__ = ("FoundNames", "found_names")
 
-#: Entries that are kept as they were found: those of a first page need not be read again.
+#: How many entries are kept as they were found, so that those of a first page need not be read again.
 MOST_KEPT = 200
 
 
@@ -31,9 +31,9 @@ class FoundNames:
         """Return a part of the entries; those that are not kept are read again, as they are now."""
         part = self.names[begin:end]
         missing = [name for name in part if name not in self.kept]
-        again = {entry.name: entry for entry in Reader(context, EVERY).read(missing, None)}
-        known = {**self.kept, **again}
-        return [known[name] for name in part if name in known]
+        reread = {entry.name: entry for entry in Reader(context, EVERY).read(missing, None)}
+        entries = {**self.kept, **reread}
+        return [entries[name] for name in part if name in entries]
 
 
 def found_names(
@@ -55,5 +55,5 @@ def found_names(
         if entry.snapshot is None or len(kept) < MOST_KEPT:  # what is only declared cannot be read again
             kept[entry.name] = entry
         declared += entry.snapshot is None
-    found = [key[-1] for key in sorted(keys)[:limit]]
-    return FoundNames(names=found, kept=kept, declared=declared)
+    in_order = [key[-1] for key in sorted(keys)[:limit]]
+    return FoundNames(names=in_order, kept=kept, declared=declared)

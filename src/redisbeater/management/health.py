@@ -26,10 +26,10 @@ T = TypeVar("T")
 #: A problem: the check that found it, and what is wrong.
 Problem = tuple[str, str]
 
-#: A broker may be away for so long.
+#: How long a broker may be away.
 LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
 
-#: The lock may be free for so long besides its time-out.
+#: How long the lock may be free beyond its timeout.
 HANDOVER = timedelta(seconds=5)
 
 
@@ -59,7 +59,7 @@ class Health:
     Attributes:
         problems: what is wrong; empty: it is healthy.
         failed: for each problem the check that found it: ``pass lead late redis broker entries workers``.
-        facts: what a healthy one tells about itself.
+        facts: what is said of a healthy schedule.
         status: what was read; None: Redis did not answer.
     """
 
@@ -100,7 +100,7 @@ def check_health(context: Context, terms: Terms, timeout: float) -> Health:
 
 
 def answer_within(seconds: float, question: Callable[[], T]) -> T | None:
-    """Return the answer to a question that asks Redis; None if none comes in time. It is then left behind in a thread.
+    """Return the answer to a question to Redis; None if none comes in time: the question is left behind in a thread.
 
     Raises:
         StoreError: Redis cannot be reached, or refuses.
@@ -128,6 +128,8 @@ def _unhealthy(problems: list[Problem]) -> Health:
 
 
 def _problems(status: Status, late: Late, terms: Terms) -> Iterator[Problem]:
+    if status.refusal:
+        yield "redis", f"Redis refuses changes: {status.refusal}"
     yield from _problems_of_beats(status, terms)
     if late.entries and status.pause is None:
         entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"

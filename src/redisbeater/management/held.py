@@ -1,4 +1,4 @@
-"""What is held while a schedule is paused: the fire times that have come and have not run."""
+"""What a pause of the schedule holds back: the fire times that have come and have not run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Held:
     Attributes:
         entries: how many entries have some.
         fire_times: how many there are. ``misfire_grace_time`` and ``coalesce`` decide which of them run.
-        is_at_least: whether there are more of both, which were not counted because that takes too long.
+        is_at_least: whether there may be more of both: counting all of them would take too long.
     """
 
     entries: int

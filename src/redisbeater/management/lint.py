@@ -12,6 +12,7 @@ from celery import Celery
 from redisbeater.context import Context, task_options
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.course import Course, course_of, new_course
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.lint_rules import (
@@ -24,7 +25,7 @@ from redisbeater.management.lint_rules import (
     redbeat_lacks,
 )
 from redisbeater.management.lint_runs import memory, of_policies, overlapping
-from redisbeater.management.simulation import Course, Simulation, course_of, new_course, simulate
+from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run

@@ -136,7 +136,7 @@ class _Found:
         return read_count
 
     def add(self, found: FoundEntry) -> None:
-        """Add what was found; what exists no more, or is only declared, is no entry."""
+        """Add what was found, unless it is gone by now, or only declared."""
         if found.stored is None:
             if found.snapshot is not None and found.snapshot.exists:
                 self._broken[found.name] = found.error

@@ -17,7 +17,7 @@ from redisbeater.signals import schedule_paused, schedule_resumed
 
 __all__ = ("Resumption", "pause", "read_pause", "resume")
 
-#: Seconds between two looks at the claims that are still out.
+#: Seconds between two looks at the claims that have not ended.
 LOOK_SECONDS = 0.1
 
 
@@ -27,7 +27,7 @@ class Resumption:
 
     Attributes:
         pause: the pause that was ended; None: the schedule was not paused.
-        held: how many entries came up meanwhile and run now, by their ``misfire_grace_time`` and ``coalesce``.
+        held: how many entries became due meanwhile and run now, by their ``misfire_grace_time`` and ``coalesce``.
         oldest: for how long the oldest of them has waited.
     """
 
@@ -47,7 +47,7 @@ def read_pause(context: Context) -> Pause | None:
 
 
 def pause(context: Context, author: Author, until: datetime | timedelta | None) -> Pause:
-    """Pause the schedule, and wait until claims that are out have ended: half a lease at most.
+    """Pause the schedule, and wait until the present claims have ended: half a lease at most.
 
     Raises:
         InvalidEntry: ``until`` is no time, or has passed.

@@ -35,7 +35,7 @@ from redisbeater.store import Snapshot
 
 __all__ = ("Row", "RowPage", "page_of_rows", "row_of", "rows")
 
-#: What JSON has of each entry in a listing, and what it has of one entry besides.
+#: The fields of each entry in the JSON of a listing, and further ones in the JSON of a single entry.
 LISTED = (
     "name", "state", "next", "last_run_at", "runs", "schedule", "task",
     "last_error", "tries", "failing_since", "retry_at", "late",
@@ -168,7 +168,7 @@ class RowPage:
         total: how many there are on all pages.
         number: which page it is, from 1 on.
         pages: how many there are, at least 1.
-        is_about: whether ``total`` may be some too high: Redis found so many, and not all of them were read.
+        is_about: whether ``total`` may be a little too high: Redis found that many, and not all of them were read.
     """
 
     rows: Sequence[Row]
@@ -358,4 +358,4 @@ def _iso(value: Any) -> Any:
         return round(value.total_seconds(), 3)
     if isinstance(value, tuple):
         return [_iso(item) for item in value]
-    return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
+    return value.isoformat() if isinstance(value, datetime) else value

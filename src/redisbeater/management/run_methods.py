@@ -105,8 +105,7 @@ class RunMethods(AppStore):
         Raises:
             RunNotFound: none of that id is kept.
         """
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        return wait_for_end(self._context, run_id, seconds, progress)
+        return wait_for_end(self._context, run_id, timeout, progress)
 
     def stop(self, run_id: str, *, by: str = "", note: str = "") -> Stopped:
         """Stop a run: one that waits for beat at once, any other through its worker, and wait 2 seconds for its end.

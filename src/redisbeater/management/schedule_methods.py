@@ -107,7 +107,7 @@ class ScheduleMethods(AppStore):
         return read_held(self._context)
 
     def status(self, *, details: bool = False) -> Status:
-        """Return who leads, who stands by, what is due, and how the leader fares.
+        """Return who leads, who stands by, what is due, and what the leader reports about itself.
 
         With ``details`` also the last hour in numbers and what the server says about itself, for which the runs of all
         entries are counted: 20,000 at most.
@@ -151,7 +151,7 @@ class ScheduleMethods(AppStore):
         Only what they take is read, a page of a thousand entries at least. A run that is overdue comes first.
 
         Arguments:
-            within: only runs that are due within so many seconds from now; None: however late they are due.
+            within: only runs that are due within this many seconds from now; None: however far away they are.
             limit: how many at most, up to 10,000.
             start: only runs from this time on; ``within`` counts from it.
 

@@ -1,4 +1,4 @@
-"""Search a schedule: the entries in some states, in some order, without reading more of them than it takes."""
+"""Search a schedule: the entries in some states, in some order, reading no more of them than necessary."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FoundEntry:
     """An entry that was found, or a declaration that could not be stored.
 
     Attributes:
-        state: one of ``STATES`` but ``late``, or ``missing``: the schedule names it, and there is none.
+        state: one of ``STATES`` except ``late``; or ``missing``: the schedule names the entry, but it does not exist.
         snapshot: the entry as it was read; None: it is only declared.
         stored: the entry; None: it cannot be read.
         error: why it cannot be read, or was not stored.
@@ -82,16 +82,16 @@ class FoundEntry:
         return self.stored.meta.last_run_at if self.stored else None
 
 
-def checked_states(states: str | Collection[str] | None) -> frozenset[str]:
-    """Return states as a set, empty for all; one alone may be a text.
+def checked_states(states: str | Collection[str] | None, known: Sequence[str] = STATES) -> frozenset[str]:
+    """Return states as a set, empty for all; one alone may be a text. ``known``: those that there are.
 
     Raises:
         ValueError: one of them is no state.
     """
     found = (states,) if isinstance(states, str) else tuple(states or ())
     for state in found:
-        if state not in STATES:
-            raise ValueError(f"state: expected {', '.join(STATES)}, got {quoted(state)}{_nearest(state, STATES)}")
+        if state not in known:
+            raise ValueError(f"state: expected {', '.join(known)}, got {quoted(state)}{_nearest(state, known)}")
     return frozenset(found)
 
 
@@ -125,8 +125,8 @@ def search(
     Arguments:
         context: the app whose schedule it is.
         wanted: selects entries.
-        limit: how many, the first ones of the order. Only what they take is read, except in the order of the last runs
-            and for states that Redis has no list of.
+        limit: how many, the first ones in the order. No more than necessary is read, except in the order of the last
+            runs and for states that Redis has no list of.
         states: only entries in one of these; ``late`` is one. Empty: all.
         sort: one of ``SORTS``: by next run, with those that will not run at the end; by name; the newest last run
             first; the latest first.
@@ -150,7 +150,7 @@ def each_found(
     progress: Progress | None = None,
     decoder: Decoder | None = None,
 ) -> Iterator[FoundEntry]:
-    """Yield what :func:`search` returns, with more that is behind it, in no order; the arguments are the same.
+    """Yield what :func:`search` returns, and some entries beyond the limit, in no order; the arguments are the same.
 
     ``names`` is what :func:`~redisbeater.management.candidates.candidates` has returned for them.
     """
@@ -192,7 +192,7 @@ def listed_names(
 
 
 def selected_names(context: Context, wanted: Filter, progress: Progress) -> list[str]:
-    """Return the names of the entries that a filter selects, the next to run first; what it needs not is not read."""
+    """Return the names of the entries that a filter selects, the next to run first; read no entry needlessly."""
     if not wanted.is_by_name:
         return [found.name for found in search(context, wanted, progress=progress) if _is_stored(found)]
     names = scanned_names(context, wanted.prefix or "", progress)
@@ -225,7 +225,7 @@ SORTS = tuple(_KEYS)
 
 
 class Reader:
-    """Reads entries, a piece at a time, and leaves out those that are not wanted."""
+    """Reads entries, a piece at a time, and drops those that are not wanted."""
 
     def __init__(
         self,

@@ -5,48 +5,26 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple
 
-from celery.schedules import schedule
-
-from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import EPOCH
-from redisbeater.model import json_text
-from redisbeater.model.definition import Definition
-from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules import ScheduleCodec, interval
+from redisbeater.management.course import Course
 
-__all__ = ("Band", "Course", "Peak", "Simulation", "course_of", "new_course", "number_of_runs", "simulate")
+__all__ = ("Band", "Peak", "Simulation", "number_of_runs", "simulate")
 
 #: Fire times that one simulation finds, and then the first one of each entry that is left. Entries of one schedule
 #: share theirs.
 MOST_FIRE_TIMES = 5_000_000
 
-#: Engine steps that the fire times of one entry may take.
-_STEPS = 20_000_000
-
 #: How many of the entries with the most runs a simulation keeps apart, and the steps in which it counts them.
 MOST_BANDS, BAND_SECONDS = 30, 900
 
 _MICROSECOND = timedelta(microseconds=1)
-_SECOND = timedelta(seconds=1)
 
 #: What tells one entry of a family from another: digits at the end of its name.
 _NUMBER = re.compile(r"[\W_]*\d+$")
-
-
-class Course(NamedTuple):
-    """The future of one entry: its policy, the fire time that comes next, and how many runs it has left."""
-
-    name: str
-    policy: ResolvedPolicy
-    first: datetime
-    runs_left: int | None
-    schedule_text: str
 
 
 class Peak(NamedTuple):
@@ -146,12 +124,12 @@ def simulate(
         raise ValueError(f"end: expected a time after {start.isoformat()}, got {end.isoformat()}")
     groups: defaultdict[tuple[object, ...], list[Course]] = defaultdict(list)
     for course in courses:
-        groups[_group(course)].append(course)
+        groups[course.group].append(course)
     per_second: Counter[int] = Counter()
     bands: list[Band] = []
     found = entries = done = 0
     for members in groups.values():
-        seconds = Counter(_seconds(members[0], start, end, max(MOST_FIRE_TIMES - found, 1)))
+        seconds = Counter(members[0].seconds(start, end, max(MOST_FIRE_TIMES - found, 1)))
         for second, runs in seconds.items():
             per_second[second] += runs * len(members)
         _keep_busiest(bands, members, seconds)
@@ -174,78 +152,10 @@ def simulate(
 
 def number_of_runs(course: Course, start: datetime, end: datetime, known: dict[tuple[object, ...], int]) -> int:
     """Return how many runs an entry has between two instants; ``known`` remembers those of entries like it."""
-    group = _group(course)
+    group = course.group
     if group not in known:
-        known[group] = sum(1 for _ in _seconds(course, start, end, MOST_FIRE_TIMES))
+        known[group] = sum(1 for _ in course.seconds(start, end, MOST_FIRE_TIMES))
     return known[group]
-
-
-def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> Course | None:
-    """Return the future of a stored entry; None: it will not run."""
-    if stored.state not in ("enabled", "failing"):
-        return None
-    policy = ResolvedPolicy.of(stored.definition, defaults).afresh(_STEPS)
-    first = stored.fire_time(policy)
-    return None if first is None else _course(stored.definition, policy, first, stored.meta.total_run_count, codec)
-
-
-def new_course(definition: Definition, now: datetime, defaults: Defaults, codec: ScheduleCodec) -> Course | None:
-    """Return the future of an entry that is created now; None: it will not run."""
-    if not definition.enabled:
-        return None
-    policy = ResolvedPolicy.of(definition, defaults).afresh(_STEPS)
-    first = policy.timetable.first(now)
-    return None if first is None else _course(definition, policy, first, 0, codec)
-
-
-def _course(
-    definition: Definition, policy: ResolvedPolicy, first: datetime, count: int, codec: ScheduleCodec
-) -> Course | None:
-    left = None if definition.max_runs is None else definition.max_runs - count
-    if left is not None and left <= 0:
-        return None
-    return Course(definition.name, policy, first, left, json_text.to_text(codec.encode(definition.schedule)))
-
-
-def _group(course: Course) -> tuple[object, ...]:
-    """Return a key that entries with the same seconds of all their runs share."""
-    policy, timetable = course.policy, course.policy.timetable
-    if policy.jitter or '"custom"' in course.schedule_text:
-        return (course.name,)
-    first = course.first
-    if policy.is_interval and interval.every(timetable.schedule) % _SECOND == timedelta():
-        first = first.replace(microsecond=0)
-    bounds = (timetable.start_at, timetable.end_at)
-    return (course.schedule_text, str(timetable.zone), *bounds, first, course.runs_left)
-
-
-def _seconds(course: Course, start: datetime, end: datetime, most: int) -> Iterator[int]:
-    """Yield the UNIX seconds of the runs of an entry, at most so many."""
-    with suppress(OverflowError, InvalidEntry):  # the end of the calendar, or of the steps
-        for number, fire_time in enumerate(_fire_times(course, start, end)):
-            if number >= most or (course.runs_left is not None and number >= course.runs_left):
-                return
-            due_at = course.policy.due_at(fire_time)
-            if due_at < end:
-                yield (due_at - EPOCH) // _SECOND
-
-
-def _fire_times(course: Course, start: datetime, end: datetime) -> Iterator[datetime]:
-    timetable = course.policy.timetable
-    moment: datetime | None = course.first
-    if course.first < start:
-        newest = timetable.newest(course.first, start)
-        moment = newest if newest >= start else timetable.next(newest)
-    if type(timetable.schedule) is schedule and interval.counts_from_last(timetable.schedule):
-        every = interval.every(timetable.schedule)
-        while moment is not None and moment < end and not timetable.is_past_end(moment):
-            yield moment
-            moment += every
-        return
-    while moment is not None and moment < end:
-        yield moment
-        timetable.known.clear()
-        moment = timetable.next(moment)
 
 
 def _keep_busiest(bands: list[Band], members: Sequence[Course], seconds: Counter[int]) -> None:
@@ -261,13 +171,11 @@ def _keep_busiest(bands: list[Band], members: Sequence[Course], seconds: Counter
 def _peak(groups: Iterable[list[Course]], busiest: Peak, start: datetime, end: datetime) -> dict[str, int]:
     """Return the entries that run in the busiest minute by families, those with the most runs first."""
     families: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
-    begin = (busiest.at - EPOCH) // _SECOND
+    begin = (busiest.at - EPOCH) // timedelta(seconds=1)
     since = max(start, busiest.at - timedelta(minutes=1))
     until = min(end, busiest.at + timedelta(minutes=1))
     for members in groups:
-        first = members[0]
-        since_jitter = max(start, since - first.policy.jitter)
-        runs = sum(1 for second in _seconds(first, since_jitter, until, MOST_FIRE_TIMES) if 0 <= second - begin < 60)
+        runs = sum(1 for second in members[0].seconds(since, until, MOST_FIRE_TIMES) if 0 <= second - begin < 60)
         for member in members if runs else ():
             families[_NUMBER.sub("", member.name) or member.name].append((member.name, runs))
     counted = {

@@ -85,6 +85,7 @@ class Status:
         due, oldest: how many entries are due and have not run, and for how long the oldest has been waiting.
         oldest_name: the name of that one.
         pause: the pause of the schedule; None: it is not paused.
+        refusal: why the server refuses changes, and what to do; empty: it takes them, or does not say.
         workers_report: False: 20 runs were recorded as sent, and no worker has ever reported one.
         server: the server of the schedule; None: it was not asked.
         last_hour: the last hour in numbers; None: these were not read.
@@ -104,6 +105,7 @@ class Status:
     oldest: timedelta
     oldest_name: str
     pause: Pause | None
+    refusal: str = ""
     workers_report: bool = True
     server: Server | None = None
     last_hour: LastHour | None = None
@@ -142,6 +144,7 @@ class Status:
             "oldest_late": round(self.oldest.total_seconds(), 3),
             "oldest_name": self.oldest_name,
             "paused": self.pause and self.pause.as_dict(),
+            "refusal": self.refusal,
             "workers_report": self.workers_report,
             "beats": [beat.as_dict() for beat in self.beats],
             "redis": self.server and self.server.as_dict(),
@@ -169,6 +172,7 @@ def read_status(context: Context, *, details: bool = False) -> Status:
         oldest=late.oldest,
         oldest_name=redis.failing.oldest() if late.entries else "",
         pause=read_pause(context),
+        refusal=redis.refusal(),
         workers_report=workers_report(context),
         server=_read_server(context) if details else None,
         last_hour=read_last_hour(context, now) if details else None,

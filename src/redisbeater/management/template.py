@@ -48,7 +48,7 @@ class EntryTemplate:
     def __init__(self, definition: Definition, context: Context) -> None:
         self.definition = definition
         self._data = definition.to_data(context.codec)
-        if definition.options:  # a copy of what was found to be storable: the caller may go on changing its options
+        if definition.options:  # a copy that was checked: the caller may change the options later
             self.definition = definition._replace(options=deepcopy(definition.options))
             self._data = self.definition.to_data(context.codec)
         self._first = FINISHED

@@ -1,4 +1,4 @@
-"""``Watcher``: what changes in a schedule, as programs hear it that show it live."""
+"""``Watcher``: what changes in a schedule, for programs that show it live."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redisbeater.store.keys import SEVERAL
 
 __all__ = ("MOST_NAMES", "Changes", "Watcher")
 
-#: So many names are named one by one; of more changes at once it is said only that there are many.
+#: How many names are listed at most; of more entries it is only known that they changed.
 MOST_NAMES = 50
 
 

@@ -1,6 +1,6 @@
 """The fire times that operators have left out: those before ``disabled_until``, and those in ``skip``.
 
-Only an entry that has one of these fields comes here. Nothing here reads a clock.
+Only for entries that have one of these fields. Nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def leading_skips(policy: ResolvedPolicy, fire_time: datetime, now: datetime) -> Iterator[Skip]:
-    """Yield the skips of the fire times with which those that have come begin, and which are left out."""
+    """Yield the skips of the oldest fire times that have come, up to the first one that is not left out."""
     following: datetime | None = fire_time
     if policy.disabled_until is not None and fire_time < policy.disabled_until:
         early = _too_early(policy, fire_time, min(now, policy.disabled_until - _MICROSECOND))
         yield early
         following = policy.resumed(policy.timetable.next(early.last))
-    found: list[datetime] = []
+    left_out: list[datetime] = []
     while following is not None and following <= now and following in policy.skip:
-        found.append(following)
+        left_out.append(following)
         following = policy.timetable.next(following)
-    yield from _skips(found)
+    yield from _skips(left_out)
 
 
 def trailing_skips(policy: ResolvedPolicy, fire_time: datetime, newest: datetime) -> tuple[Skip, ...]:
-    """Return the skip of the fire times in ``skip`` with which those up to ``newest`` end; ``fire_time`` runs."""
-    found: list[datetime] = []
+    """Return the skip of the newest fire times up to ``newest``, as far as ``skip`` has them; never ``fire_time``."""
+    left_out: list[datetime] = []
     while newest > fire_time and newest in policy.skip:
-        found.append(newest)
+        left_out.append(newest)
         newest = policy.timetable.newest(fire_time, newest - _MICROSECOND)
-    return _skips(found[::-1])
+    return _skips(left_out[::-1])
 
 
 def without_skipped(
     runs: tuple[datetime, ...], policy: ResolvedPolicy
 ) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
-    """Return the runs that are not in ``skip``, and a skip for each row of others between them."""
-    left_out = [list(row) for is_in_skip, row in groupby(runs, policy.skip.__contains__) if is_in_skip]
-    return tuple(run for run in runs if run not in policy.skip), tuple(skip for row in left_out for skip in _skips(row))
+    """Return the runs that are not in ``skip``, and a skip for each series of neighbours that are."""
+    series = [list(neighbours) for is_in_skip, neighbours in groupby(runs, policy.skip.__contains__) if is_in_skip]
+    kept = tuple(run for run in runs if run not in policy.skip)
+    return kept, tuple(skip for left_out in series for skip in _skips(left_out))
 
 
 def _too_early(policy: ResolvedPolicy, fire_time: datetime, until: datetime) -> Skip:

@@ -83,7 +83,7 @@ class Meta(NamedTuple):
 
     @property
     def executed_at(self) -> datetime | None:
-        """The last run, when the score does not follow it: the application has set it."""
+        """The last run if the application has set it, so that the score does not follow it; else None."""
         return None if self.score_follows_last_run else self.last_run_at
 
     def after_run(self, fire_time: datetime) -> Meta:
@@ -92,7 +92,7 @@ class Meta(NamedTuple):
         return Meta(last_run_at=fire_time, total_run_count=count, score_follows_last_run=True, extra=self.extra)
 
     def followed_by_score(self) -> Meta:
-        """Return the meta to store with a score that follows its last run; ``self`` when there is nothing to change."""
+        """Return the meta to store with a score that follows its last run; ``self`` when nothing changes."""
         is_done = self.score_follows_last_run or self.last_run_at is None
         return self if is_done else self._replace(score_follows_last_run=True)
 

@@ -1,4 +1,4 @@
-"""Overlap: what becomes of fire times that meet an active run of their entry. Nothing here reads a clock."""
+"""Overlap: what becomes of fire times that come while a run of their entry is active. Nothing here reads a clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Activity:
     ended_at: datetime | None = None
 
 
-#: Nothing of the entry is active, or nobody knows.
+#: No run of the entry is active, or nobody knows.
 NO_RUNS = Activity()
 
 
@@ -50,13 +50,13 @@ def admit(
 ) -> tuple[tuple[datetime, ...], tuple[Skip, ...], Buffered | None]:
     """Return the fire times to send now, the skips of others, and the one to buffer, if any.
 
-    The first one is sent if no run is active; the others meet it as active.
+    If no run is active, the first one is sent; to the others, that is an active run.
 
     Arguments:
         runs: the fire times that are due, oldest first.
         overlap: the policy of the entry, any but ``allow``.
         activity: its runs.
-        left: how many more runs the entry may have; None: any number. What is sent and what is buffered counts.
+        left: how many more runs, sent or buffered, the entry may have; None: any number.
     """
     if left == 0:
         return (), _skips(Reason.MAX_RUNS, runs), None

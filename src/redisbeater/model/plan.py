@@ -1,6 +1,6 @@
 """The plan for an entry that is due: which fire times run, which are skipped and why, and when it is due again.
 
-The rules apply in this order: bounds and what operators have left out, jitter, misfire, coalesce, overlap, max_runs.
+The rules apply in this order: bounds, fire times that operators left out, jitter, misfire, coalesce, overlap, max_runs.
 Nothing here reads a clock.
 """
 
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from redisbeater.model.left_out import leading_skips, trailing_skips, without_skipped
-from redisbeater.model.look import meant_fire_time
+from redisbeater.model.meant_fire_time import meant_fire_time
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.overlap import NO_RUNS, Activity, Buffered, admit
 from redisbeater.model.policies import Anchor, Coalesce, Overlap
@@ -23,8 +23,8 @@ __all__ = ("MAX_CATCH_UP_RUNS", "Plan", "plan")
 #: How many missed fire times ``coalesce="all"`` runs at once.
 MAX_CATCH_UP_RUNS = 100
 
-#: An interval that counts from the end of a run comes up again after this long while one is active, or after its own
-#: length if that is shorter: so its end is known before the next run is due.
+#: While a run is active, an interval that counts from its end is checked again after this long, or after its own length
+#: if that is shorter: beat then knows the end of the run before the next one is due.
 ANCHOR_LOOK = timedelta(seconds=10)
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     """The decision about a due entry: fire times to run, oldest first, fire times to skip, and its next score.
 
     ``handled`` is the newest fire time that is run or skipped; None: the entry is only checked again later.
-    ``buffered`` is one that waits until the active runs have ended.
+    ``buffered`` is a fire time whose run waits until the active runs have ended.
     """
 
     next: Score
@@ -45,13 +45,13 @@ class Plan(NamedTuple):
 
     @property
     def counted(self) -> tuple[datetime, ...]:
-        """The fire times that count as runs: those that are sent, and one that is buffered in no other's place."""
+        """The fire times that count as runs: those to run, and the buffered one unless it replaces another."""
         if self.buffered is None or self.buffered.replaces:
             return self.runs
         return (*self.runs, self.buffered.fire_time)
 
     def first_runs(self, count: int) -> Plan:
-        """Return the plan reduced to its first ``count`` runs, at least one: the others become due again."""
+        """Return the plan reduced to its first ``count`` runs, at least one; the others become due again."""
         if count == len(self.runs):
             return self
         unsent = self.runs[count]
@@ -74,11 +74,11 @@ def plan(
 
     Arguments:
         policy: the policy of the entry.
-        fire_time: the one that has come, aware UTC; it identifies the run.
+        fire_time: the fire time that its score means, aware UTC; it identifies the run.
         now: the Redis server's time.
         run_count: how many runs the entry has had.
-        meta: its last run, which decides whether a score of another program is a fire time; by default it is.
-        activity: its runs that have not ended; for an entry with ``overlap`` or ``anchor``.
+        meta: its last run, by which a score that RedBeat wrote is read; default: each score is a fire time.
+        activity: its runs that have not ended, for an entry with ``overlap`` or ``anchor``.
 
     Raises:
         InvalidEntry: finding its fire times takes too many engine steps.
@@ -105,7 +105,7 @@ def plan(
 def _plan_leaving_out(
     policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_count: int, activity: Activity
 ) -> Plan:
-    """Plan an entry of which operators have left out fire times: those with which the due ones begin come first."""
+    """Skip the oldest due fire times as far as operators left them out, then plan the others."""
     skipped = tuple(leading_skips(policy, fire_time, now))
     if not skipped:
         return _plan_due(policy, fire_time, now, run_count, activity)
@@ -139,7 +139,7 @@ def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_co
 
 
 def _after_execution(policy: ResolvedPolicy, now: datetime, activity: Activity) -> Score | None:
-    """Return the score of an interval that counts from the end of a run, if it is not due; None: it is."""
+    """Return the score of an interval that counts from the end of a run and is not due yet; None: it is due."""
     if activity.active:
         following = policy.timetable.next(now)
         return Score(fire_time=now + ANCHOR_LOOK if following is None else min(now + ANCHOR_LOOK, following))
@@ -150,7 +150,7 @@ def _after_execution(policy: ResolvedPolicy, now: datetime, activity: Activity) 
 
 
 def _owed(policy: ResolvedPolicy, fire_time: datetime, meta: Meta) -> datetime | None:
-    """Return the fire time that a score means, delayed by a reported execution of an interval; None: none is left."""
+    """Return the fire time that a score means, or None; an execution that was reported delays that of an interval."""
     if meta.executed_at is None or not policy.is_interval:
         return meant_fire_time(policy, fire_time, meta)
     following = policy.timetable.next(meta.executed_at)
@@ -160,7 +160,7 @@ def _owed(policy: ResolvedPolicy, fire_time: datetime, meta: Meta) -> datetime |
 def _newest_due(
     fire_time: datetime, following: datetime | None, now: datetime, policy: ResolvedPolicy
 ) -> datetime | None:
-    """Return the newest fire time that is due; jitter may still delay the newest one that has come."""
+    """Return the newest fire time that is due, or None: jitter may still delay the newest one that has come."""
     is_newest = following is None or following > now
     newest = fire_time if is_newest else policy.timetable.newest(fire_time, now)
     if policy.due_at(newest) <= now:
@@ -212,11 +212,11 @@ def _coalesce(
 
 
 def _up_to_kept(oldest: datetime, policy: ResolvedPolicy) -> tuple[datetime, ...]:
-    """Return the first fire time that is not left out, from the oldest punctual one on, behind those that are."""
-    found = [oldest]
-    while found[-1] in policy.skip and (following := policy.timetable.next(found[-1])) is not None:
-        found.append(following)
-    return tuple(found)
+    """Return the fire times from the oldest one up to the first that operators did not leave out."""
+    fire_times = [oldest]
+    while fire_times[-1] in policy.skip and (following := policy.timetable.next(fire_times[-1])) is not None:
+        fire_times.append(following)
+    return tuple(fire_times)
 
 
 def _admitted(

@@ -40,7 +40,7 @@ class Defaults:
 
 
 class ResolvedPolicy(NamedTuple):
-    """The policy of one entry under the current settings; it is resolved again for each run and never stored."""
+    """The policy of one entry under the current settings; it is never stored."""
 
     name: str
     enabled: bool
@@ -109,14 +109,14 @@ class ResolvedPolicy(NamedTuple):
         return self.overlap is not Overlap.ALLOW or self.anchor is Anchor.EXECUTION
 
     def resumed(self, fire_time: datetime | None) -> datetime | None:
-        """Return a fire time itself, or the first one that follows it and is not before ``disabled_until``."""
+        """Return a fire time, or the first one after it that is not before ``disabled_until``."""
         until = self.disabled_until
         if until is None or fire_time is None or fire_time >= until:
             return fire_time
         return self.timetable.next(self.timetable.newest(fire_time, until - _MICROSECOND))
 
     def kept(self, fire_time: datetime | None) -> datetime | None:
-        """Return a fire time itself, or the first one that follows it and neither is left out nor comes too early."""
+        """Return a fire time, or the first one after it that is neither in ``skip`` nor before ``disabled_until``."""
         fire_time = self.resumed(fire_time)
         while fire_time is not None and fire_time in self.skip:
             fire_time = self.timetable.next(fire_time)
@@ -134,8 +134,8 @@ class ResolvedPolicy(NamedTuple):
 
 
 def inherited_policies(definition: Definition, defaults: Defaults) -> dict[str, Any]:
-    """Return the policies that settings decide for an entry, by field; without those that leave its runs alone."""
-    found = {
+    """Return the policies that settings decide for an entry, by field; only those that affect its runs."""
+    inherited = {
         "misfire_grace_time": _grace(definition, defaults),
         "coalesce": defaults.coalesce,
         "jitter": defaults.jitter,
@@ -144,7 +144,7 @@ def inherited_policies(definition: Definition, defaults: Defaults) -> dict[str, 
     }
     return {
         name: value
-        for name, value in found.items()
+        for name, value in inherited.items()
         if getattr(definition, name) is INHERIT and value not in (None, 0, Overlap.ALLOW)
     }
 

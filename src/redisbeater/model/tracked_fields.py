@@ -1,4 +1,4 @@
-"""The fields of an entry that mean nothing unless runs are recorded."""
+"""The fields of an entry that have no effect unless runs are recorded."""
 
 from __future__ import annotations
 

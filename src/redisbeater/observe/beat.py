@@ -1,4 +1,4 @@
-"""``Beat``: the parts of one beat that others watch, and what they say of it now."""
+"""``Beat``: the parts of one beat that probes and monitors watch, and what follows from them now."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ("Beat",)
 
 
 class Beat(NamedTuple):
-    """The parts of one beat. Other threads read them at any moment, and change nothing."""
+    """The parts of one beat. Other threads read them at any moment, but change nothing."""
 
     context: Context
     counts: Counts
@@ -59,5 +59,5 @@ class Beat(NamedTuple):
 
     @property
     def accepts_runs(self) -> bool:
-        """Whether the broker took runs when it was asked last; a beat that stands by asks only whether it is there."""
+        """Whether the broker took runs when it was last asked; a standby asks only whether it can be reached."""
         return not (self.broker.is_unavailable or (self.leads and self.broker.acceptance.is_refusing))

@@ -69,6 +69,7 @@ CATALOGUE = {
     "entry_next_timestamp_seconds": _shared(Kind.GAUGE, "Next fire time of an entry.", "entry", "task"),
     "entry_last_timestamp_seconds": _shared(Kind.GAUGE, "Last fire time of an entry that was run.", "entry", "task"),
     "entry_failures": _shared(Kind.GAUGE, "Failures of an entry in a row.", "entry", "task"),
+    "entries_without_metrics": _shared(Kind.GAUGE, "Entries that match, and are too many to have metrics."),
 }
 
 

@@ -33,11 +33,16 @@ class EntryNumbers:
 
 
 class EntryMetrics:
-    """Reads the entries that ``redisbeater_metrics_entries`` names."""
+    """Reads the entries that ``redisbeater_metrics_entries`` names.
+
+    Attributes:
+        left_out: about how many match and have no metrics, because there are too many.
+    """
 
     def __init__(self, context: Context) -> None:
         self.patterns = context.config.metrics_entries
         self._context = context
+        self.left_out = 0
         self._names: list[str] = []
         self._listed_at = float("-inf")
 
@@ -50,8 +55,11 @@ class EntryMetrics:
 
     def _find_names(self) -> list[str]:
         contents = self._context.redis.contents
-        found = {name for pattern in self.patterns for name in contents.names_like(pattern, MOST_ENTRIES)}
-        return sorted(found)[:MOST_ENTRIES]
+        found = [contents.names_like(pattern, MOST_ENTRIES) for pattern in self.patterns]
+        names = sorted({name for first, _ in found for name in first})
+        beyond = sum(number - len(first) for first, number in found)  # several patterns may count one twice
+        self.left_out = max(len(names) - MOST_ENTRIES, 0) + beyond
+        return names[:MOST_ENTRIES]
 
     def _numbers(self, snapshot: Snapshot) -> EntryNumbers:
         score = snapshot.score

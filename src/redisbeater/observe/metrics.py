@@ -19,9 +19,9 @@ from redisbeater.observe.beat import Beat
 from redisbeater.observe.catalogue import CATALOGUE, PREFIX, Kind
 from redisbeater.observe.counting import Meter
 from redisbeater.observe.entry_metrics import EntryMetrics
+from redisbeater.observe.reading import Reading
 from redisbeater.observe.run_totals import RunTotals
 from redisbeater.observe.server import Answer
-from redisbeater.observe.shared import Reading
 from redisbeater.sending.counts import Histogram
 from redisbeater.store.connection.failure import KINDS
 from redisbeater.store.measures import Measured
@@ -100,6 +100,7 @@ class _Schedule(Collector):
         for name in ("next_timestamp_seconds", "last_timestamp_seconds", "failures"):
             values = {(each.name, each.task): getattr(each, name) for each in found}
             yield self._family(f"entry_{name}", {key: value for key, value in values.items() if value is not None})
+        yield self._family("entries_without_metrics", {(): self._entries.left_out})
 
     # Families
 

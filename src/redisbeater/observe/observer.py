@@ -8,9 +8,9 @@ from http import HTTPStatus
 
 from redisbeater.observe.beat import Beat
 from redisbeater.observe.counting import Meter
-from redisbeater.observe.life import HeartbeatFile, Systemd
 from redisbeater.observe.ping import Ping
 from redisbeater.observe.server import Answer, ProbeServer, Route, answer_of
+from redisbeater.observe.signs_of_life import HeartbeatFile, Systemd
 from redisbeater.observe.verdict import Verdicts
 
 __all__ = ("Observer",)

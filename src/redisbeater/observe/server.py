@@ -22,7 +22,7 @@ __all__ = ("Answer", "ProbeServer", "Route", "answer_of")
 
 logger = get_logger(__name__)
 
-#: A client that sends nothing for so long is left: others wait for no thread of theirs, but a thread is a thread.
+#: A client that sends nothing for this long is disconnected: it would keep its thread.
 CLIENT_SECONDS = 5
 
 #: Connections at a time. Of more, the oldest is ended: clients that send byte by byte must not use up beat's files.

@@ -60,7 +60,7 @@ class Verdicts:
         self._unled_since: float | None = None
 
     def live(self) -> Verdict:
-        """Return whether beat makes passes. Asks nobody: a restart does not bring Redis or the broker back."""
+        """Return whether beat makes passes. Asks neither Redis nor the broker: a restart would not bring them back."""
         age, limit = self._beat.pass_age, self._beat.pass_limit
         problem = f"no pass for {duration_words(timedelta(seconds=age))} (limit {limit:g} s)"
         problems = {"pass": problem} if age > limit else {}
@@ -77,7 +77,7 @@ class Verdicts:
         terms = Terms(strict=strict, longest_pass=timedelta(seconds=self._beat.pass_limit))
         found = check_health(self._beat.context, terms, REDIS_SECONDS)
         for check, problem in zip(found.failed, found.problems):
-            if check != "lead" or self._lasts(self._grace):
+            if check != "lead" or self._is_unled_for(self._grace):
                 problems.setdefault(check, problem)
         if "lead" not in found.failed:
             self._unled_since = None
@@ -93,8 +93,8 @@ class Verdicts:
         """Seconds for which nobody may lead: a lock has to expire, and another beat to take it."""
         return self._beat.context.config.lock_timeout + HANDOVER.total_seconds()
 
-    def _lasts(self, seconds: float) -> bool:
-        """Return whether nobody has led for so long, as far as was asked."""
+    def _is_unled_for(self, seconds: float) -> bool:
+        """Return whether nobody has led for this long, since this was first asked."""
         if self._unled_since is None:
             self._unled_since = time.monotonic()
         return time.monotonic() - self._unled_since > seconds

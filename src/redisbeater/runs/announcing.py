@@ -21,13 +21,15 @@ def announce_start(running: Running) -> None:
 
 
 def announce_end(execution: Execution, state: State, *, seconds: float | None = None, **details: Any) -> None:
-    """Fire the signal that a run has ended; none if it is to be tried again. Not for one that another execution has.
+    """Fire the signal that a run has ended, unless it is to be tried again.
+
+    Not to be called for a run that another execution has.
 
     Arguments:
         execution: its execution.
         state: how it ended.
         seconds: how long it took; None: unknown.
-        details: what was recorded besides: ``error``, ``result``, ``note``.
+        details: what else was recorded: ``error``, ``result``, ``note``.
     """
     if run_finished.receivers and state in FINAL:
         run = _run_of(execution, state, **details)

@@ -10,6 +10,7 @@ import threading
 import time
 
 from redisbeater.config.settings import Config
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
 from redisbeater.runs.running import Running, RunningTable
 
@@ -20,11 +21,14 @@ logger = get_logger(__name__)
 #: Seconds that a task may take to end before its process is killed. A lost run is requeued 10 seconds after its lease.
 END_SECONDS = 5.0
 
+#: How often it looks: a wait takes no account of the time in which the host was suspended.
+LOOK_SECONDS = 1.0
+
 
 class Watchdog:
     """Ends this process once a lease is over that it could not renew, as Celery's ``terminate`` would.
 
-    It has a thread of its own: the thread that renews may hang in the network just then.
+    It has a thread of its own, because the thread that renews leases may hang in the network just then.
     """
 
     def __init__(self, running: RunningTable, config: Config) -> None:
@@ -35,7 +39,7 @@ class Watchdog:
         self._is_useless = False
 
     def look(self) -> None:
-        """Look at the executions: one has begun, or was taken over. Log it in a process that cannot end itself."""
+        """Check the leases: an execution is new, or was taken over. Log once if this process cannot end itself."""
         if self._thread is None and not self._is_useless:
             self._start()
         self._changed.set()
@@ -55,8 +59,8 @@ class Watchdog:
             lost = [running for running in self._running.holding() if running.is_cut_off]
             if lost:
                 self._end_process(lost)
-            seconds = self._running.first_cut_off() - time.monotonic()
-            self._changed.wait(None if math.isinf(seconds) else max(seconds, 0.0))
+            seconds = self._running.first_cut_off() - host_seconds()
+            self._changed.wait(None if math.isinf(seconds) else min(max(seconds, 0.0), LOOK_SECONDS))
 
     def _end_process(self, lost: list[Running]) -> None:
         for running in lost:
@@ -71,5 +75,5 @@ class Watchdog:
 
 
 def _is_pool_process() -> bool:
-    """Return whether this is a child of a prefork pool; billiard tells the standard library so, too."""
+    """Return whether this is a child of a prefork pool: billiard renames its processes in the standard library, too."""
     return multiprocessing.current_process().name != "MainProcess"

@@ -13,7 +13,7 @@ from redisbeater.store import Execution
 
 __all__ = ("add_headers", "execution_of", "is_tracked", "is_tracked_request")
 
-#: The header of a message that a run has published itself, for another try or as a replacement: how often it did so.
+#: The header of a message that a run itself published, for another try or as a replacement: how often it has done so.
 STEP = "redisbeater_step"
 
 #: The headers of a run that all its messages carry.
@@ -38,7 +38,7 @@ def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None
     Arguments:
         request: the request of the execution that publishes the message.
         headers: the headers of the message.
-        is_next: the message follows this execution; else it is only a copy, to be looked at later.
+        is_next: whether the message is for the next execution; else it is only a copy, which is delivered again later.
     """
     for name in (ATTEMPT_HEADER, STEP, NAME, FIRE_TIME):
         if name in request.headers:

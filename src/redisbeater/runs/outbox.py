@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
 
 __all__ = ("Outbox", "Report")
@@ -40,14 +40,14 @@ class Report:
 class Outbox:
     """Writes reports, and does a duty between them.
 
-    Tasks put reports in and wait for Redis, but never longer than ``wait_seconds``, however long Redis, the network or
-    a name server takes: only the thread of the outbox talks to Redis. The first report starts it. What could not be
-    written stays, in order, until Redis is back.
+    Tasks put reports in and wait until these are written, but never longer than ``wait_seconds``, however long Redis,
+    the network or a name server takes: only the thread of the outbox talks to Redis. The first report starts that
+    thread. What could not be written stays, in order, until Redis is back.
 
     Arguments:
         wait_seconds: how long a task waits for its report to be written.
         duty: called between reports when it is due.
-        duty_at: returns when the duty is due, by the monotonic clock; infinite: not.
+        duty_at: returns when the duty is due, by the clock of this host; infinite: not.
     """
 
     def __init__(self, wait_seconds: float, duty: Callable[[], None], duty_at: Callable[[], float]) -> None:
@@ -57,12 +57,12 @@ class Outbox:
         self._changed = threading.Condition()
         self._waiting: deque[Report] = deque()
         self._thread: threading.Thread | None = None
-        #: Numbers of reports.
+        #: How many reports were written, and dropped since the last line about that.
         self._written = self._dropped = 0
-        #: Until when no task waits, when the thread tries again, and since when Redis is away.
+        #: Until when no task waits for Redis, when the thread tries again, and since when Redis is away.
         self._away_until = self._retry_at = 0.0
         self._away_since: float | None = None
-        #: Before that time the duty is not done again, and no refusal is logged.
+        #: When the duty may be done again after a refusal, and until when no further refusal is logged.
         self._duty_from = self._silent_until = 0.0
 
     def put(self, write: Callable[[], None]) -> None:
@@ -79,10 +79,10 @@ class Outbox:
                 self._thread = thread
             self._changed.notify_all()
         written = self._written
-        if time.monotonic() < self._away_until or report.is_over.wait(self._wait_seconds):
+        if host_seconds() < self._away_until or report.is_over.wait(self._wait_seconds):
             return
         if written == self._written:  # else the thread is only busy with the reports before
-            self._away_until = time.monotonic() + AWAY_SECONDS
+            self._away_until = host_seconds() + AWAY_SECONDS
 
     @property
     def is_busy(self) -> bool:
@@ -91,11 +91,11 @@ class Outbox:
 
     def flush(self, seconds: float) -> int:
         """Wait until all reports are written, so many seconds at most, and return how many are not."""
-        deadline = time.monotonic() + seconds
+        deadline = host_seconds() + seconds
         with self._changed:
             self._retry_at = 0.0
             self._changed.notify_all()
-            while self._waiting and (left := deadline - time.monotonic()) > 0:
+            while self._waiting and (left := deadline - host_seconds()) > 0:
                 self._changed.wait(left)
             return len(self._waiting)
 
@@ -114,7 +114,7 @@ class Outbox:
 
     def _seconds_until_work(self) -> float:
         due = 0.0 if self._waiting else max(self._duty_at(), self._duty_from)
-        return max(due, self._retry_at) - time.monotonic()
+        return max(due, self._retry_at) - host_seconds()
 
     def _work(self) -> None:
         while self._waiting:
@@ -122,7 +122,7 @@ class Outbox:
             self._write(report.write)
             report.is_over.set()
             with self._changed:
-                # Another one was dropped instead if the outbox was full.
+                # If the outbox was full meanwhile, put() has dropped this report.
                 if self._waiting and self._waiting[0] is report:
                     self._waiting.popleft()
                 self._changed.notify_all()
@@ -130,12 +130,12 @@ class Outbox:
         self._do_duty()
 
     def _do_duty(self) -> None:
-        if max(self._duty_at(), self._duty_from) <= time.monotonic():
+        if max(self._duty_at(), self._duty_from) <= host_seconds():
             is_done = self._write(self._duty)
-            self._duty_from = 0.0 if is_done else time.monotonic() + RETRY_SECONDS
+            self._duty_from = 0.0 if is_done else host_seconds() + RETRY_SECONDS
 
     def _write(self, write: Callable[[], None]) -> bool:
-        """Write, and return whether Redis accepted it; what it refuses is dropped: it would refuse it again."""
+        """Write, and return whether Redis accepted it. What Redis refuses is dropped: it would refuse it again."""
         try:
             write()
             self._is_back()
@@ -152,13 +152,13 @@ class Outbox:
 
     def _may_log(self) -> bool:
         """Return whether no refusal was logged in the last REPEAT_SECONDS."""
-        if time.monotonic() < self._silent_until:
+        if host_seconds() < self._silent_until:
             return False
-        self._silent_until = time.monotonic() + REPEAT_SECONDS
+        self._silent_until = host_seconds() + REPEAT_SECONDS
         return True
 
     def _is_away(self, error: StoreUnavailable) -> None:
-        now = time.monotonic()
+        now = host_seconds()
         self._away_until, self._retry_at = now + AWAY_SECONDS, now + RETRY_SECONDS
         if self._away_since is None:
             self._away_since = now
@@ -170,7 +170,7 @@ class Outbox:
         self._written += 1
         self._away_until = 0.0
         if self._away_since is not None:
-            seconds, self._away_since = time.monotonic() - self._away_since, None
+            seconds, self._away_since = host_seconds() - self._away_since, None
             logger.info("Redis available again after %.1f s, reports of runs go on", seconds)
         if self._dropped:
             dropped, self._dropped = self._dropped, 0

@@ -15,6 +15,7 @@ from celery.app.task import Context as Request
 from redisbeater.config.settings import Config
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import State
 from redisbeater.runs.announcing import announce_end, announce_start
@@ -89,34 +90,34 @@ class Process:
         return running
 
     def _start(self, running: Running) -> None:
-        asked_at = time.monotonic()
+        asked_at = host_seconds()
         running.started(*self._store.start(running.execution), asked_at)
         if running.answer in ("RUNNING", "DUPLICATE"):
             _log_second_start(running)
         elif running.execution.is_redelivered:
-            self._take_over(self.running.others(running))
+            self._lose_leases(self.running.others(running))
 
     def _start_again(self, running: Running) -> None:
         """Report once more the start of an execution, which is not in Redis."""
-        asked_at = time.monotonic()
+        asked_at = host_seconds()
         answer, rest = self._store.start(running.execution)
         if answer in ("STARTED", "STOP"):
             running.started(answer, rest, asked_at)
         else:
-            self._take_over([running])
+            self._lose_leases([running])
 
-    def _take_over(self, taken: list[Running]) -> None:
-        """Take over that other executions have the runs of these."""
-        for running in taken:
+    def _lose_leases(self, superseded: list[Running]) -> None:
+        """Record that other executions have taken over the runs of these."""
+        for running in superseded:
             running.taken_over()
-        if taken and self._watchdog is not None:
+        if superseded and self._watchdog is not None:
             self._watchdog.look()
 
     def release(self, running: Running, retry_in: float | None, error: str) -> None:
-        """Give up the lease of an execution whose task is about to publish the next execution of its run.
+        """Give up the lease of an execution whose task is about to publish the message of the next execution.
 
-        Before that leaves: another worker may start it before this execution has ended. One that never had the lease,
-        as Redis has answered meanwhile, has nothing to report.
+        This comes before that message leaves, because another worker may start it before this execution has ended. An
+        execution that never had the lease, by what Redis has answered meanwhile, has nothing to report.
         """
 
         def write() -> None:
@@ -129,7 +130,7 @@ class Process:
     def end(self, running: Running, state: State, **details: Any) -> None:
         """Report how an execution has ended; ``details`` as ``RunStore.finish()`` takes them."""
         if running.is_released:
-            # It has not given the run to another execution in the end: its token takes the lease again.
+            # No other execution follows after all: take the lease again with the same token.
             self._outbox.put(lambda: self._start(running))
         self._put_end(running.execution, state, seconds=time.monotonic() - running.began, **details)
 
@@ -141,7 +142,7 @@ class Process:
 
         self._outbox.put(write)
 
-    # The main process, which knows of an execution only the process that it was in
+    # The main process, which knows only in which process an execution was
 
     def request_of(self, task_id: str) -> Any:
         """Return the ``celery.app.task.Context`` of a tracked run that this worker has received; None: it has not."""
@@ -149,7 +150,7 @@ class Process:
         return None if received is None else Request(received.request_dict)
 
     def seen_from_outside(self, task: Any, request: Any) -> Execution | None:
-        """Return an execution by the process that it was in; None: it is not known which."""
+        """Return an execution by the process that executed it, as known here; None: that process is unknown."""
         received = self.received.get(request.id)
         pid = os.getpid() if self.executes else getattr(received, "worker_pid", None)
         if not isinstance(pid, int):
@@ -157,7 +158,7 @@ class Process:
         return replace(execution_of(task, request, holder_prefix(self._host, pid)), pid=pid)
 
     def end_from_outside(self, execution: Execution, state: State, **details: Any) -> None:
-        """Report how an execution has ended that another process began, or none did."""
+        """Report the end of an execution that another process began, or that never began."""
         self._put_end(execution, state, **details)
 
     def flush(self) -> None:
@@ -186,10 +187,10 @@ class Process:
         return answer
 
     def _renew(self) -> None:
-        due, asked_at = self.running.to_renew(), time.monotonic()
+        due, asked_at = self.running.to_renew(), host_seconds()
         if self._outbox.is_busy:  # a start that waits to be written comes first
             due = [running for running in due if running.answer]
-        if not due:  # those that were have ended
+        if not due:  # the executions that were due have ended
             return
         renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in due})
         for running in due:

@@ -2,7 +2,7 @@
 
 The process that executes a task sends ``task_prerun`` and ``task_postrun``; a prefork child that was terminated sends
 the latter with the state None. The main process reports what its children cannot. A receiver never raises, and never
-waits longer than ``redisbeater_run_write_timeout`` for Redis. For other messages each one is a test of the headers.
+waits longer than ``redisbeater_run_write_timeout`` for Redis. For all other messages it only looks at the headers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ("install",)
 logger = get_logger(__name__)
 
 
-#: The tracked executions of this process, by the identity of their requests. Without one, what other tasks do is not
-#: looked at.
+#: The tracked executions of this process, by the identity of their requests. While there is none, receivers return at
+#: once.
 _executing: set[int] = set()
 
 
@@ -61,7 +61,7 @@ def install(app: Celery | None = None) -> None:
 
 
 def _reporting(report: Callable[..., None]) -> Callable[..., None]:
-    """Pass what this process reports for the app of a task, and log what is raised: no task suffers from its report."""
+    """Pass what this process reports for the task's app; log what ``report`` raises, so that no task fails by it."""
 
     @functools.wraps(report)
     def reported(task: Any, *args: Any, **kwargs: Any) -> None:
@@ -94,7 +94,7 @@ def _begin(process: Process, task: Any, request: Any) -> None:
 
 
 def on_publish(headers: Any = None, **_: Any) -> None:
-    """Receive that a message leaves: one with the id of the run that publishes it is the next execution of that run."""
+    """Receive that a message leaves; with the id of the run that publishes it, it is for the next execution."""
     if not _executing:
         return
     if current_task and isinstance(headers, dict) and headers.get("id") == current_task.request.id:
@@ -113,7 +113,7 @@ def _publish(process: Process, task: Any, headers: dict[str, Any]) -> None:
         return
     running.is_published_again = True
     if running.holds:
-        # What it raises is on its way: Task.retry() is called where an error is handled.
+        # Task.retry() is called where an error is handled: that error is why.
         error = sys.exc_info()[1]
         process.release(running, _seconds_until(headers.get("eta"), task.app), error_text(error) if error else "")
 
@@ -176,7 +176,7 @@ def on_shutdown(**_: Any) -> None:
     flush_all()
 
 
-# In the main process of a worker; of all pools but prefork it is the same
+# In the main process of a worker, which executes the tasks itself in all pools but prefork
 
 
 def on_received(sender: Any, request: Any, **_: Any) -> None:
@@ -203,9 +203,9 @@ def _fail(process: Process, task: Any, task_id: str, error: BaseException) -> No
         return
     if isinstance(error, TimeLimitExceeded):
         _end_from_outside(task, request, State.FAILURE, error=error_text(error))
-        process.received.pop(task_id, None)  # Celery says it twice
+        process.received.pop(task_id, None)  # Celery sends this signal twice
     else:
-        # Celery has acknowledged it: of one that the broker gives out again it says nothing.
+        # Celery has acknowledged the message: it sends no such signal if the broker gives the message out again.
         _drop(task, request, error_text(error), is_gone=True)
 
 
@@ -231,8 +231,9 @@ def on_unknown(sender: Any, message: Any, name: str, id: str, **_: Any) -> None:
 def on_retry(sender: Any, request: Any, reason: Any = None, **_: Any) -> None:
     """Receive that a task is to be tried again.
 
-    Without a reason Celery has cancelled it, in a cold shutdown or because it lost its broker: unless the broker gives
-    the message out again, nobody retries it. With one, the process that executes reports it, if it is alive.
+    Without a ``reason``, Celery has cancelled it, in a cold shutdown or because it lost its broker; then nobody retries
+    it unless the broker gives the message out again. With a reason, the process that executes it reports that itself,
+    unless that process has died.
     """
     if not is_tracked(request):
         return
@@ -257,7 +258,7 @@ def _end_unstarted(process: Process, task: Any, request: Any, state: State, **de
 
 @_reporting
 def _drop(process: Process, task: Any, request: Any, error: str, *, is_gone: bool = False) -> None:
-    """Report an execution that died. ``is_gone``: the broker does not give its message out again, whatever its task."""
+    """Report an execution that died. ``is_gone``: the broker does not give its message out again, whatever the task."""
     execution = process.seen_from_outside(task, request)
     if execution is not None:
         process.drop(replace(execution, acks_late=execution.acks_late and not is_gone), error)
@@ -266,7 +267,7 @@ def _drop(process: Process, task: Any, request: Any, error: str, *, is_gone: boo
 def _seconds_until(when: Any, app: Celery) -> float | None:
     """Return the seconds until a retry may start, from what Celery has: seconds, a datetime, its text, or None.
 
-    Times are those of this host's clock, and are compared with it alone: it may be wrong.
+    Times are those of this host's clock, which may be wrong, so they are compared with that clock alone.
     """
     if isinstance(when, str):
         when = datetime.fromisoformat(when)

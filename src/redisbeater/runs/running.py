@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
+from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
 from redisbeater.store import Execution, Renewal
 
@@ -14,10 +15,10 @@ __all__ = ("Running", "RunningTable")
 
 logger = get_logger(__name__)
 
-#: How often a lease is renewed in its length.
+#: How many times a lease is renewed within its length.
 RENEWALS = 4
 
-#: How many leases are renewed at once, in a few scripts. Reports of tasks do not wait for more.
+#: How many leases are renewed at once, in a few scripts: the reports of tasks wait for them.
 RENEWAL_PAGE = 1_000
 
 
@@ -31,8 +32,8 @@ class Running:
         answer: what Redis answered to its start, as ``RunStore.start()`` returns it; empty: nothing yet.
         rest: seconds that another execution's lease had left then.
         is_to_stop: somebody asked to stop it.
-        is_published_again: its task has sent a message with the id of the run, which will be its next execution.
-        is_released: for that reason it has given up its lease.
+        is_published_again: its task has sent a message with the id of the run, for the next execution.
+        is_released: it has given up its lease because of that message.
     """
 
     execution: Execution
@@ -43,15 +44,14 @@ class Running:
     is_published_again: bool = False
     is_released: bool = False
     began: float = field(default_factory=time.monotonic)
-    #: When its lease ends and when it was renewed last, by the monotonic clock of this host, which runs on while the
-    #: process is stopped. While the host is suspended it stands still (Linux): then the next renewal tells.
+    #: When its lease ends and when it was renewed last, by the clock of this host, which runs on while the process is
+    #: stopped and while the host is suspended.
     lease_end: float = field(init=False)
     renewed: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin the first lease: that of an execution whose start cannot be written is over after as long."""
-        self.renewed = self.began
-        self.lease_end = self.began + self.lease
+        self._renewed(host_seconds())
 
     @property
     def holds(self) -> bool:
@@ -61,15 +61,15 @@ class Running:
     @property
     def is_cut_off(self) -> bool:
         """Whether its lease is over: it could not be renewed, or another execution has it."""
-        return self.holds and time.monotonic() >= self.lease_end
+        return self.holds and host_seconds() >= self.lease_end
 
     @property
     def renew_at(self) -> float:
-        """When its lease is to be renewed, by the monotonic clock."""
+        """When its lease is to be renewed, by the clock of this host."""
         return self.renewed + self.lease / RENEWALS
 
     def started(self, answer: str, rest: float, asked_at: float) -> None:
-        """Take over what Redis answered to its start, which was asked at a time of the monotonic clock."""
+        """Take over what Redis answered to its start, which was asked at a time of this host's clock."""
         self.answer, self.rest = answer, rest
         self.is_to_stop |= answer == "STOP"
         if self.holds:
@@ -78,7 +78,7 @@ class Running:
             self.lease_end = math.inf
 
     def renewed_by(self, renewal: Renewal, asked_at: float) -> None:
-        """Take over what Redis answered to the renewal of its lease."""
+        """Record what Redis answered to the renewal of its lease."""
         if self.execution.run_id in renewal.not_ours:
             self.taken_over()
         else:
@@ -86,7 +86,7 @@ class Running:
             self._renewed(asked_at)
 
     def taken_over(self) -> None:
-        """Take over that another execution has the run: its lease here is over."""
+        """Record that another execution has taken the run over: the lease of this one is over."""
         logger.warning(
             "run %s of %r was taken over by another execution, or deleted; the task here is asked to stop",
             self.execution.run_id,
@@ -105,7 +105,7 @@ class RunningTable:
 
     def __init__(self) -> None:
         self._running: dict[int, Running] = {}
-        #: When the next lease is to be renewed, or earlier: that of an execution that has ended.
+        #: When the next lease is to be renewed; earlier if that was the lease of an execution that has ended.
         self._renew_at = math.inf
         self._lock = threading.Lock()
 
@@ -133,19 +133,19 @@ class RunningTable:
         return [each for each in self.holding() if each is not running and each.execution.run_id == run_id]
 
     def renew_at(self) -> float:
-        """Return when to look for leases to renew, by the monotonic clock; infinite: there are none."""
+        """Return when to look for leases to renew, by the clock of this host; infinite: there are none."""
         return self._renew_at
 
     def to_renew(self) -> list[Running]:
-        """Return the executions to renew in one call: where one is due, those with it that soon would be."""
+        """Return the executions to renew in one call: those that are due and, with them, those that soon will be."""
         with self._lock:
             holding = self.holding()
             self._renew_at = min((running.renew_at for running in holding), default=math.inf)
-        now = time.monotonic()
+        now = host_seconds()
         if self._renew_at > now:
             return []
         return [each for each in holding if each.renew_at <= now + each.lease / RENEWALS / 2][:RENEWAL_PAGE]
 
     def first_cut_off(self) -> float:
-        """Return when the first lease ends, by the monotonic clock; infinite: nothing is executed."""
+        """Return when the first lease ends, by the clock of this host; infinite: nothing is executed."""
         return min((running.lease_end for running in self.holding()), default=math.inf)

@@ -55,24 +55,24 @@ def step_of(values: Sequence[int]) -> int | None:
 
 def weekday_names(days: Collection[int]) -> str:
     """Return days by ISO number (Monday is 1) as ``Monday to Friday`` or ``Friday to Monday``."""
-    return span_text(_joined_at_end(consecutive(days), 1, 7), lambda day: DAYS[day % 7].capitalize())
+    return span_text(_joined_at_end(consecutive(days), 7), lambda day: DAYS[day % 7].capitalize())
 
 
 def month_names(numbers: Collection[int]) -> str:
     """Return months as ``January and July`` or ``November to February``."""
-    return span_text(_joined_at_end(consecutive(numbers), 1, 12), _month)
+    return span_text(_joined_at_end(consecutive(numbers), 12), _month)
 
 
 def _month(number: int) -> str:
     return MONTHS[number - 1].capitalize()
 
 
-def _joined_at_end(found: list[list[int]], low: int, high: int) -> list[list[int]]:
-    """Join the last group and the first if they are consecutive around the end and have three numbers or more."""
-    first, last = found[0], found[-1]
-    if first is last or first[0] != low or last[-1] != high or len(first) + len(last) < 3:
-        return found
-    return [*found[1:-1], last + first]
+def _joined_at_end(groups: list[list[int]], highest: int) -> list[list[int]]:
+    """Join the last group and the first if 1 follows the highest number there, and they have three numbers or more."""
+    first, last = groups[0], groups[-1]
+    if first is last or first[0] != 1 or last[-1] != highest or len(first) + len(last) < 3:
+        return groups
+    return [*groups[1:-1], last + first]
 
 
 def date_text(day: date) -> str:

@@ -1,4 +1,4 @@
-"""What one beat counts of its dispatches, for people and monitors who ask how it fares."""
+"""What one beat counts of its dispatches, for its status and for monitors."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Histogram:
         return found
 
     def quantile(self, share: float) -> float:
-        """Return a value that this share of all values does not exceed, between two bounds by straight line.
+        """Return the value that this share of all values does not exceed, interpolated between two bounds.
 
-        0 without values; the highest bound for what is above it.
+        0 without values; the highest bound where the value is above that.
         """
         wanted, below, lowest = share * sum(self.counts), 0, 0.0
         for bound, count in zip(self.bounds, self.counts):
@@ -86,9 +86,9 @@ class SentJob(Protocol):
 
 
 class Counts:
-    """What became of runs since a beat leads: what its line in ``P:beats`` shows.
+    """What became of runs since this beat began to lead: what its line in ``P:beats`` shows.
 
-    A subclass counts more; here the methods for that do nothing, so that nobody asks which of them is there.
+    A subclass counts more. The methods for that do nothing here, so that callers need not know which class counts.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Counts:
         self.late_ms = 0
         #: Seconds from the time at which runs were due until the broker had accepted them.
         self.lateness = Histogram(LATENESS_BOUNDS)
-        #: When the last pass ended, on the monotonic clock. A beat that has just begun counts as one that has passed.
+        #: When the last pass ended, on the monotonic clock; at first, when this beat was created.
         self.passed_at = time.monotonic()
 
     @property
@@ -111,7 +111,7 @@ class Counts:
         return sum(self.skipped_by.values())
 
     def restart(self) -> None:
-        """Begin to count from zero: this beat begins to lead."""
+        """Count from zero again: this beat begins to lead."""
         self.sent = self.refused = self.late_ms = 0
         self.skipped_by = {}
         self.lateness = Histogram(LATENESS_BOUNDS)

@@ -25,22 +25,18 @@ def new_run(
     run: RedisScheduleEntry,
     now: datetime,
     *,
-    state: State = State.SENT,
     kind: Kind = Kind.SCHEDULE,
-    attempt: int = 1,
     by: str = "",
     note: str = "",
     restart_of: str = "",
     is_alone: bool = False,
 ) -> NewRun:
-    """Return the record of a run that is about to be sent, or to wait.
+    """Return the record of a run that a program is about to send for the first time.
 
     Arguments:
         run: the run, with its id and its fire time.
-        now: the time of the Redis server, from which relative options count.
-        state: SENT, or BUFFERED.
+        now: the server's time, from which relative options count.
         kind: why there is this run.
-        attempt: how often it is sent with this one.
         by: who wants it.
         note: why.
         restart_of: the id of the run that it repeats.
@@ -53,9 +49,7 @@ def new_run(
         task=str(run.task),
         fire_time=run.last_run_at or now,
         payload=_payload(run).to_text(),
-        state=state,
         kind=kind,
-        attempt=attempt,
         eta=option_instant(options.get("eta"), now) or option_instant(options.get("countdown"), now),
         expires=option_instant(options.get("expires"), now),
         by=by,
@@ -74,9 +68,9 @@ def planned_run(
     state: State = State.SENT,
     is_alone: bool = False,
 ) -> NewRun:
-    """Return the record of a run of an entry at a fire time, that was sent or is to wait.
+    """Return the record of the run of an entry at a fire time, which was sent or is to wait.
 
-    Its values come from what is stored, so that they are not checked again.
+    Its values are not checked again: they come from what is stored.
     """
     options = own_options(definition, fire_time, now)
     payload = {
@@ -117,10 +111,10 @@ def run_again(
 
 
 def renewed_expiry(expires: object, sent: Run, now: datetime) -> dict[str, datetime]:
-    """Return the option ``expires`` of a run that is sent again: as long after now as it had when it was sent first.
+    """Return the option ``expires`` of a run that is sent again: as far from now as it was from the first send.
 
-    That is counted from the fire time where it is a run of the schedule, as a deadline is. Seconds stay as they are:
-    Celery counts them from each message.
+    For a run of the schedule that time counts from the fire time, as a deadline does. Seconds stay as they are: Celery
+    counts them from each message.
     """
     begin = (sent.kind is Kind.SCHEDULE and sent.fire_time) or sent.sent_at
     if not isinstance(expires, datetime) or expires.tzinfo is None or begin is None:

@@ -1,9 +1,9 @@
 """Prepared texts of a run's arguments (``argsrepr``, ``kwargsrepr``), the same as Celery's but cheaper.
 
 Celery builds these texts for logs and events token by token, a tenth of what a message costs, unless it gets them as
-options. They are given only where Celery would build the same: not for tasks with their own ``apply_async``, which may
-add arguments, and not where anything else of an application or an instrument stands between a run and its message, for
-example to hide arguments. It may be put there at any time, so each run asks.
+options. It gets them only where it would build the same: not for tasks with their own ``apply_async``, which may add
+arguments, and not where other code of an application or an instrument stands between a run and its message, for example
+to hide arguments. Such code may be put there at any time, so this is checked for each run.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Representations:
 
 
 def _is_from(module: ModuleType, function: Any) -> bool:
-    """Return whether a function was written in a module; a wrapper was not, whatever name it has."""
+    """Return whether a function is defined in a module; a wrapper is not, whatever its name."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename == module.__file__
 

@@ -62,7 +62,7 @@ def make_run(
         app: the Celery app that sends it.
         entry_class: the class of the run.
         due_at: when it is due, its fire time plus its jitter; for the log.
-        attempt: how often it is sent with this one, which tells its worker that it is recorded; 0: it is not.
+        attempt: which attempt this is, from 1; the header tells the worker that the run is recorded. 0: it is not.
         now: the server's time, from which an ``expires`` in seconds counts; default: its fire time.
     """
     options = _run_options(definition, fire_time, now or fire_time)
@@ -86,13 +86,13 @@ def make_run(
 
 
 def _run_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
-    """Return the options of a run but for its id, with the headers by which it is known and its deadline."""
+    """Return the options of a run, all but its id: with its headers and its deadline."""
     options: dict[str, Any] = json_text.copied(own_options(definition, fire_time, now))
     return with_headers(options, definition.name, fire_time)
 
 
 def own_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
-    """Return the options of a definition, to be read only, with its deadline."""
+    """Return the options of a definition with its deadline; the caller must not change them."""
     if definition.deadline is None:
         return definition.options
     deadline = fire_time + timedelta(seconds=definition.deadline)
@@ -100,14 +100,14 @@ def own_options(definition: Definition, fire_time: datetime, now: datetime) -> d
 
 
 def with_headers(options: dict[str, Any], name: str, fire_time: datetime) -> dict[str, Any]:
-    """Return options with what each run has: the headers by which it is known, which are added to those it has."""
+    """Return options with what each run has: without retries, and with headers that tell entry and fire time."""
     headers = {**(options.get("headers") or {}), "periodic_task_name": name, "scheduled_for": fire_time.isoformat()}
     # retry=False: beat itself releases a run that cannot be sent, and tries it again.
     return {"retry": False, **options, "headers": headers}
 
 
 def _sooner(expires: Any, deadline: datetime, now: datetime) -> Any:
-    """Return what ends sooner, as Celery takes it."""
+    """Return the sooner of an ``expires`` and a deadline, as Celery takes it."""
     own = option_instant(expires, now)
     return deadline if own is None or deadline <= own else expires
 

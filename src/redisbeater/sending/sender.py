@@ -39,8 +39,7 @@ class Sender:
 
     def send(self, run: RedisScheduleEntry) -> Exception | None:
         """Send a run. Return why it was not sent, or None."""
-        error = copy_context().run(self._send, run)
-        return None if error is None else _with_text(error)
+        return copy_context().run(self._send, run)
 
     def prepare(self, entry: ScheduleEntry) -> None:
         """Add the texts of its arguments to the run that is being sent; leave any other entry as it is."""
@@ -64,7 +63,8 @@ class Sender:
                 del scheduler.apply_async
             else:
                 scheduler.apply_async = own
-        return self._error
+        logged = _logged_error()
+        return logged if self._error is None else self._error
 
     def _recording(self, apply_async: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``apply_async`` with a record of each error that leaves it."""
@@ -79,13 +79,13 @@ class Sender:
         return recording
 
 
-def _with_text(error: Exception) -> Exception:
-    """Return an error, or another one in its place if its class, which may be anybody's, cannot return its text."""
-    try:
-        str(error)
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}, an error without a text")
-    return error
+def _logged_error() -> Exception | None:
+    """Return the error that Celery has just logged, unless the task itself raised it.
+
+    It may have been raised before the call of ``apply_async`` had begun, by the handler of a signal.
+    """
+    error = _MESSAGE_ERRORS.pop_error()
+    return error if isinstance(error, Exception) and not _was_executed(error.__traceback__) else None
 
 
 def _was_executed(traceback: TracebackType | None) -> bool:

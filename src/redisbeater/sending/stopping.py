@@ -21,10 +21,10 @@ logger = get_logger(__name__)
 def cancel(
     app: Celery, run_id: str, *, by: str, note: str = "", connection: Callable[[], Any] = lambda: None
 ) -> Run | None:
-    """Ask a run to stop that is in the way of another. Return it as it is then; None: there is none, or see below.
+    """Ask a run to stop that is in the way of another. Return it as it is then.
 
-    One that waits for beat has ended at once. The end of any other is not waited for. A broker that is away is logged,
-    and None returned: the record says that the run is to stop, and its worker reads that with the next renewal.
+    A run that waits for beat ends at once; the end of any other is not awaited. Return None if there is no such run, or
+    if its worker could not be reached, which is logged: the worker reads the request when it renews its lease.
 
     Arguments:
         app: the app.
@@ -45,7 +45,7 @@ def cancel(
     except StoreError:
         raise
     except Exception as exc:  # the broker does not carry the request
-        logger.warning("run %s was asked to stop, but its worker could not be reached: %s", run_id, shown(str(exc)))
+        logger.warning("run %s was asked to stop, but its worker could not be reached: %s", run_id, shown(exc))
         return None
     return run
 

@@ -3,12 +3,13 @@
 from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.contents import Unscheduled, pages
+from redisbeater.store.entries import KEEP_DELETED, SAVE_PAGE
 from redisbeater.store.execution import Execution, Renewal, holder_prefix, new_holder
 from redisbeater.store.failing import Late
 from redisbeater.store.lock import Lock, new_token
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.runs import Reservation, RunStore
-from redisbeater.store.schedule import KEEP_DELETED, SAVE_PAGE, RedisSchedule
+from redisbeater.store.schedule import RedisSchedule
 from redisbeater.store.snapshot import Snapshot
 
 __all__ = (

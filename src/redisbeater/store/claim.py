@@ -36,11 +36,11 @@ class ClaimedEntry(NamedTuple):
     oversized_bytes: int = 0
     #: How many of its runs in a row have failed; this and the rest only with ``redisbeater_track_runs``.
     failures: int = 0
-    #: The id of the run that waits for the end of the one before it; empty: none does.
+    #: The id of its run that waits for the end of the run before it; empty: none does.
     buffered: str = ""
-    #: The ids of runs that are active, at most three of them.
+    #: The ids of its active runs, at most three of them.
     active: tuple[str, ...] = ()
-    #: Whether another claim took it and never committed it: what that was about to send may have been sent.
+    #: Whether another claim took it and never committed it: that claim may have sent its run.
     is_abandoned: bool = False
 
     @classmethod
@@ -95,7 +95,7 @@ class Claim:
     removed: tuple[str, ...]
     #: The zone of entries without their own; empty where none is stored: that of the application.
     zone: str = ""
-    #: When the next run is to be sent by ``RunStore.take()``; None: none is.
+    #: When beat is to send the next run that ``RunStore.take()`` returns; None: there is none.
     next_resend: datetime | None = None
 
     @property
@@ -104,15 +104,15 @@ class Claim:
         return self.asked_at + (self.trusted_until - self.asked_at) / TRUSTED_SHARE
 
     def server_time(self) -> datetime:
-        """Return what the server's clock shows now, as far as this claim's reply tells."""
+        """Return what the server's clock shows now, reckoned from this claim's reply."""
         return self.now + timedelta(seconds=host_seconds() - self.asked_at)
 
     def look_again_at(self, longest: float, not_before: float = 0.0) -> float:
         """Return when to claim again, on this host's clock: at once if this claim found anything and more may run.
 
         Arguments:
-            longest: seconds from the request after which beat looks in any case.
-            not_before: when more runs may leave.
+            longest: seconds from the request after which beat claims again in any case.
+            not_before: when more runs may leave, on this host's clock.
         """
         latest = self.asked_at + longest
         ready_at = min(not_before, latest)
@@ -123,7 +123,7 @@ class Claim:
 
     @property
     def has_resends(self) -> bool:
-        """Whether runs are to be sent by now that wait in their records."""
+        """Whether it is time to send runs from their records."""
         return self.next_resend is not None and self.next_resend <= self.now
 
     @property

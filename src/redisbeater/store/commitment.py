@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,6 +58,16 @@ class CommitResult:
     changed: dict[str, tuple[str, str, str]]
     refused: dict[str, StoreError] = field(default_factory=dict)
     reduced: dict[str, StoreError] = field(default_factory=dict)
+
+    def add(self, commitments: Sequence[Commitment], reply: Mapping[str, Any]) -> None:
+        """Add what the commit script answered: of which of these entries nothing was written, by their places."""
+        for place, stored in reply.items():
+            name = commitments[int(place)].entry.name
+            if "fenced" in stored:
+                self.fenced.append(name)
+            else:
+                definition, meta = stored.get("definition", ""), stored.get("meta", "")
+                self.changed[name] = definition, meta, stored.get("recorded_run", "")
 
 
 def as_json(commitments: Sequence[Commitment]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from heapq import nsmallest
+from itertools import count, islice
 from typing import Any, NamedTuple, TypeVar
 
 from redisbeater.entry_name import is_unreserved
@@ -95,15 +96,18 @@ class Contents:
         )
         return self._names(member for member, _ in found)
 
-    def names_like(self, pattern: str, most: int) -> list[str]:
-        """Return names that match a pattern, in no order: ``*`` is any text, ``?`` any character; ``most`` at most."""
+    def names_like(self, pattern: str, most: int) -> tuple[list[str], int]:
+        """Return names that match a pattern, at most so many, the first by name, and about how many match.
+
+        ``*`` is any text, ``?`` any character.
+        """
         if not {"*", "?"} & set(pattern):
-            return [pattern]
+            return [pattern], 1
         match = _escaped(self._keys.prefix) + "".join(char if char in "*?" else _escaped(char) for char in pattern)
-        found = self._connection.call(
-            lambda client: list(islice(client.zscan_iter(self._keys.schedule, match=match, count=PAGE), most))
+        found, number = self._connection.call(
+            lambda client: _first(client.zscan_iter(self._keys.schedule, match=match, count=PAGE), most)
         )
-        return self._names(member for member, _ in found)
+        return list(self._names(found)), number
 
     def names_by_score(self) -> Iterator[list[str]]:
         """Yield the names of all entries in pages, the next to run first, dormant ones at the end.
@@ -228,3 +232,10 @@ def _escaped(text: str) -> str:
 def pages(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Split names, or other items, into pages of ``size``."""
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _first(pairs: Iterable[tuple[str, float]], most: int) -> tuple[list[str], int]:
+    """Return the first members of a sorted set in their order, at most so many, and how many there are."""
+    numbers = count()
+    first = nsmallest(most, (member for (member, _), _ in zip(pairs, numbers)))
+    return first, next(numbers)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ("FORMAT", "refusal")
 
-#: Raise it with each change that an older beat would misread, and write into ``docs/operating.rst`` how the data is
-#: rolled back. A beat that finds a higher one at ``P:format`` refuses to lead.
+#: Raise this with each change that an older beat would misread, and write into ``docs/operating.rst`` how to roll the
+#: data back. A beat that finds a higher number at ``P:format`` refuses to lead.
 FORMAT = 1
 
 

@@ -33,7 +33,7 @@ class Log:
         return self._lines(self._keys.log, limit)
 
     def add(self, what: str, *, seconds: float = 0.0, **details: object) -> None:
-        """Add a line to the log of the schedule: something that has lasted so many seconds until now."""
+        """Add a line to the log of the schedule; ``seconds``: how long what happened has lasted until now."""
         args = [str(MOST_LINES), line_text(what, **details), f"{seconds:.6f}"]
         self._connection.run("add_to_log", [self._keys.log], args)
 

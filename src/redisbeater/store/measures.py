@@ -1,4 +1,4 @@
-"""What a monitor asks about a schedule: numbers, read in one round trip."""
+"""The numbers of a schedule for monitors, read in one round trip."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Measured:
 
     @classmethod
     def from_reply(cls, text: str) -> Measured:
-        """Read the script's reply. Entries that are failing have a time, those that are broken have none."""
+        """Read the script's reply. Failing entries are among those with a time, broken ones among those without."""
         reply: dict[str, Any] = json.loads(text)
         now, failing, broken = from_unix(reply["now"]), int(reply["failing"]), int(reply["broken"])
         oldest = now - from_unix(reply["oldest"]) if reply["oldest"] else None

@@ -1,4 +1,4 @@
-"""What is kept about a schedule as a whole: its format, its zone, its identity, its leader; and its server."""
+"""What is stored about a schedule as a whole: its format, zone, identity and leader; and what its server is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redisbeater.exceptions import FormatTooNew
 from redisbeater.store import data_format
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
-from redisbeater.store.server import ServerFacts, name_of_server, read_server
+from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
 
 __all__ = ("OwnKeys",)
 
@@ -56,7 +56,7 @@ class OwnKeys:
         return word, zone, before
 
     def finish_zone_change(self) -> None:
-        """Record that all fire times are those of the new zone: claims go on, and another change has to wait."""
+        """Record that all fire times are those of the new zone: claims continue, and another change has to wait."""
         self._connection.call(lambda client: client.pexpire(self.keys.zone_before, ZONE_KEPT_MILLISECONDS))
 
     def eviction_policy(self) -> str | None:
@@ -70,6 +70,10 @@ class OwnKeys:
     def server_facts(self) -> ServerFacts:
         """Return what the server that holds the schedule says about itself, as far as it does."""
         return self._connection.call(partial(read_server, key=self.keys.schedule))
+
+    def refusal(self) -> str:
+        """Return why the server refuses changes, and what to do; empty: it takes them, or does not say."""
+        return self._connection.call(partial(read_refusal, key=self.keys.schedule))
 
     def restore_identity(self, identity: str) -> None:
         """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""

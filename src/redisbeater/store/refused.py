@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from redisbeater.exceptions import StoreError, StoreUnavailable
 
-__all__ = ("refused_alone", "will_pass")
+__all__ = ("NothingRecorded", "lacks_right", "refused_alone", "will_pass")
 
 Item = TypeVar("Item")
 
@@ -16,14 +16,30 @@ Item = TypeVar("Item")
 #: word out of the text.
 _FULL = re.compile(r"\b(OOM|OutOfMemoryError|MISCONF)\b")
 
+#: Refusals of a command within a script, for a right that is missing, by several versions of Redis.
+_NO_COMMAND = re.compile(r"can't run this command|ACL failure in script|NOPERM|NoPermissionError")
+
 #: Refusals of whatever is asked: the user, or the right to run scripts. Within a script only one command is refused.
 _NO_RIGHTS = re.compile(r"^(?!.*user_script).*\b(NOAUTH|WRONGPASS|NOPERM|Auth\w+Error|NoPermissionError)\b", re.DOTALL)
+
+
+class NothingRecorded(StoreError):
+    """A right is missing that the commit of every entry needs."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(f"no run can be recorded, so none is sent until that is fixed: {error}")
+
+
+def lacks_right(error: StoreError) -> bool:
+    """Return whether Redis refuses a command because the user has no right to it."""
+    return bool(_NO_COMMAND.search(str(error)))
 
 
 def will_pass(error: StoreError) -> bool:
     """Return whether Redis refuses everything at this moment, until somebody mends that; not one entry alone."""
     text = str(error)
-    return isinstance(error, StoreUnavailable) or bool(_FULL.search(text) or _NO_RIGHTS.search(text))
+    is_general = isinstance(error, (StoreUnavailable, NothingRecorded))
+    return is_general or bool(_FULL.search(text) or _NO_RIGHTS.search(text))
 
 
 def refused_alone(write: Callable[[Sequence[Item]], None], items: Sequence[Item]) -> list[tuple[Item, StoreError]]:

@@ -19,7 +19,7 @@ from redisbeater.store.notifier import Notifier
 
 __all__ = ("ENOUGH_BYTES", "RunRecords", "Tally")
 
-#: Bytes of payloads after which one script reads no further run; ``store/schedule.py`` has the reason.
+#: Bytes of payloads after which one script reads no further run; ``store/entries.py`` has the reason.
 ENOUGH_BYTES = 4_000_000
 
 #: How many runs one script reads.
@@ -62,7 +62,7 @@ class Tally:
 
 
 class RunRecords:
-    """What is stored of the runs of one schedule. Whatever other programs wrote there is no run, and left out."""
+    """The records of the runs of one schedule. What other programs wrote in their place is left out."""
 
     def __init__(self, connection: Connection, keys: Keys, config: Config) -> None:
         self._connection = connection
@@ -139,8 +139,8 @@ class RunRecords:
 
         Arguments:
             since: the moment, aware UTC.
-            late: a run of the schedule that was sent so long after its fire time is late.
-            most: number of runs; then the rest is left out.
+            late: how long after its fire time a run of the schedule counts as sent late.
+            most: how many runs to count at most; the rest is left out.
         """
         found, cursor, keys = Tally(), "", self._keys
         terms = [to_unix(since), str(ENOUGH_RUNS), str(self._config.run_history_limit), str(late.total_seconds())]
@@ -222,7 +222,7 @@ class RunRecords:
         return {field: _whole(text) for field, text in (stored or {}).items()}
 
     def events(self) -> Notifier:
-        """Return a listener for changes of runs, for whoever watches them."""
+        """Return a listener for changes of runs."""
         return Notifier(self._connection, self._keys.events)
 
     def _load(self, keys: Sequence[str], *, with_payload: bool = False) -> Iterator[Run]:

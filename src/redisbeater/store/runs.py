@@ -78,11 +78,11 @@ class RunStore(RunRecords):
             entry has one run at a time, another run. Of the last two nothing was recorded.
             Then the seconds until the lease in question ends; 0 for a duplicate.
         """
-        what = execution
-        terms = [self._keys.prefix, what.name, str(what.attempt), str(what.step), what.holder, self._lease]
-        flags = ["1" if flag else "0" for flag in (what.is_redelivered, what.is_exclusive)]
-        fire_time = to_unix(what.fire_time) if what.fire_time else ""
-        word, seconds = self._run("start", [what.run_id], [*terms, *flags, _json(what.to_fields()), fire_time])
+        message = [execution.name, str(execution.attempt), str(execution.step)]
+        flags = ["1" if flag else "0" for flag in (execution.is_redelivered, execution.is_exclusive)]
+        fire_time = to_unix(execution.fire_time) if execution.fire_time else ""
+        args = [self._keys.prefix, *message, execution.holder, self._lease, *flags]
+        word, seconds = self._run("start", [execution.run_id], [*args, _json(execution.to_fields()), fire_time])
         return word, float(seconds)
 
     def renew(self, holders: Mapping[str, str]) -> Renewal:
@@ -148,7 +148,7 @@ class RunStore(RunRecords):
     # What beat does
 
     def overdue(self, limit: int = 100, *, seconds: float = 0.0) -> list[Run]:
-        """Return active runs whose lease is over for so many seconds, the oldest first, with their payloads."""
+        """Return active runs whose lease ended at least ``seconds`` ago, the oldest first, with their payloads."""
         terms = [self._keys.prefix, str(limit), *self._bounds, f"{seconds:g}"]
         return self._read(self._connection.run("runs/overdue", [self._keys.active], terms))
 
@@ -231,7 +231,7 @@ class RunStore(RunRecords):
 
     @property
     def claim_terms(self) -> list[str]:
-        """The last argument of a claim; none where runs are not tracked, and so are those below."""
+        """The last argument of a claim; none where runs are not tracked."""
         return ["1"] if self._config.track_runs else []
 
     def commit_terms(self, resent: Sequence[Run]) -> list[str]:
@@ -246,7 +246,7 @@ class RunStore(RunRecords):
 
     @property
     def edit_terms(self) -> list[str]:
-        """The last argument of an edit."""
+        """The last argument of an edit; none where runs are not tracked."""
         prefix, limit, retention = self._terms
         terms = {"prefix": prefix, "limit": int(limit), "retention": int(retention)}
         return [_json(terms)] if self._config.track_runs else []
@@ -275,7 +275,7 @@ class RunStore(RunRecords):
 
 
 def _countdown(run: Run) -> float:
-    """Return for how many seconds a worker waits with a run that is sent from its record."""
+    """Return how many seconds a worker waits before it starts a run that is sent from its record."""
     try:
         seconds = Payload.from_text(run.payload).options.get("countdown")
     except InvalidEntry:

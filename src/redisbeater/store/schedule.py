@@ -6,7 +6,7 @@
                  ^                   │ ├──release, undo───> scheduled again, same fire time
                  └────── lease over ─┘ └──quarantine──> dormant, listed as broken
 
-A claim is a lease: when nobody commits, the entry comes up again with the same fire time.
+A claim is a lease: when nobody commits, the entry becomes due again with the same fire time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from itertools import chain, repeat
-from typing import Any
 
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, SchedulePaused, StoreError, ZoneChanging
@@ -28,46 +26,32 @@ from redisbeater.model.run import Run
 from redisbeater.store import data_format
 from redisbeater.store.beats import Beats
 from redisbeater.store.broken import BrokenEntries, reports_as_json
-from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry
 from redisbeater.store.commitment import Commitment, CommitResult, as_json, pages_by_runs
 from redisbeater.store.connection.connection import Connection, Undo
 from redisbeater.store.contents import Contents, pages
 from redisbeater.store.deleted import DeletedEntries
+from redisbeater.store.entries import SAVE_PAGE, Entries
 from redisbeater.store.failing import FailingEntries
 from redisbeater.store.identity import Identity
-from redisbeater.store.keys import SEVERAL, Keys
+from redisbeater.store.keys import Keys
 from redisbeater.store.lock import Lock
 from redisbeater.store.log import KEEP_DELETED_SECONDS, Log
 from redisbeater.store.measures import Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.own_keys import OwnKeys
 from redisbeater.store.pause import PauseKey
-from redisbeater.store.refused import refused_alone, will_pass
+from redisbeater.store.refused import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.runs import RunStore
-from redisbeater.store.snapshot import Snapshot
 
-__all__ = ("KEEP_DELETED", "SAVE_PAGE", "RedisSchedule")
+__all__ = ("RedisSchedule",)
 
 #: How many claims without a reply are kept; more occur only in an outage that outlasts their leases.
 MOST_LOST_CLAIMS = 100
 
-#: How many entries one script reads.
-LOAD_PAGE = 250
 
-#: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
-#: other clients notice.
-ENOUGH_BYTES = 4_000_000
-
-#: How many deleted entries can be restored: who deletes thousands one by one must not fill Redis.
-KEEP_DELETED = 100
-
-#: How many entries one script writes: it keeps the server busy for one or two milliseconds.
-SAVE_PAGE = 250
-
-
-class RedisSchedule(OwnKeys):
-    """One schedule, below one prefix. Building it does no I/O.
+class RedisSchedule(Entries, OwnKeys):
+    """One schedule, below one prefix: what beat does with entries that are due. Building it does no I/O.
 
     All its methods raise :class:`~redisbeater.exceptions.StoreUnavailable` when Redis cannot be reached and
     :class:`~redisbeater.exceptions.StoreError` when it refuses.
@@ -195,15 +179,25 @@ class RedisSchedule(OwnKeys):
     def _commit_page(self, claim: Claim, page: Sequence[Commitment], result: CommitResult, runs: Sequence[str]) -> None:
         """Commit one page; of an entry whose commit Redis refuses, what it needs to go on."""
         is_retry = chain([""], repeat("1"))
-        refused = refused_alone(lambda items: self._commit(claim, items, result, next(is_retry), runs), page)
-        for item, error in refused:
+
+        def write(items: Sequence[Commitment]) -> None:
             try:
-                self._commit(claim, [item.essentials()], result, "1")
-                result.reduced[item.entry.name] = error
+                self._commit(claim, items, result, next(is_retry), runs)
             except StoreError as exc:
-                if will_pass(exc):
+                if len(items) != 1 or will_pass(exc):
                     raise
-                result.refused[item.entry.name] = exc
+                self._commit_essentials(claim, items[0], result, exc)
+
+        result.refused.update((item.entry.name, error) for item, error in refused_alone(write, page))
+
+    def _commit_essentials(self, claim: Claim, item: Commitment, result: CommitResult, error: StoreError) -> None:
+        try:
+            self._commit(claim, [item.essentials()], result, "1")
+        except StoreError as exc:
+            if item.next is not None and lacks_right(exc):
+                raise NothingRecorded(exc) from exc
+            raise
+        result.reduced[item.entry.name] = error
 
     def _commit(
         self,
@@ -214,28 +208,17 @@ class RedisSchedule(OwnKeys):
         runs: Sequence[str] = (),
     ) -> None:
         """Commit entries with one script, and add to the result what was not written."""
-        keys = [*self._own_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
+        keys = [*self._listing_keys, self.keys.receipt(claim.id), *(item.entry.key for item in commitments)]
         args = [claim.id, as_json(commitments), *self._log_terms, str(KEEP_DELETED_SECONDS * 1000)]
-        refused = self._connection.run(
-            "commit",
-            keys,
-            [*args, is_retry, *runs],
-            retry_args=[*args, "1", *runs],
-            with_runs=bool(runs),
-        )
-        for place, stored in json.loads(refused).items():
-            name = commitments[int(place)].entry.name
-            if "fenced" in stored:
-                result.fenced.append(name)
-            else:
-                fields = ("definition", "meta", "recorded_run")
-                definition, meta, recorded_run = (stored.get(field, "") for field in fields)
-                result.changed[name] = definition, meta, recorded_run
+        retry_args = [*args, "1", *runs]
+        terms = [*args, is_retry, *runs]
+        refused = self._connection.run("commit", keys, terms, retry_args=retry_args, with_runs=bool(runs))
+        result.add(commitments, json.loads(refused))
 
     def release(self, claim: Claim, entries: Sequence[ClaimedEntry], *, delay: float = 0.0, reason: str = "") -> None:
-        """Release claimed entries: they come up again after ``delay`` seconds with the same fire time.
+        """Release claimed entries: they become due again after ``delay`` seconds with the same fire time.
 
-        With a reason they are failing until they are committed, edited or deleted.
+        With a ``reason`` they are failing until they are committed, edited or deleted.
         """
         if entries:
             self._connection.run(
@@ -267,120 +250,6 @@ class RedisSchedule(OwnKeys):
         )
         return (entry.name for entry, outcome in zip(entries, outcomes) if outcome == "QUARANTINED")
 
-    # What any program does with entries
-
-    def load(self, name: str) -> Snapshot:
-        """Read an entry and the clock."""
-        return self.load_many([name])[0]
-
-    def load_many(self, names: Sequence[str]) -> list[Snapshot]:
-        """Read entries and the clock, page by page."""
-        snapshots: list[Snapshot] = []
-        while len(snapshots) < len(names):
-            snapshots += self._load(names[len(snapshots) : len(snapshots) + LOAD_PAGE])
-        return snapshots
-
-    def _load(self, names: Sequence[str]) -> list[Snapshot]:
-        """Read entries until their texts are enough for one reply, but at least one."""
-        now, zone, entries = self._read(names)
-        return [Snapshot.from_reply(name, now, fields or {}, zone) for name, fields in zip(names, entries)]
-
-    def clock(self) -> tuple[datetime, str]:
-        """Return the time of the server's clock, and the zone of entries without their own; empty: none is stored."""
-        now, zone, _ = self._read(())
-        return now, zone
-
-    def _read(self, names: Sequence[str]) -> tuple[datetime, str, list[Any]]:
-        keys = [self.keys.schedule, self.keys.broken, self.keys.zone, *(self.keys.entry(name) for name in names)]
-        reply = json.loads(self._connection.run("load", keys, [self.keys.prefix, *self._bounds]))
-        return from_unix(reply["now"]), reply["zone"], reply["entries"] or []
-
-    def save(self, changes: Sequence[Change], *, planned_by: str = "") -> dict[str, str]:
-        """Create or change entries that were read, in one step: at most ``SAVE_PAGE`` of them.
-
-        Arguments:
-            changes: what to write.
-            planned_by: the zone by which their scores were planned, to be stored if none is.
-
-        Returns:
-            The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read, or
-            ``FOREIGN``, the key holds something that is no entry.
-        """
-        if not changes:
-            return {}
-        names = [change.name for change in changes]
-        terms = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0], *self._log_terms]
-        terms += [planned_by, *self.runs.edit_terms]
-        keys = self._keys_of_edit(names, self.keys.zone)
-        unwritten = self._connection.run("save", keys, terms, with_runs=self._config.track_runs)
-        return {names[position - 1]: word for position, word in unwritten}
-
-    def delete(self, name: str, *, origin: str = "", log: str = "") -> str:
-        """Delete an entry; with an ``origin``, only if it still has that one, and without keeping anything of it.
-
-        It can be restored for seven days, while it is one of the newest 100. Its log gets the line ``log``, and is
-        kept as long. Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
-        """
-        return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")
-
-    def delete_many(self, origins: Mapping[str, str], *, log: str = "", kept: int = 0) -> dict[str, str]:
-        """Delete entries by name, page by page, each as :meth:`delete`. Return those that were deleted.
-
-        Of all dynamic entries that were deleted, the newest ``kept`` can be restored.
-        """
-        deleted: dict[str, str] = {}
-        for page in pages(list(origins), SAVE_PAGE):
-            deleted.update(self._delete(page, origins, log, kept))
-        return deleted
-
-    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str, newest: int) -> dict[str, str]:
-        kept = [self.keys.deleted, str(KEEP_DELETED_SECONDS * 1000), str(newest)]
-        pairs = (text for name in names for text in (name, origins[name]))
-        runs = self.runs.edit_terms or [""]
-        args = [self.keys.changes, _message(names), *kept, *self._log_terms, log, *runs, *pairs]
-        keys = self._keys_of_edit(names, self.keys.deleted_names)
-        outcomes = self._connection.run("delete", keys, args, with_runs=self._config.track_runs)
-        return {name: outcome for name, outcome in zip(names, outcomes) if outcome in ("DELETED", "STATIC")}
-
-    def rename(self, snapshot: Snapshot, new: str, *, definition: str, score: str, log: str) -> str:
-        """Give an entry that was read another name; return a word that ``rename.lua`` explains.
-
-        Arguments:
-            snapshot: the entry as it was read.
-            new: the name that it gets.
-            definition: its definition with that name.
-            score: its new score; empty: it keeps the one that it has.
-            log: a line for its log.
-        """
-        keys, name = self.keys, snapshot.name
-        ours = [keys.schedule, keys.broken, keys.failing, self.keys.new_answer(), keys.entry(name), keys.entry(new)]
-        terms = [keys.changes, SEVERAL, name, new, definition, snapshot.seen, score, self._bounds[0]]
-        terms += [*self._log_terms, log, *self.runs.edit_terms]
-        outcome: str = self._connection.run("rename", ours, terms, with_runs=self._config.track_runs)
-        return outcome
-
-    def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:
-        return [*self._own_keys, self.keys.new_answer(), *more, *(self.keys.entry(name) for name in names)]
-
-    def rank(self, name: str) -> int | None:
-        """Return how many entries come before this one; None when it is not in the schedule."""
-        return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
-
-    @property
-    def _log_terms(self) -> list[str]:
-        """The key of an entry's log without its name, and how many lines it keeps."""
-        return [self.keys.log_of(""), str(self._config.log_limit)]
-
-    @property
-    def _own_keys(self) -> list[str]:
-        """The keys that every change of an entry may concern."""
-        return [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.failing]
-
-    @property
-    def _bounds(self) -> list[str]:
-        """The bytes of the texts of one entry, and of all that one script reads."""
-        return [str(self._config.max_entry_size), str(ENOUGH_BYTES)]
-
     # Its lock and its channel
 
     def lock(self) -> Lock:
@@ -392,9 +261,5 @@ class RedisSchedule(OwnKeys):
         return Notifier(self._connection, self.keys.changes)
 
     def watcher(self) -> Notifier:
-        """Return a listener for changes of entries and of runs, on one connection, for whoever watches both."""
+        """Return a listener for changes of entries and of runs, on one connection."""
         return Notifier(self._connection, self.keys.changes, self.keys.events)
-
-
-def _message(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else SEVERAL

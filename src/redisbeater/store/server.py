@@ -12,7 +12,7 @@ import redis
 
 from redisbeater.instant import from_unix
 
-__all__ = ("ServerFacts", "name_of_server", "read_server")
+__all__ = ("ServerFacts", "name_of_server", "read_refusal", "read_server")
 
 #: The settings that ``INFO`` does not have, and its limits where that is forbidden. Each pattern is one question.
 PATTERNS = ("maxmemory*", "save", "append*")
@@ -80,6 +80,19 @@ def read_server(client: Any, key: str) -> ServerFacts:
         unsaved=_whole(about.get("rdb_changes_since_last_save")),
         problems=tuple(problem for field, problem in _PROBLEMS.items() if about.get(field) == "err"),
     )
+
+
+def read_refusal(client: Any, key: str) -> str:
+    """Return why the server that holds a key refuses changes, and what to do; empty: it takes them, or does not say."""
+    about = _allowed(partial(client.info, **_node(client, key)))
+    if str(about.get("role")) == "slave":
+        return "it is a replica; use the address of the master in redisbeater_redis_url, or Sentinel"
+    used, limit, others = (
+        _whole(about.get(name, 0)) or 0 for name in ("used_memory", "maxmemory", "mem_not_counted_for_evict")
+    )
+    if limit and used - others >= limit and not str(about.get("maxmemory_policy", "")).startswith("allkeys"):
+        return "its memory is full; raise maxmemory, or delete what nobody needs"
+    return ""
 
 
 def name_of_server(about: Mapping[str, Any]) -> str:

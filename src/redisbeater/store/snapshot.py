@@ -48,8 +48,8 @@ class Snapshot:
     origin: str = ""
     #: What went wrong when its run was to be sent last.
     last_error: str = ""
-    #: Whether its run could not be sent; then how often that was tried, and since when and until when it is not,
-    #: in UNIX seconds. Another program may have written these texts. ``retry_at`` is empty while it is tried.
+    #: Whether its run could not be sent; then how often that was tried, since when it fails and when beat tries again,
+    #: in UNIX seconds. Another program may have written these texts. ``retry_at`` is empty during a try.
     is_failing: bool = False
     tries: str = ""
     failing_since: str = ""

@@ -63,8 +63,8 @@ def assert_scheduled(
 def assert_runs_at(entry: RedisScheduleEntry, times: Sequence[datetime | str]) -> None:
     """Assert that the fire times of an entry, from the first of these on, are these; asks no Redis.
 
-    Those that are left out are none of them, by ``disabled_until`` or ``skip``; a disabled entry has none. How many
-    runs it has had, as for ``max_runs``, is not known here.
+    Fire times that ``disabled_until`` or ``skip`` leave out are not among them; a disabled entry has none. ``max_runs``
+    does not count here: how many runs the entry has had is unknown.
 
     Arguments:
         entry: the entry, stored or not. An interval without ``start_at`` counts from the first time.

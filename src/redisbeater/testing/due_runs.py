@@ -75,7 +75,7 @@ def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = Fa
 
 
 def store_declared(app: Celery) -> None:
-    """Store the static entries of an app, as a beat does that begins to lead."""
+    """Store the static entries of an app, as a beat does when it begins to lead."""
     app.finalize()
     reconcile(app, dict(app.conf.beat_schedule))
 

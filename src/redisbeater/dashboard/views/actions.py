@@ -45,10 +45,17 @@ ASKS = {"delete": 0, "trigger": 1, "disable": 20, "enable": 20, "restore": 20, "
 
 
 class Former(NamedTuple):
-    """What an undo of a change says: until when the entry was disabled, and the version that it must still have."""
+    """What an undo of a change says.
+
+    Attributes:
+        until: until when the entry was disabled.
+        version: the version that it must still have.
+        skip: the fire times that were left out before a skip, separated by blanks; None: it was none.
+    """
 
     until: str = ""
     version: str = ""
+    skip: str | None = None
 
 
 @dataclass
@@ -86,10 +93,10 @@ async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
         return JSONAnswer(data, 200 if not work.errors else 409)
     if work.errors or work.left:
         again = chosen.names if chosen.form["until"] and not work.done else work.left  # most probably it is no time
-        values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": DONE[verb]}
+        values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": _done_word(verb, chosen)}
         return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(visit.request, chosen.form["next"]), 303)
-    say(visit.request, answer, _said(verb, work))
+    say(visit.request, answer, _said(verb, chosen, work))
     return answer
 
 
@@ -103,18 +110,27 @@ async def _worked(visit: Visit, chosen: Chosen, change: Change, size: int) -> Wo
     return work
 
 
-def _said(verb: str, work: Work) -> Said:
+def _done_word(verb: str, chosen: Chosen) -> str:
+    return "skip undone" if verb == "skip-next" and _is_undo(chosen) else DONE[verb]
+
+
+def _is_undo(chosen: Chosen) -> bool:
+    return chosen.form["undo"] == "1"
+
+
+def _said(verb: str, chosen: Chosen, work: Work) -> Said:
     names = f"{shown(work.done[0], 80)}" if len(work.done) == 1 else f"{len(work.done):,} entries"
     run = f", run {next(iter(work.facts.values()))}" if len(work.facts) == 1 else ""
-    text = f"{names}: {DONE[verb]}{run}."
+    text = f"{names}: {_done_word(verb, chosen)}{run}."
     untils = {former.until for former in work.changed.values()}
     is_exact = len(untils) == 1 and (verb == "enable" or untils == {""})  # one form brings all of them back
     if verb not in UNDO or not is_exact or len(work.changed) > MOST_UNDONE:
         return Said(text=text)
     fields = [("name", name) for name in work.changed]
     versions = [("if_version", former.version) for former in work.changed.values() if former.version]
-    more = [("until", until) for until in untils if until] + ([("undo", "1")] if verb == "skip-next" else [])
-    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, *versions, *more, ("confirm", "1")])
+    skips = [("skip", former.skip) for former in work.changed.values() if former.skip is not None]
+    more = [("until", until) for until in untils if until] + ([("undo", "1")] if skips else [])
+    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, *versions, *skips, *more, ("confirm", "1")])
 
 
 def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
@@ -192,15 +208,18 @@ async def _restore(visit: Visit, chosen: Chosen, names: Sequence[str], work: Wor
 
 
 async def _skip_next(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
-    undo, author = chosen.form["undo"] == "1", _author(visit, chosen)
+    undo, author = _is_undo(chosen), _author(visit, chosen)
     if undo and chosen.versions:  # of one skip: what was left out before stays so
-        await _update(visit, chosen, names, work, lambda row: {"skip": list(row.skip)[:-1]})
+        former = dict(zip(chosen.versions, chosen.form.all("skip")))
+        await _update(visit, chosen, names, work, lambda row: {"skip": former.get(row.name, "").split()})
         return
 
     async def skip(name: str) -> None:
+        before = await visit.store.get(name)
         entry = await visit.store.skip_next(name, undo=undo, **author)
         if not undo:
-            work.changed[name] = Former(version=entry.version)
+            left_out = " ".join(moment.isoformat() for moment in before.definition().skip)
+            work.changed[name] = Former(version=entry.version, skip=left_out)
 
     await _each(names, work, skip)
 

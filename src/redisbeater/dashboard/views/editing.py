@@ -9,11 +9,11 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from redisbeater.dashboard.drawing import quote_name
 from redisbeater.dashboard.forms import Form, read_form
 from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import JSONAnswer
+from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.users import Right
 from redisbeater.dashboard.views.entry import asked_name
 from redisbeater.display import shown

@@ -41,7 +41,7 @@ async def entries(visit: Visit) -> Page:
             "found": found,
             "runs": runs,
             "states": (*STATES, "deleted"),
-            "forecast": visit.site.forecasts.known(query.selection),
+            "forecast": await visit.site.forecasts.known(query.selection),
         },
         data=_data(found, runs),
         fragment="rows" if names else "content",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
+from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.hub import TooManyStreams
 from redisbeater.dashboard.pages import Action, Visit
+from redisbeater.dashboard.sessions import session_of
+from redisbeater.dashboard.users import Right
 
 __all__ = ("ACTIONS",)
 
@@ -21,10 +26,19 @@ async def events(visit: Visit) -> Response:
     if visit.request.method == "HEAD":  # its answer has no end that anybody would wait for
         return Response(media_type="text/event-stream", headers=headers)
     try:
-        stream = visit.site.hub.open()
+        since = visit.request.query_params.get("since")
+        stream = visit.site.hub.open(since, session_of(visit.request), partial(_is_known, visit))
     except TooManyStreams:
         raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+async def _is_known(visit: Visit) -> bool:
+    """Return whether the person may still see the page: sessions expire, and people lose their rights."""
+    if isinstance(visit.site.auth, Login) and "Authorization" in visit.request.headers:
+        return True  # what is in a header expires never, and takes long to check
+    user = await visit.site.user(visit.request)
+    return user is not None and Right.VIEW in user.rights
 
 
 ACTIONS = (Action(path="/events", answer=events, has_json=False),)

@@ -29,7 +29,7 @@ from redisbeater.store import Snapshot, pages
 
 __all__ = ("Terms", "plan_changes")
 
-#: Of so many entries that keep what operators set, the log is read to say who it was.
+#: For at most this many entries that keep what operators set, the log is read to name who set it.
 MOST_ASKED = 100
 
 #: How many entries are read in one step.

@@ -115,7 +115,7 @@ def _fields(row: Any) -> dict[str, Any]:
         "max_runs": 1 if is_once else None,
         "on_finish": "disable" if is_once or row.expires else "keep",
         "description": row.description or "",
-        "last_run_at": row.last_run_at and _aware(row.last_run_at),
+        "last_run_at": _last_run_at(row),
         "total_run_count": row.total_run_count,
     }
 
@@ -144,8 +144,18 @@ def _one_schedule(row: Any) -> Any:
 
 
 def _zone(row: Any) -> str | None:
-    is_aware = getattr(settings, "DJANGO_CELERY_BEAT_TZ_AWARE", True)
-    return zone_name(row.crontab.timezone) if row.crontab and is_aware else None
+    return zone_name(row.crontab.timezone) if row.crontab and _uses_zones() else None
+
+
+def _uses_zones() -> bool:
+    return bool(getattr(settings, "DJANGO_CELERY_BEAT_TZ_AWARE", True))
+
+
+def _last_run_at(row: Any) -> datetime | None:
+    moment: datetime | None = row.last_run_at
+    if moment is not None and is_naive(moment) and not _uses_zones():
+        return moment.replace(tzinfo=timezone.utc)  # its engine stores utcnow(); people enter the other times
+    return moment and _aware(moment)
 
 
 def _options(row: Any) -> dict[str, Any]:
@@ -207,7 +217,8 @@ class _SimulatedEntry(ModelEntry):
         self.schedule: Any = on_clock(model.schedule, app, clock)
 
     def _default_now(self) -> datetime:
-        return self._clock()
+        now = self._clock()
+        return now if _uses_zones() else now.astimezone(timezone.utc).replace(tzinfo=None)
 
     def _disable(self, model: Any) -> None:
         model.enabled = False

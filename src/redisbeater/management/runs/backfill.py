@@ -1,4 +1,4 @@
-"""Backfill: runs for the fire times of a span in the past, those that ran already left out."""
+"""Backfill: runs for the fire times of a span in the past, except for those that have run already."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Backfill:
 
     @property
     def missing(self) -> tuple[datetime, ...]:
-        """The fire times that have not succeeded and are not going on, as far as is known."""
+        """The fire times without a run that has succeeded or is going on, as far as is known."""
         return tuple(each for each in self.fire_times if each not in self.done)
 
     def as_dict(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ __all__ = ("Errand", "send_run")
 
 logger = get_logger(__name__)
 
-#: How long an entry that a beat has claimed is asked for again, and how often.
+#: While a beat has claimed the entry: how many seconds to ask again, and how many between two requests.
 CLAIMED_SECONDS, ASK_AGAIN_SECONDS = 2.0, 0.05
 
 
@@ -53,9 +53,9 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
     """Send a run and wait until the broker has it; with ``redisbeater_track_runs`` it is recorded first.
 
     Arguments:
-        caller: what sends it.
+        caller: sends the run.
         run: the run.
-        errand: why, and by whom.
+        errand: why it is sent, and by whom.
         now: the time of the Redis server.
 
     Returns:
@@ -118,7 +118,7 @@ def _busy(context: Context, name: str, overlap: Overlap, active: tuple[str, ...]
 
 
 def _withdraw(context: Context, run: RedisScheduleEntry, error: Exception) -> None:
-    """Record that a run was not sent; what cannot be recorded ends with its time in the queue."""
+    """Record that a run was not sent; if that fails, it is lost after ``redisbeater_run_queue_timeout``."""
     if not context.config.track_runs:
         return
     try:

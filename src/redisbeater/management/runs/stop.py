@@ -1,10 +1,9 @@
-"""Stop runs: what waits for beat at once, what is executed through Celery's remote control."""
+"""Stop runs: one that waits for beat ends at once, one that is executed is asked through Celery's remote control."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 from celery import Celery
@@ -23,13 +22,13 @@ __all__ = ("Stopped", "stop_run")
 
 logger = get_logger(__name__)
 
-#: How long the end of a run that was asked to stop is waited for, the answer of its worker included.
+#: How long to wait for the end of a run that was asked to stop, the answer of its worker included.
 WAIT_SECONDS = 2.0
 
 #: How long a worker has to answer.
 REPLY_SECONDS = 1.5
 
-#: Between two looks at a run.
+#: Seconds between two looks at a run.
 LOOK_SECONDS = 0.05
 
 
@@ -38,8 +37,8 @@ class Stopped:
     """What became of a run that was to stop.
 
     Attributes:
-        outcome: ``REVOKED``: it was ended, or never begins; ``ASKED``: it was asked to, and has not ended yet, or ended
-            by itself; ``CANNOT``: it goes on unless its task asks ``stop_requested()``, or it had ended before.
+        outcome: ``REVOKED``: it was ended, or will never begin; ``ASKED``: it was asked to stop, and has not ended yet
+            or ended by itself; ``CANNOT``: it goes on unless its task asks ``stop_requested()``, or had ended before.
         sentence: the same for people, with the reason.
         run: the run as it is then.
     """
@@ -122,9 +121,7 @@ def _after(context: Context, run: Run, refusal: str, deadline: float) -> Stopped
     )
 
 
-def _stopped(
-    context: Context, outcome: Literal["REVOKED", "ASKED", "CANNOT"], run: Run, why: str, now: datetime | None = None
-) -> Stopped:
-    present = now or context.redis.clock()[0]
-    sentence = f"{outcome}: {why} ({outcome_words(run, present)})"
+def _stopped(context: Context, outcome: Literal["REVOKED", "ASKED", "CANNOT"], run: Run, why: str) -> Stopped:
+    now, _ = context.redis.clock()
+    sentence = f"{outcome}: {why} ({outcome_words(run, now)})"
     return Stopped(outcome=outcome, sentence=sentence, run=shown_run(context, run))

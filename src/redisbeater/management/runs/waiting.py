@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 
 from redisbeater.context import Context
 from redisbeater.exceptions import StoreError
@@ -12,24 +14,30 @@ from redisbeater.management.runs.history import check_tracked, read_run, shown_r
 from redisbeater.model.run import Run
 from redisbeater.store import Notifier
 
-__all__ = ("wait_for_end", "wait_for_event")
+__all__ = ("deadline_of", "wait_for_end", "wait_for_event")
 
 #: The longest time between two looks, as a message may be lost, and the shortest, as other runs end as well.
 LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS = 1.0, 0.05
 
 
-def wait_for_end(
-    context: Context, run_id: str, timeout: float | None, progress: Callable[[Run], None] | None = None
-) -> Run:
-    """Wait until a run has ended, for ``timeout`` seconds at most, and return it as it is then.
+def deadline_of(timeout: float | timedelta | None) -> float:
+    """Return when a time-out, in seconds or as a timedelta, is over, by the monotonic clock; None: never."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    return math.inf if seconds is None else time.monotonic() + seconds
 
-    It listens to the events of runs, and looks each second besides. ``progress`` is called after each look.
+
+def wait_for_end(
+    context: Context, run_id: str, timeout: float | timedelta | None, progress: Callable[[Run], None] | None = None
+) -> Run:
+    """Wait until a run has ended, for ``timeout`` at most, and return it as it is then.
+
+    It listens to the events of runs, and also reads the run each second. ``progress`` is called after each time.
 
     Raises:
         RunNotFound: none of that id is kept.
     """
     check_tracked(context)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = deadline_of(timeout)
     events = context.redis.runs.events()
     try:
         with suppress(StoreError):
@@ -38,7 +46,7 @@ def wait_for_end(
             run = read_run(context, run_id)
             if progress is not None:
                 progress(run)
-            left = LONGEST_LOOK_SECONDS if deadline is None else deadline - time.monotonic()
+            left = deadline - time.monotonic()
             if run.is_final or left <= 0:
                 return shown_run(context, run)
             wait_for_event(events, min(left, LONGEST_LOOK_SECONDS))
@@ -47,7 +55,7 @@ def wait_for_end(
 
 
 def wait_for_event(events: Notifier, seconds: float) -> None:
-    """Wait until a run has changed; for that many seconds at most, and never so short that others keep one busy."""
+    """Wait until a run has changed, ``seconds`` at most; a busy schedule cannot make the waits arbitrarily short."""
     until = time.monotonic() + seconds
     try:
         events.wait(seconds)

@@ -23,9 +23,10 @@ class Answer:
 
     Attributes:
         verdict: a word for programs: ``waits``, ``being_sent``, ``late``, ``no_leader``, ``paused``, ``failing``,
-            ``disabled``, ``broken``, ``not_started``, ``ended``, ``spent``, ``finished``, ``ran``, ``missed``,
-            ``coalesced``, ``left_out``, ``skip``, ``disabled_until``, ``max_runs``, ``out_of_bounds``,
-            ``created_later``, ``deleted``, ``gone``, ``no_fire_time`` or ``unknown``; where runs are recorded also
+            ``broker_away``, ``no_pass``, ``redis_refuses``, ``disabled``, ``broken``, ``not_started``, ``ended``,
+            ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``, ``left_out``, ``skip``,
+            ``disabled_until``, ``max_runs``, ``out_of_bounds``, ``created_later``, ``deleted``, ``gone``,
+            ``no_fire_time`` or ``unknown``; where runs are recorded also
             ``queued``, ``buffered``, ``running``, ``failed``, ``lost``, ``revoked``, ``expired`` and ``overlap``.
         sentence: the answer for people, with times in the zone of the entry.
         evidence: what it follows from, and what else is known of that time.

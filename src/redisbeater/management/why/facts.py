@@ -60,6 +60,7 @@ class Facts:
         leader: who leads; empty: nobody. None: there is no lock.
         pause: the pause of the whole schedule; None: it is not paused.
         max_rate: how many runs a second leave at most; None: any number.
+        refusal: why Redis refuses changes, and what to do; empty: it takes them, or does not say.
         runs: its newest runs, the newest first; empty where runs are not recorded.
         beats: the lines of the beats, those that lead first.
         longest_pass: a beat whose line is older than that makes no passes any more.
@@ -81,6 +82,7 @@ class Facts:
     leader: str | None
     pause: Pause | None
     max_rate: float | None = None
+    refusal: str = ""
     runs: Sequence[Run] = ()
     beats: Sequence[BeatLine] = ()
     longest_pass: timedelta = LONGEST_PASS
@@ -169,6 +171,7 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
         leader=redis.leader() if has_lock else None,
         pause=read_pause(context),
         max_rate=context.config.max_rate,
+        refusal=redis.refusal(),
         runs=_runs(context, name),
         beats=read_beats(context),
         longest_pass=longest_pass(max_interval),

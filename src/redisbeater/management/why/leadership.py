@@ -36,7 +36,7 @@ def evidence_of_leaders(facts: Facts) -> tuple[Evidence, ...]:
 
 
 def without_leader(facts: Facts, fire_time: datetime) -> str:
-    """Return that nobody led at a fire time, and from when to when; an empty text: the log does not prove it."""
+    """Return the sentence that nobody led at a fire time, from when to when; empty: the log does not prove it."""
     following = None
     for line in facts.schedule_lines:
         if line.what not in ("leading", *_ENDS) or line.last is None:

@@ -14,6 +14,7 @@ from redisbeater.management.why.present import absence, answer_now, owed_run
 from redisbeater.management.why.runs import of_run, overlap_evidence, overlap_sentence
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.run import Kind
 from redisbeater.model.skip import Reason
 from redisbeater.schedules import interval
 from redisbeater.schedules.description.clock_change import moved_times
@@ -48,6 +49,7 @@ def answer_at(facts: Facts, at: datetime) -> Answer:
         case.was_created_later,
         case.is_gone,
         case.was_disabled,
+        case.had_finished,
         case.was_broken,
         case.is_out_of_bounds,
         case.has_no_fire_time,
@@ -123,11 +125,28 @@ class _Case:
         """Answer where the log has it disabled at that time."""
         start, end = self._around("disabled", "enabled", "finished", "created")
         is_disabled = start is not None and start.what == "disabled"
+        if not is_disabled and end is not None and end.last and self._was_owed(end):
+            return self._answer(
+                "disabled", f"Not sent yet when it was disabled {self.facts.time(end.last)}{author_of(end)}."
+            )
         if not is_disabled and not (start is None and end is not None and end.what == "enabled"):
             return None
         begin = f"since {self.facts.time(start.last)}" if start and start.last else "then"
+        if (resumes := _until(start)) is not None:
+            if resumes <= self.at:
+                return None
+            begin += f" until {self.facts.time(resumes)}"
         until = f", enabled {self.facts.time(end.last)}" if end and end.what == "enabled" and end.last else ""
         return self._answer("disabled", f"Disabled {begin}{author_of(start)}{until}.")
+
+    def had_finished(self) -> Answer | None:
+        """Answer where the log has it finished at that time, and nothing has changed that since."""
+        line, _ = self._around("finished", "enabled", "created", "changed", "restored")
+        if line is None or line.what != "finished" or line.last is None:
+            return None
+        answer = answer_now(self.facts)
+        why = answer.sentence if answer.verdict in ("spent", "ended", "finished") else "no fire time was left."
+        return self._answer("finished", f"Finished at {self.facts.time(line.last)}: {why[:1].lower()}{why[1:]}")
 
     def was_broken(self) -> Answer | None:
         """Answer where the log has it quarantined at that time."""
@@ -157,8 +176,10 @@ class _Case:
             return answer_now(self.facts) if self.at > self.facts.now else None
         if self._is_asked(following) or following == self.fire_time:
             return owed_run(self.facts, policy, following) or answer_now(self.facts)
-        if self.fire_time is None or self.fire_time <= self.facts.now:
+        if self.fire_time is None:
             return None
+        if self.fire_time <= self.facts.now:  # beat has planned none since the one that is owed
+            return owed_run(self.facts, policy, following) if following < self.fire_time else None
         when = self.facts.time_and_distance(self.fire_time)
         return self._answer("waits", f"Waits for its time: {when}; its next run is {self.facts.time(following)}.")
 
@@ -225,14 +246,16 @@ class _Case:
         return f"Coalesced into {self.facts.time(following)}, the newest of the missed fire times."
 
     def _has_all(self, line: LogLine, place: int) -> bool:
-        """Return whether a line is about every fire time between its first and its last one."""
+        """Return whether a line is about every fire time between its first and its last one that has no run."""
         policy = self.facts.policy
         if policy is None or line.first is None or line.last is None or line.details.get("is_at_least"):
             return False
         if self._was_rescheduled(place):
             return False
         counted = policy.timetable.count(line.first, line.last)
-        return not counted.is_at_least and counted.number == line.count
+        ran = {run.fire_time for run in self.facts.runs if run.kind is Kind.SCHEDULE and run.fire_time is not None}
+        between = sum(1 for fire_time in ran if line.first < fire_time < line.last)
+        return not counted.is_at_least and counted.number == line.count + between
 
     def _was_rescheduled(self, place: int) -> LogLine | None:
         """Return the newest line, before a place in the log, about a change of its fire times since that time."""
@@ -241,6 +264,12 @@ class _Case:
             if line.what == "changed" and is_later and ({*line.details.get("fields", ())} & _DECIDING):
                 return line
         return None
+
+    def _was_owed(self, line: LogLine) -> bool:
+        """Return whether a line disables the entry while the run at that time was owed."""
+        following = line.details.get("next")
+        owed = _moment(following[0]) if line.what == "disabled" and isinstance(following, list) and following else None
+        return owed is not None and self.fire_time is not None and owed <= self.fire_time
 
     def _is_known_since(self, moment: datetime) -> bool:
         """Return whether the log reaches back to an instant: no line since then can have been dropped."""
@@ -304,6 +333,19 @@ class _Case:
         more = evidence_of(self.facts, [*of_entry[:MOST_SHOWN], *near[:MOST_SHOWN]])
         unique = tuple(dict.fromkeys((*evidence, *more)))
         return Answer(verdict=verdict, sentence=self.preface + sentence, evidence=unique)
+
+
+def _until(line: LogLine | None) -> datetime | None:
+    """Return until when a line disables its entry; None: for good, or it is about something else."""
+    return _moment(line.details.get("until")) if line is not None and line.what == "disabled" else None
+
+
+def _moment(text: object) -> datetime | None:
+    """Return an instant in the details of a line, which anybody may have written."""
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(str(text))
+        return moment if moment.tzinfo is not None else None
+    return None
 
 
 def _shortly_before(policy: ResolvedPolicy, until: datetime) -> Iterator[datetime]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from redisbeater.management.why.answer import Answer, Evidence
@@ -49,27 +50,43 @@ def absence(facts: Facts) -> Answer:
 
 def owed_run(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answer | None:
     """Return why a run that is due was not sent yet; None: it is not due."""
-    due_at = policy.due_at(fire_time)
-    if facts.stored and facts.stored.failing:
-        return _failing(facts, facts.stored.failing)
-    if due_at > facts.now:
+    failing = facts.stored.failing if facts.stored else None
+    due_at = policy.due_at(failing.fire_time if failing else fire_time)
+    if due_at > facts.now and not failing:
         return None
     since = f"due since {facts.time_and_distance(due_at)}"
+    if failing:
+        held = None if facts.is_claimed else _held(facts, since)
+        return _failing(facts, failing) if held is None else _with_error(held, failing)
     if facts.is_claimed:
         return Answer(verdict="being_sent", sentence=f"Being sent now: {since}; a beat has claimed it.")
+    if held := _held(facts, since):
+        return held
+    leader = f"{_host(facts.leader)} leads" if facts.leader else "there is no lock, any beat may send it"
+    sentence = f"Late: {since}, and not sent yet; {leader}{_pace(facts)}."
+    return Answer(verdict="late", sentence=sentence, evidence=facts.recent())
+
+
+def _held(facts: Facts, since: str) -> Answer | None:
+    """Return what keeps every run from leaving, not this one alone; None: nothing is known that does."""
     if facts.pause:
         return Answer(verdict="paused", sentence=f"{_pause_words(facts, facts.pause)}: {since}.")
+    if facts.refusal:
+        sentence = f"Not sent yet: Redis refuses changes: {facts.refusal}; {since}."
+        return Answer(verdict="redis_refuses", sentence=sentence, evidence=facts.recent())
     if facts.leader == "":
         return Answer(
             verdict="no_leader",
             sentence=f"Nobody leads{since_nobody_leads(facts)}: {since}.",
             evidence=evidence_of_leaders(facts),
         )
-    if problem := _problem_of_beats(facts, since):
-        return problem
-    leader = f"{_host(facts.leader)} leads" if facts.leader else "there is no lock, any beat may send it"
-    sentence = f"Late: {since}, and not sent yet; {leader}{_pace(facts)}."
-    return Answer(verdict="late", sentence=sentence, evidence=facts.recent())
+    return _problem_of_beats(facts, since)
+
+
+def _with_error(held: Answer, failing: Failing) -> Answer:
+    """Return an answer with the error of the last try to send the run."""
+    tried = Evidence(at=failing.since, text=f"sending it failed {_times(failing)}: {failing.error}")
+    return replace(held, evidence=(tried, *held.evidence))
 
 
 def _problem_of_beats(facts: Facts, since: str) -> Answer | None:
@@ -132,16 +149,19 @@ def _finished(facts: Facts, policy: ResolvedPolicy) -> Answer:
 
 def _failing(facts: Facts, failing: Failing) -> Answer:
     since = f" since {facts.time(failing.since)}" if failing.since else ""
-    times = "once" if failing.tries == 1 else f"{failing.tries:,} times"
-    if failing.retry_at is None:
+    if failing.retry_at is None or failing.retry_at <= facts.now:
         retry = "it is tried now"
     else:
-        retry = f"next try in {duration_words(max(failing.retry_at - facts.now, timedelta(0)))}"
+        retry = f"next try in {duration_words(failing.retry_at - facts.now)}"
     return Answer(
         verdict="failing",
-        sentence=f"Not sent yet: sending it failed {times}{since} ({failing.error}), {retry}.",
+        sentence=f"Not sent yet: sending it failed {_times(failing)}{since} ({failing.error}), {retry}.",
         evidence=(Evidence(at=failing.fire_time, text="the fire time that it owes"), *facts.recent()),
     )
+
+
+def _times(failing: Failing) -> str:
+    return "once" if failing.tries == 1 else f"{failing.tries:,} times"
 
 
 def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answer:
@@ -160,6 +180,11 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
         verdict, sentence = "disabled", f"Disabled until {facts.time(until)}{who}: first run {when}."
     elif start_at is not None and start_at > facts.now:
         verdict, sentence = "not_started", f"Before its start_at, {facts.time(start_at)}: first run {when}."
+    elif fire_time <= facts.now:
+        verdict, sentence = (
+            "waits",
+            f"Waits for its jitter: {facts.time(fire_time)} is sent {facts.time_and_distance(due_at)}.",
+        )
     else:
         verdict, sentence = "waits", f"Waits for its time: {when}."
     return Answer(verdict=verdict, sentence=sentence, evidence=tuple(evidence))

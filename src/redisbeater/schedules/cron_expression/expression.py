@@ -22,7 +22,7 @@ __all__ = ("cron_expression",)
 #: What it takes to look at a month without success.
 _MONTH_STEPS = 4
 
-#: A month has at least so many days.
+#: The least days that a month has.
 _MONTH = timedelta(days=28)
 
 

@@ -55,7 +55,7 @@ def following(recurrence: Recurrence, after: datetime, steps: Steps) -> Occurren
 
 
 def reach_back(recurrence: Recurrence, number: int, until: datetime, since: datetime, steps: Steps) -> datetime:
-    """Return an instant, not before ``since``, from which on about so many fire times lead up to another one."""
+    """Return an instant, not before ``since``, from which about ``number`` fire times lead up to ``until``."""
     clock, dates = recurrence.clock, recurrence.instants
     before = recurrence.before(clock.passed(until).last + 1, clock.passed(since).last, steps)
     found = [clock.instant(second) for second in islice(before, number - 1, number)]

@@ -159,6 +159,7 @@ def _sentinel(config: Config, options: dict[str, Any]) -> Client:
         )
     sentinels = _hosts(config, "sentinels", options.pop("sentinels", None))
     sentinel_options = {**_defaults_of_sentinels(config, options), **(options.pop("sentinel_kwargs", None) or {})}
+    _check_numbers(sentinel_options, f"{OPTIONS}['sentinel_kwargs']")
     sentinel_client: Any = SentinelClient(  # type: ignore[no-untyped-call]
         sentinels,
         min_other_sentinels=options.pop("min_other_sentinels", 0),
@@ -234,15 +235,15 @@ def _options(config: Config) -> dict[str, Any]:
     }
 
 
-def _check_numbers(options: Mapping[str, Any]) -> None:
+def _check_numbers(options: Mapping[str, Any], where: str = OPTIONS) -> None:
     """Refuse numbers that would fail at the first call: as texts from the environment, or out of range."""
     for option, least in LEAST_SECONDS.items():
         value = options.get(option)
         if value is not None and not is_seconds(value, least):
-            raise ImproperlyConfigured(f"{OPTIONS}[{option!r}] = {value!r}: expected seconds, at least {least:g}")
+            raise ImproperlyConfigured(f"{where}[{option!r}] = {value!r}: expected seconds, at least {least:g}")
     most = options.get("max_connections")
     if most is not None and (not isinstance(most, int) or most < 1):
-        raise ImproperlyConfigured(f"{OPTIONS}['max_connections'] = {most!r}: expected a whole number, at least 1")
+        raise ImproperlyConfigured(f"{where}['max_connections'] = {most!r}: expected a whole number, at least 1")
 
 
 def _is_secure(config: Config) -> bool:

@@ -13,8 +13,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import StoreError
 from redisbeater.store.connection.client import make_client
-from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, kind_of, wrapped
-from redisbeater.store.connection.script import load_script
+from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, kind_of, right_hint, wrapped
+from redisbeater.store.connection.script import commands_of, load_script
 
 __all__ = ("Connection", "Undo", "unless_wrong_type")
 
@@ -85,7 +85,8 @@ class Connection:
             line = loaded.line_of(str(exc))
             if not line:
                 raise
-            raise type(exc)(f"{exc} [{script}.lua: {line}]") from exc.__cause__
+            hint = "" if right_hint(str(exc)) else right_hint(str(exc), commands_of(line))
+            raise type(exc)(f"{exc}{hint} [{script}.lua: {line}]") from exc.__cause__
 
     def call(self, operation: Callable[[Any], Any]) -> Any:
         """Run an operation and return its result; retry the whole of it while Redis is unreachable.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Collection
 
 from redis.exceptions import (
     AskError,
@@ -21,7 +22,7 @@ from redis.exceptions import (
 
 from redisbeater.exceptions import StoreError, StoreUnavailable, causes
 
-__all__ = ("CLIENT_ERRORS", "KINDS", "is_transient", "kind_of", "wrapped")
+__all__ = ("CLIENT_ERRORS", "KINDS", "is_transient", "kind_of", "right_hint", "wrapped")
 
 #: All errors of redis-py; those about the topology of a cluster are no RedisErrors.
 CLIENT_ERRORS = (RedisError, RedisClusterException)
@@ -37,6 +38,11 @@ _REFUSED = (AuthenticationError, AuthorizationError, ssl.SSLError)
 
 #: TLS errors that mean only that the connection was lost.
 _LOST = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+#: Answers that a right is missing, and where they name the command. Before Redis 7.2 those to scripts do not; the
+#: shared functions of our scripts do.
+_NO_RIGHT = re.compile(r"NOPERM|no permissions to run|can't run this command|ACL failure in script")
+_REFUSED_COMMAND = re.compile(r"run the '([\w|]+)' command|user_script:\d+: (\w+): ")
 
 _IS_CLUSTER = (
     "the server is part of a Redis Cluster: use redis-cluster:// in redisbeater_redis_url; or, if one address serves "
@@ -75,11 +81,25 @@ def wrapped(error: BaseException) -> StoreError:
     return kind(f"{type(error).__name__}: {error}{behind}{_hint(decisive)}")
 
 
+def right_hint(problem: str, commands: Collection[str] = ()) -> str:
+    """Return how to grant the right to a command that was refused; empty if none was, or it is not known which.
+
+    Arguments:
+        problem: the text of the error.
+        commands: the commands that it can be, where the text does not name it.
+    """
+    if not _NO_RIGHT.search(problem):
+        return ""
+    named = _REFUSED_COMMAND.search(problem)
+    found = {named[1] or named[2]} if named else {*commands}
+    return f" (grant the right: ACL SETUSER <user> +{found.pop().lower()})" if len(found) == 1 else ""
+
+
 def _hint(error: BaseException) -> str:
     # redis-py 5 parses these errors into classes only in its cluster client.
     if isinstance(error, (AskError, ClusterCrossSlotError)) or re.match("(MOVED|ASK|CROSSSLOT) ", str(error)):
         return f" ({_IS_CLUSTER})"
-    return f" ({_IS_NO_CLUSTER})" if "cluster support disabled" in str(error) else ""
+    return f" ({_IS_NO_CLUSTER})" if "cluster support disabled" in str(error) else right_hint(str(error))
 
 
 def _decisive(error: BaseException) -> BaseException:

@@ -13,7 +13,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-__all__ = ("Script", "load_script")
+__all__ = ("Script", "commands_of", "load_script")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class Script:
         """Return the line that an error names, which has the refused command; empty when it names none."""
         match = re.search(r"user_script: ?(\d+)", error)
         return self.text.splitlines()[int(match[1]) - 1].strip() if match else ""
+
+
+def commands_of(line: str) -> set[str]:
+    """Return the commands in a line of a script."""
+    return set(re.findall(r"redis\.p?call\('(\w+)'", line))
 
 
 @cache

@@ -1,19 +1,21 @@
--- Take due entries for a lease, oldest first; where more are due, some of them are the newest. Each one's score
--- becomes the end of the lease, so that it comes up again by itself, with the same fire time, when nobody commits it.
+-- Take due entries for a lease, oldest first. The score of each becomes the end of the lease, so that it becomes due again by
+-- itself, with the same fire time, when nobody commits it.
+--
+-- Where more entries are due than one claim takes, some of the newest replace the last of the oldest: a long backlog must not
+-- delay what has just become due.
 --
 -- The score is the authority on the fire time, except where beat wrote a later one (the end of a lease, a retry, jitter):
 -- then the entry's field fire_time holds the fire time, and look_at that score. A score of 0 means now, whatever the meta
--- says, which is_due_now records. A member may be the bare name of an entry, which is corrected; one without a hash is
--- reported. Entry keys are read from the schedule, not passed in KEYS: they share its slot by construction (one hash tag
--- in the prefix). Everything is read before anything is written: on a cluster that moves the slot, reading a key that has
--- left fails the script.
+-- says; is_due_now records that. A member may be the bare name of an entry, which is corrected; one without a hash is
+-- reported.
 --
--- A zone before of another type, or one beside a zone of another type, holds nothing up: no beat could finish that change.
---
--- Of a long backlog the newest ones are taken, too, so that it does not hold up what has just become due.
+-- Entry keys are read from the schedule, not passed in KEYS: they share its slot by construction (one hash tag in the
+-- prefix). All entries are read before any is written: on a cluster that moves the slot, reading a key that has left fails
+-- the script. Without a right that a commit needs, nothing is taken.
 --
 -- An entry of more bytes than a limit is taken, but not read. When what was read is enough for one reply, the rest stays due
--- for the next claim.
+-- for the next claim. A change of the zone that no beat could finish, because one of its two keys holds another type, does
+-- not stop claims.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] lock       string: token of the leader
@@ -36,14 +38,17 @@
 -- ARGV[10] enough    bytes of the texts of all entries: then no other entry is read
 -- ARGV[11] beat      text: the line of this beat; '': none is due
 -- ARGV[12] runs      text: '1': runs are tracked; missing: they are not
--- Returns {'CLAIMED', JSON of {now, schedule_id and zone: '' where the key holds another type, next_look: the next score, missing:
---      members that stand for no entry, entries: for each {key, fire_time, is_due_now: '1'}, and {definition, meta,
---      recorded_run, skipped} or oversized: the bytes of these}}; what is not stored is left out. Where runs are tracked, also
---      next_resend, when beat is to send the next run that waits, and of each entry failures, buffered, active: keys of runs,
---      is_abandoned: another claim took it and never committed it. Or {'FENCED', ''}: another
---      beat holds the lock, or nobody, {'OUTDATED', what the key of the format holds}: the data is newer than this beat, or
---      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before, or {'PAUSED', milliseconds
---      until the pause ends (text; '-1': it is open)}; nothing was taken
+-- Returns one of these pairs; with any but the first, nothing was taken:
+--      {'CLAIMED', JSON}: see below
+--      {'FENCED', ''}: another beat holds the lock, or nobody does
+--      {'OUTDATED', what the key of the format holds}: the data is newer than this beat
+--      {'REPLANNING', ''}: the zone has changed, and fire times are still those of the zone before
+--      {'PAUSED', milliseconds until the pause ends (text; '-1': it has no end)}
+-- The JSON has now, schedule_id and zone ('' where the key holds another type), next_look: the next score, missing: members that
+--      stand for no entry, and entries. Each entry has key, fire_time, is_due_now: '1' where it is, and definition, meta,
+--      recorded_run and skipped, or instead of these four oversized: their bytes. Fields that are not stored are missing.
+-- Where runs are tracked, the JSON also has next_resend: when beat is to send the next run that waits; and each entry failures,
+--      buffered, active: keys of runs, and is_abandoned: '1' where another claim took it and never committed it.
 local schedule, lock, id, receipt, format, zone, before, beats, pause = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local token, claim_id, lease, limit, newest, prefix = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local new_id, version, most, enough, beat, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
@@ -85,8 +90,8 @@ local due = redis.call('ZRANGEBYSCORE', schedule, 0, now, 'WITHSCORES', 'LIMIT',
 local young = redis.call('ZREVRANGEBYSCORE', schedule, now, 0, 'WITHSCORES', 'LIMIT', 0, #due < 2 * limit and 0 or newest)
 for i, text in ipairs(young) do due[#due - #young + i] = text end
 for i = 1, #due, 2 do if bytes < tonumber(enough) then resolve(due[i], due[i + 1]) end end
+if #found > 0 then need_rights(receipt, 'HGET', 'ZSCORE', 'ZREM') redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
 for _, item in ipairs(found) do take(unpack(item)) end
-if #claimed > 0 then redis.call('SET', receipt, lease_end, 'PX', math.ceil(lease * 1000)) end
 local reply = {now = now, schedule_id = text_at(id) or '', zone = text_at(zone) or '', missing = missing, entries = claimed}
 reply.next_look, reply.next_resend = redis.call('ZRANGEBYSCORE', schedule, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2], runs and next_resend(prefix)
 return {'CLAIMED', cjson.encode(reply)}

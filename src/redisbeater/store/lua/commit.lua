@@ -1,16 +1,16 @@
--- Confirm claimed entries: record what became of them, set their next score and remove the claim.
+-- Commit claimed entries: record what became of them, set their next score and remove the claim.
 --
 -- An entry whose claim is no longer this one stays as it is: its lease ran out and another beat took it, or it was
--- deleted. One whose score was set since, by an edit, keeps that score. Where another writer changed definition or meta
--- since, nothing is written, so that the caller can plan again with that change.
+-- deleted. One whose score an edit has set since keeps that score. Where another writer changed definition or meta since,
+-- nothing is written, so that the caller can plan again with that change.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
 -- KEYS[2] broken     hash: entry name -> why it is quarantined
 -- KEYS[3] statics    set: names of the static entries
 -- KEYS[4] failing    sorted set: entry key -> the fire time that it owes
--- KEYS[5] receipt    string: what undoing the claim would need; not needed any more
+-- KEYS[5] receipt    string: what undoing the claim would need; deleted, since a committed claim is never undone
 -- KEYS[6..] entries  hashes: the claimed entries
--- ARGV[1] claim_id   text: the claim that is confirmed
+-- ARGV[1] claim_id   text: the claim that is committed
 -- ARGV[2] outcomes   JSON: for each entry {name, seen: digest of what was read, score: the next one; missing: the entry has
 --                    finished and is deleted}, and what else is new: meta with recorded_run, definition, skipped, and where
 --                    the score is a later look fire_time with is_due_now; what is missing keeps what is stored.
@@ -18,7 +18,7 @@
 -- ARGV[3] log        text: the key of a log, without the name of its entry
 -- ARGV[4] lines      number of lines that a log keeps
 -- ARGV[5] keep       milliseconds for which the log of an entry that is deleted is kept
--- ARGV[6] is_retry   '1': it may have been executed before, with its reply lost; then what is written already is not refused
+-- ARGV[6] is_retry   '1': the script may have been executed before, with its reply lost; what it then wrote counts as written
 -- ARGV[7] runs       JSON, where runs are tracked: {prefix: what every key begins with, wait: seconds that a run may wait for its
 --                    start, resent: runs that were taken and sent, each {id, attempt}}; the outcomes then have runs, each {id,
 --                    state if it is not SENT, attempt if it is not 1, fields: names and values to store, payload, eta,
@@ -59,13 +59,13 @@ local function commit(key, new)
   if any_broken and redis.call('HDEL', broken, new.name) == 1 then add_to_log(log .. new.name, lines, 'fixed {}') end
   if any_failing then redis.call('ZREM', failing, key) end
   if is_ours and not new.score then return delete(key, new.name) end
-  redis.call('HDEL', key, 'claim', 'fire_time', 'look_at', 'is_due_now', 'last_error', 'tries', 'failing_since')
   write_meta(key, new.meta, new.recorded_run)
+  redis.call('HDEL', key, 'claim', 'fire_time', 'look_at', 'is_due_now', 'last_error', 'tries', 'failing_since')
   if new.skipped then redis.call('HSET', key, 'skipped', new.skipped) end
   if is_ours then schedule_next(key, new) end
 end
 
-redis.call('DEL', receipt)
+need_rights(receipt)
 local refused, news = {}, cjson.decode(outcomes)
 for i = 6, #KEYS do refused[tostring(i - 6)] = commit(KEYS[i], news[i - 5]) end
 if runs then record_all_resent() end

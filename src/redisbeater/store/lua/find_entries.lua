@@ -1,6 +1,6 @@
 -- Look at one page of the schedule, in no order, and keep the entries that may be wanted: by task, queue, labels, whether they
 -- are disabled, and by a text in name, task or description, in any case. One that cannot be read here, or that has letters
--- which count as several plain ones, is kept, too: whoever asks looks at it again.
+-- which count as several plain ones, is kept, too: the caller checks every entry that is kept.
 --
 -- What a call has no time for is left for the next one. Entry keys are read from the schedule, not passed in KEYS: they share
 -- its slot by construction.

@@ -15,6 +15,15 @@ local function try(command, key, ...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(command .. ': ' .. reply.err) end
 end
 
+-- Remove a key, and ask with it for the commands that write entries, and for others: where the right to one is missing, the script
+-- must end before a part of an entry is written, or before its run is sent. Nothing is written.
+local function need_rights(key, ...)
+  redis.call('DEL', key)
+  redis.call('HDEL', key, '')
+  redis.call('ZADD', key, 'XX', 0, '')
+  for _, command in ipairs({...}) do try(command, key, '') end
+end
+
 -- Return the text of a key, or its first 200 characters: beat writes none that is longer; nil where there is none, or where the
 -- key holds another type.
 local function text_at(key)
@@ -33,8 +42,9 @@ local function read(entry, ...)
 end
 
 -- Return definition, meta, recorded_run, skipped and the named fields of an entry, its `key`, and as `size` the bytes of those
--- four. Above the limit they are not read: the size is 0, and `oversized` what they have. Any other field that is longer than
--- beat writes it counts as missing. Nothing is asked once as many fields were found as there are, but for so many others.
+-- four. Above the limit the four are not read: `oversized` has their bytes, and the size is 0. Any other field that is longer
+-- than beat writes it counts as missing. `others`: how many stored fields are none of these; once all fields but those were
+-- found, the remaining ones are not asked for.
 local function read_bounded(entry, limit, others, ...)
   local names, count = {'definition', 'meta', 'recorded_run', 'skipped', ...}, (try('HLEN', entry) or 0) - others
   local found, texts, size = 0, 0, 0
@@ -54,15 +64,15 @@ end
 -- Tell whether an origin is that of a static entry: an application and a digest. That of a file's entry begins with 'file:'.
 local function is_static_origin(origin) return (origin or '') ~= '' and string.sub(origin, 1, 5) ~= 'file:' end
 
--- Return a stored fire time as a number; nil where another program wrote something else. One with a sign would be no score
--- behind another sign.
+-- Return a stored fire time as a number; nil where another program wrote something else. A sign is refused, because a dormant
+-- score is a fire time with a minus in front.
 local function instant(text)
   local seconds = string.match(text or '', '^%d[%d.e+-]*$') and tonumber(text)
   return seconds and seconds >= 0 and seconds < math.huge and seconds or nil
 end
 
--- Tell whether the score only says when beat looks again: at the end of a lease, for another try, or for the jitter. The
--- stored fire time then is the one to run. A score that another program has set since is the fire time itself.
+-- Tell whether the score only says when beat looks again: at the end of a lease, for another try, or for the jitter. Then the
+-- stored fire time is the one to run. A score that another program has set since is itself the fire time.
 local function is_later_look(score, fields)
   return score and tonumber(score) == tonumber(fields.look_at) and instant(fields.fire_time) ~= nil
 end
@@ -78,8 +88,8 @@ end
 
 -- Schedule a claimed entry for the fire time that it had.
 local function restore(schedule, entry, fields)
-  clear_claim(entry)
   redis.call('ZADD', schedule, fields.fire_time, entry)
+  clear_claim(entry)
   if fields.is_due_now then
     redis.call('HSET', entry, 'fire_time', fields.fire_time, 'look_at', fields.fire_time, 'is_due_now', '1')
   end
@@ -106,16 +116,16 @@ end
 -- Return the last time of a line of a log, its count, its first time and its text; nil: another program wrote it.
 local function read_line(line) return string.match(line, '^(%S+) (%d+) (%S+) (.*)$') end
 
--- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line whose text is
--- that of the newest one is folded into it: the counts are added, and the first time stays. Without times it is now. The
--- log of an entry that was deleted and is created again does not expire any more.
+-- Add a line to a log, newest first: `<last> <count> <first> <text>`, the text being a word and JSON. A line with the text of
+-- the newest one is folded into it: the counts are added, and the first time stays. Missing times are now. The log no longer
+-- expires, as that of a deleted entry did.
 local function add_to_log(key, most, text, count, first, last)
   local now = server_time()
   local newest = try('LINDEX', key, 0)
   if newest == nil then return end
-  local _, before, since, said = read_line(newest or '')
-  if said == text then
-    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, before + (count or 1), since, text))
+  local _, newest_count, newest_first, newest_text = read_line(newest or '')
+  if newest_text == text then
+    redis.call('LSET', key, 0, string.format('%s %.0f %s %s', last or now, newest_count + (count or 1), newest_first, text))
   else
     redis.call('LPUSH', key, string.format('%s %.0f %s %s', last or now, count or 1, first or now, text))
     redis.call('LTRIM', key, 0, most - 1)
@@ -138,8 +148,8 @@ local function write_beat(beats, text)
 end
 
 -- Return how many entries were due more than so many seconds ago and have not run, the earliest time for which one of them
--- waits; '' without one, and the server's time. The score of a failing entry is its next try; it waits since the fire time
--- that it owes.
+-- waits ('' without one), and the server's time. The score of a failing entry is its next try, but it waits since the fire
+-- time that it owes.
 local function count_late(schedule, failing, seconds, most)
   local now = server_time()
   local limit = string.format('%.6f', now - seconds)
@@ -165,13 +175,13 @@ local function newer_format(key, version)
   return nil, number < tonumber(version)
 end
 
--- Return what a script answered when it was executed before, with its reply lost; nil: this is the first time.
+-- Return what this call answered when it was executed before and its reply was lost; nil: it was not.
 local function given_answer(key)
   local answer = try('GET', key)
   return answer and cjson.decode(answer)
 end
 
--- Return an answer, and keep it for longer than a call is retried.
+-- Return an answer, and store it for a minute, which is longer than a call is retried.
 local function answer_once(key, answer)
   redis.call('SET', key, cjson.encode(answer), 'PX', 60000)
   return answer

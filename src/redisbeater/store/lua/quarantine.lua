@@ -1,7 +1,7 @@
 -- Quarantine claimed entries: make them dormant, and list them as broken with the reasons.
 --
--- When the definition of one was replaced since, the new one deserves a try: the entry comes up again at once instead, or
--- when the score says that was set since. What an earlier try has written counts as written. When it is executed twice,
+-- Where the definition was replaced since, the new one deserves a try: the entry becomes due again at once instead, or at the
+-- score that was set since. What an earlier try wrote before it failed counts as written. When the script is executed twice,
 -- because its reply was lost, the second time writes nothing and answers as the first.
 --
 -- KEYS[1] schedule    sorted set: entry key -> UNIX seconds

@@ -1,4 +1,4 @@
--- Release claimed entries: they come up again with the same fire time, their meta untouched.
+-- Release claimed entries: they become due again with the same fire time, and their meta stays.
 --
 -- With a reason they are failing: the fire time that each one owes is listed, until it is committed, edited or deleted.
 --
@@ -26,6 +26,7 @@ local function release(key)
   local stored = read(key, 'claim', 'fire_time', 'look_at', 'tries', 'failing_since')
   if stored.claim ~= claim_id then return 'FENCED' end
   if is_later_look(redis.call('ZSCORE', schedule, key), stored) then
+    redis.call('ZADD', schedule, stored.look_at, key) -- changes nothing, but is refused before anything is written
     if reason ~= '' then record_failure(key, stored) end
     redis.call('HDEL', key, 'claim')
     redis.call('HSET', key, 'look_at', retry_at)

@@ -1,9 +1,9 @@
 -- Undo a claim whose reply was lost: nobody knows of its entries, which would wait for the end of the lease.
 --
--- The entries come up again with the fire times that they had. An entry that was edited since is left as it is.
+-- The entries become due again with the fire times that they had. An entry that was edited since is left as it is.
 --
 -- KEYS[1] schedule   sorted set: entry key -> UNIX seconds
--- KEYS[2] receipt    string: the end of the claim's lease; gone when it took nothing, or long ago
+-- KEYS[2] receipt    string: the end of the claim's lease; missing when the claim took nothing, or its lease has ended
 -- ARGV[1] claim_id   text: the claim
 -- Returns how many entries were released
 local schedule, receipt = KEYS[1], KEYS[2]

@@ -1,8 +1,9 @@
 -- Let the lease of an execution that died end soon: the broker may give its message out again until then.
 --
--- One whose start could not be written, because Redis was away until it died, is recorded as started first: its message is
--- gone, and as sent it would wait for a start that never comes. Executed twice, it does not make the lease longer. That the
--- broker gives the message out again may have been stored with the start, and not be so: this report knows.
+-- Where Redis was away until the execution died, its start could not be written. It is then recorded as started first: its
+-- message is gone, and a run that counts as sent would wait for a start that never comes. A second execution of this script does
+-- not make the lease longer. Whether the broker gives the message out again is known here for certain, and replaces what was
+-- stored with the start.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with

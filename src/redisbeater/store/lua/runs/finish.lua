@@ -1,23 +1,24 @@
 -- Record the end of an execution of a run: a final state, or RETRY, which is none.
 --
--- It is recorded and counted once for each holder. The end of an older attempt counts while the next one has not started, if it
--- is a SUCCESS; else while nobody has begun to send the next one. Where a process ends for another, the holder is what the tokens
--- of that process begin with; it is empty where no execution has begun. A copy of the message of a lost run that expires does not
--- end that. The RETRY of an execution whose next try has begun was recorded before, or comes after the reports of that try.
+-- It is recorded and counted once for each holder. The end of an older attempt counts as long as the next attempt has not
+-- started, if it is a SUCCESS; any other end only as long as beat has not taken the next attempt. Where one process reports for
+-- another, the holder is what the tokens of that other process begin with; where no execution has begun, it is empty. If a copy
+-- of the message of a lost run expires, the run has not ended. A RETRY is ignored once the next try has begun: it was recorded
+-- before, or comes too late.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] limit      number of runs that the history of an entry keeps
 -- ARGV[3] retention  milliseconds for which they are kept
--- ARGV[4] holder     text: the token of the execution, or its begin
+-- ARGV[4] holder     text: the token of the execution, what it begins with, or ''
 -- ARGV[5] attempt    number: which attempt it is
 -- ARGV[6] state      text: the new state
 -- ARGV[7] wait       seconds that it may wait for its start
 -- ARGV[8] retry_in   seconds until its next try may start; '': none
 -- ARGV[9] seconds    how long it took; '': not known
 -- ARGV[10] fields    JSON: names and values to store with it: error, result, note
--- ARGV[11] first     JSON: names and values of a run of which nothing is stored: name, task, fire_time, worker and pid as start takes
---                    them. Of one with a name that no entry can have nothing is recorded
+-- ARGV[11] first     JSON: names and values for a run of which nothing is stored: name, task, fire_time, worker and pid as start
+--                    takes them. With a name that no entry can have, nothing is recorded
 -- ARGV[12] step      number: how often the run was published by itself before this execution
 -- Returns 'FINISHED', also when it was recorded before, or 'LATE': another execution has the run
 local run_key = KEYS[1]

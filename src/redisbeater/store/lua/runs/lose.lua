@@ -1,6 +1,6 @@
--- Record that a run is lost, or has expired, if its lease is still as it was read: it is final, or beat sends it again later
--- with the next attempt. When it is executed twice, because its reply was lost, the second time writes nothing and answers as
--- the first.
+-- Record that a run is lost, or has expired, if its lease is still as it was read. That is final, unless beat is to send the run
+-- again as the next attempt. When the script is executed twice, because its reply was lost, the second time writes nothing and
+-- answers as the first.
 --
 -- KEYS[1] run_key    hash: the run
 -- KEYS[2] active     sorted set: run key -> when its lease ends, or until when it may wait for its start
@@ -8,10 +8,10 @@
 -- ARGV[1] prefix     text: what every key of the schedule begins with
 -- ARGV[2] limit      number of runs that the history of an entry keeps
 -- ARGV[3] retention  milliseconds for which they are kept
--- ARGV[4] seen       text: the score that was read; '': the run was reserved, or taken, and cannot be sent
+-- ARGV[4] seen       text: the score in active that was read; '': the run was reserved or taken, and cannot be sent
 -- ARGV[5] state      text: LOST or EXPIRED
 -- ARGV[6] delay      seconds until it is sent again; '': it is final
--- ARGV[7] note       text: why; '': nothing is to be said
+-- ARGV[7] note       text: why; '' for nothing
 -- ARGV[8] lines      number of lines that the log of an entry keeps
 -- ARGV[9] line       text: what the log of its entry says; '' for nothing
 -- Returns 'LOST', or 'ALIVE': its lease was renewed, or it is not active any more; then nothing was written

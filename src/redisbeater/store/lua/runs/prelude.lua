@@ -7,8 +7,8 @@ local function whole(text)
   return digits and #digits < 16 and tonumber(digits) or 0
 end
 
--- Add to a field that counts. Where another program wrote no number, it is counted from 0. Return the count, nil: the key
--- holds another type.
+-- Add to a field that counts, from 0 where another program wrote no number. Return the new count; nil: unknown, or the key holds
+-- another type.
 local function count(key, field, number)
   local reply = redis.pcall('HINCRBY', key, field, number or 1)
   if type(reply) ~= 'table' or not reply.err then return reply end
@@ -41,14 +41,14 @@ local function delete_run(prefix, key)
   if string.find(key, prefix .. ':run:', 1, true) == 1 then redis.call('DEL', key, payload_of(prefix, key)) end
 end
 
--- Remove what the end of a run has stored, and further fields; it is kept without a limit of time again.
+-- Remove what the end of a run has stored, and further fields; the run does not expire any more.
 local function forget_end(prefix, key, ...)
   redis.call('HDEL', key, 'finished_at', ...)
   redis.call('PERSIST', key)
   redis.call('PERSIST', payload_of(prefix, key))
 end
 
--- Store that a run which waits for beat is kept for a year: where tracking is switched off meanwhile, nobody sends or removes it.
+-- Store that a run which waits for beat expires in a year: if tracking is switched off meanwhile, nobody sends or removes it.
 local function keep_waiting(prefix, key)
   redis.call('PEXPIRE', key, 366 * 86400000)
   redis.call('PEXPIRE', payload_of(prefix, key), 366 * 86400000)
@@ -63,13 +63,13 @@ local function is_active(prefix, key, now)
   return is_to_be_sent and true, is_to_be_sent or lease
 end
 
--- Tell whether a lost run is to be sent again and nobody has begun to: an execution that is alive may have it back.
+-- Tell whether a lost run is to be sent again and beat has not taken it yet: an execution that is alive may still have it back.
 local function can_return(prefix, run)
   return run.state == 'LOST' and not run.taken and try('ZSCORE', prefix .. ':resend', run.key) and true
 end
 
--- Return the keys of active runs of an entry, at most so many, without one of them. What is found that is not listed any more
--- is removed.
+-- Return the keys of active runs of an entry, at most `most`, without the one to except. Members that are not listed any more are
+-- removed.
 local function active_of(prefix, name, most, except)
   local set, now, found, cursor, pages = prefix .. ':active:' .. name, server_time(), {}, '0', 0
   if (try('SCARD', set) or 0) == 0 then return found end
@@ -87,7 +87,7 @@ local function active_of(prefix, name, most, except)
 end
 
 -- Return for how many seconds another run is active, where an entry has one run at a time and the lease of this one is over;
--- nil: nothing is in its way. One that beat has just sent is let go: nothing was, and its commit may be on its way.
+-- nil: nothing is in its way. A run that is `taken` may start: beat has just sent it, and the commit that lists it may follow.
 local function rest_of_another(prefix, run, now)
   local function lease_of(key) return tonumber(try('ZSCORE', prefix .. ':active', key) or 0) end
   if run.alone ~= '1' or run.taken or lease_of(run.key) > tonumber(now) then return nil end
@@ -127,9 +127,9 @@ local function send_time(history, key, state, now)
   return known and string.format('%.6f', known) or now
 end
 
--- Store a run that was sent, or that is to wait. Of one that is stored, because its worker was quicker, only what is missing is
--- written. A run that was recorded before stays as it is, and one that the history has without a record, which somebody has
--- deleted: it may have ended. Return whether it is now known to have been sent.
+-- Store a run that was sent, or that is to wait. If its worker was quicker and has stored it, only what is missing is written.
+-- Nothing is written if it was recorded before, nor if only the history has it: then somebody has deleted the record, and the run
+-- may have ended. Return whether to count it as sent now.
 local function record_run(prefix, wait, new, now)
   local key, history, is_sent = prefix .. ':run:' .. new.id, prefix .. ':runs:' .. new.name, new.state ~= 'BUFFERED'
   local state, sent_at = unpack(try('HMGET', key, 'state', 'sent_at') or {'FOREIGN', now})
@@ -146,7 +146,7 @@ local function record_run(prefix, wait, new, now)
   return is_sent
 end
 
--- Store which run of an entry waits for the end of the one before it; one that has waited so far is deleted.
+-- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far.
 local function buffer(prefix, name, key)
   local entry = prefix .. name
   local before = read(entry, 'buffered').buffered
@@ -158,7 +158,7 @@ local function buffer(prefix, name, key)
   if redis.call('EXISTS', entry) == 1 then redis.call('HSET', entry, 'buffered', key) end
 end
 
--- Schedule the run of an entry that waits, once no other is active, or at once, and wake beats. `key`: which one, if it is known.
+-- Schedule the waiting run of an entry if no other is active, or in any case `at_once`, and wake beats. `key`: that run, if known.
 local function release_buffered(prefix, name, at_once, key)
   key = key or read(prefix .. name, 'buffered').buffered
   if not key or not at_once and #active_of(prefix, name, 1, key) > 0 then return end
@@ -169,14 +169,14 @@ local function release_buffered(prefix, name, at_once, key)
   redis.call('PUBLISH', prefix .. ':changes', ':runs')
 end
 
--- Add the end of a run to the counts of its entry, and to the failures in a row, of which there are so many.
+-- Add the end of a run to the counts of its entry, and to its failures in a row. `failures`: how many these were.
 local function count_end(entry, state, is_failure, failures)
   count(entry, 'n.' .. string.lower(state))
   if state == 'SUCCESS' and failures then redis.call('HDEL', entry, 'failures') end
   if state ~= 'SUCCESS' and is_failure then count(entry, 'failures') end
 end
 
--- Add to the totals of a task; of more than 1000 different fields the others are counted together.
+-- Add to the totals of a task; beyond 1000 fields, new tasks are counted together as `other`.
 local function count_total(prefix, what, task, number)
   local totals = prefix .. ':totals'
   local field = what .. ' ' .. string.sub(task or '', 1, 512)
@@ -185,7 +185,7 @@ local function count_total(prefix, what, task, number)
   count(totals, what .. ' other', number)
 end
 
--- Add the seconds that a run took to the totals of its task, if they are known, by the smallest bound that is not less.
+-- Add the seconds that a run took, if they are known, to the totals of its task, under the smallest bound that is not exceeded.
 local function count_duration(prefix, run)
   local bound = '+Inf'
   if not run.took then return end
@@ -194,22 +194,22 @@ local function count_duration(prefix, run)
   count_total(prefix, 'ms', run.task, math.floor(run.took * 1000))
 end
 
--- Add a line about a run to the log of its entry; that of an entry that was deleted is kept for so long.
+-- Add a line about a run to the log of its entry. If the entry was deleted, its log expires after `retention`.
 local function log_run(prefix, name, lines, line, retention)
   local log = prefix .. ':log:' .. name
   add_to_log(log, lines, line)
   if redis.call('EXISTS', prefix .. name) == 0 then redis.call('PEXPIRE', log, retention) end
 end
 
--- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. Without its record that commit would
--- make a new one, of a run that waits for a worker. Beat may have died before it, so it is waited for an hour at most.
+-- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. If its record were removed, the commit
+-- would store a new one, of a run that waits for a worker. Beat may have died before that commit, so it is awaited for an hour.
 local function awaits_commit(key)
   local run = read(key, 'sent_at', 'finished_at')
   return not run.sent_at and instant(run.finished_at) and run.finished_at + 3600 > tonumber(server_time())
 end
 
--- Remove so many of the oldest runs of a history that have ended. Those that are active, that wait, or that beat has not
--- recorded as sent, are passed over, a thousand at most.
+-- Remove the oldest runs of a history that have ended, at most `most`. Runs that are active, that wait, or that beat has not
+-- recorded as sent yet are passed over, a thousand at most.
 local function remove_ended(prefix, index, most, buffered)
   local passed, page = 0, nil
   repeat
@@ -224,10 +224,11 @@ local function remove_ended(prefix, index, most, buffered)
   until most <= 0 or #page == 0 or passed >= 1000
 end
 
--- Remove the oldest runs of an entry that have ended, where there are more than so many, and keep the rest for so long, once
--- none is active or waits: one that takes longer must still be listed at its end.
+-- Remove the oldest ended runs of an entry beyond `limit`, and let its history expire after `retention` once no run is active or
+-- waits: a run that takes longer must still be listed at its end.
 local function cap_history(prefix, name, limit, retention, buffered)
   local index, active = prefix .. ':runs:' .. name, try('SCARD', prefix .. ':active:' .. name) or 0
+  if active > 0 and #active_of(prefix, name, 10) == 0 then active = try('SCARD', prefix .. ':active:' .. name) or 0 end
   local excess = (try('ZCARD', index) or 0) - limit - active
   if excess > 0 then remove_ended(prefix, index, excess, buffered) end
   if active == 0 and not buffered then redis.call('PEXPIRE', index, retention) end
@@ -239,7 +240,8 @@ local function fields_of(key)
     'seen_at', 'finished_at', 'worker', 'pid', 'error', 'result', 'note', 'by', 'restart_of', 'stop', 'alone', 'expires', 'taken')
 end
 
--- Store the end of a run with further fields, and keep it for so long; what is needed to send it again only where it may be.
+-- Store the end of a run with further fields; it expires after `retention`. What is needed to send it again is deleted after a
+-- SUCCESS, and expires with any other run.
 local function store_end(prefix, retention, run, state, fields)
   redis.call('HSET', run.key, 'state', state, 'finished_at', run.finished_at or server_time(), unpack(fields))
   if run.taken then redis.call('HDEL', run.key, 'taken') end
@@ -251,7 +253,7 @@ local function store_end(prefix, retention, run, state, fields)
   end
 end
 
--- Store the end of a run with further fields, count it unless its entry was deleted, and let the next one of its entry go.
+-- Store the end of a run with further fields, count it unless its entry was deleted, and schedule the run that waited for it.
 local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   local entry = prefix .. run.name
   store_end(prefix, retention, run, state, fields or {})

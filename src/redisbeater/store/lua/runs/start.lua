@@ -1,31 +1,31 @@
 -- Record that an execution of a run begins, and give it the lease. It may be the first to know the run.
 --
 -- The holder, a token of this execution, fences what follows. The same token again is the same execution, whose reply was lost.
--- Of most runs nothing is stored but that they were sent: then little has to be written.
--- A message that was published by the execution before it, for another try, has a later step and takes the lease over; one of an
--- earlier step that the broker gives out again does not.
+-- A message that an execution has published for the next try has a later step, and takes the lease over from that execution; a
+-- message of an earlier step that the broker gives out again does not. Of most runs nothing is stored but that they were sent:
+-- then little has to be written.
 --
 -- KEYS[1] run_key    hash: the run
 -- ARGV[1] prefix     text: what every key of the schedule begins with
--- ARGV[2] name       text: the name of the entry, where the run does not say it
+-- ARGV[2] name       text: the name of the entry, for a run of which nothing is stored
 -- ARGV[3] attempt    number: which attempt the message is
 -- ARGV[4] step       number: how often the run was published by itself before
 -- ARGV[5] holder     text: a token of this execution
 -- ARGV[6] lease      seconds
 -- ARGV[7] is_again   text: '1': the broker has given the message out before
--- ARGV[8] refuses    text: '1': the task does not run beside another execution, nor twice
+-- ARGV[8] refuses    text: '1': the task refuses to run beside another execution, or twice
 -- ARGV[9] fields     JSON: names and values to store: task, acks_late, worker and pid unless the holder has them
 -- ARGV[10] fire_time UNIX seconds; '': not known
--- Returns {'STARTED' or 'STOP': the same, and somebody asked to stop the run; or 'DUPLICATE': it has ended, or this is an older
---      attempt, or 'RUNNING': another execution has a live lease, or another run is in the way of a task that refuses, then
---      nothing was recorded; seconds of the lease in question}
+-- Returns {word, seconds until the lease in question ends; '0' for a duplicate}. The words: 'STARTED', 'STOP': the same, and
+--      somebody asked to stop the run, 'DUPLICATE': it has ended, or this is an older attempt, or 'RUNNING': another execution has a
+--      live lease, or another run is in the way of a task that refuses; with the last two nothing was recorded
 local run_key = KEYS[1]
 local prefix, name, attempt, step, holder, lease = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local is_again, refuses, fields, fire_time = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 
 local now, run = server_time(), read_run(run_key)
 local lease_end = string.format('%.6f', now + lease)
-local known, is_known, is_first = run and run.name or name, run and run.holder == holder, run and run.state == 'SENT' and run.starts == 0
+local entry_name, is_repeated, is_first = run and run.name or name, run and run.holder == holder, run and run.state == 'SENT' and run.starts == 0
 
 local function refusal()
   local attempts = can_return(prefix, run) and run.attempt - 1 or run.attempt
@@ -38,9 +38,9 @@ local function refusal()
 end
 
 local function list()
-  list_active(prefix, known, run_key)
-  try('ZADD', prefix .. ':runs:' .. known, 'NX', now, run_key)
-  if run and read(prefix .. known, 'buffered').buffered == run_key then redis.call('HDEL', prefix .. known, 'buffered') end
+  list_active(prefix, entry_name, run_key)
+  try('ZADD', prefix .. ':runs:' .. entry_name, 'NX', now, run_key)
+  if run and read(prefix .. entry_name, 'buffered').buffered == run_key then redis.call('HDEL', prefix .. entry_name, 'buffered') end
 end
 
 local function terms_of(texts)
@@ -53,15 +53,15 @@ end
 
 local function start()
   if run and not is_first then forget_end(prefix, run_key, 'seen_at', 'error', 'taken', 'acks_late', 'worker', 'pid') end
-  if not is_name(known) or not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
+  if not is_name(entry_name) or not try('HSET', run_key, 'state', 'STARTED', 'holder', holder, 'started_at', now, unpack(terms_of(cjson.decode(fields)))) then return end
   try('ZADD', prefix .. ':active', lease_end, run_key)
   if not is_first then list() end
   count(prefix .. ':totals', 'STARTED')
-  redis.call('PUBLISH', prefix .. ':events', cjson.encode({known}))
+  redis.call('PUBLISH', prefix .. ':events', cjson.encode({entry_name}))
 end
 
 local word, seconds
-if run and not is_known then word, seconds = refusal() end
-if is_known and run.state == 'STARTED' then try('ZADD', prefix .. ':active', lease_end, run_key) end
-if not word and not is_known then start() elseif word and refuses ~= '1' then redis.call('HSETNX', run_key, 'note', '2 executions') end
+if run and not is_repeated then word, seconds = refusal() end
+if is_repeated and run.state == 'STARTED' then try('ZADD', prefix .. ':active', lease_end, run_key) end
+if not word and not is_repeated then start() elseif word and refuses ~= '1' then redis.call('HSETNX', run_key, 'note', '2 executions') end
 return {word or run and run.stop == '1' and 'STOP' or 'STARTED', seconds or (word and '0' or lease)}

@@ -1,8 +1,8 @@
--- Take runs that beat is to send now, for a lease, the oldest first: when beat dies now, they come up again by themselves.
+-- Take runs that beat is to send now, for a lease, the oldest first. If beat dies, another one takes them when the lease ends.
 --
--- A buffered one, and a lost one whose entry has one run at a time, is looked at again in 5 seconds while another run of its
--- entry is active. Members that stand for no run, or for
--- one that is not to be sent any more, are removed. The entry is not looked at: it may have deleted itself.
+-- While another run of its entry is active, a buffered run, or a lost one whose entry has one run at a time, is put off for 5
+-- seconds. Members that stand for no run, or for one that is not to be sent any more, are removed. The entry is not read: it
+-- may have deleted itself.
 --
 -- KEYS[1] resend     sorted set: run key -> when it is to be sent
 -- KEYS[2] lock       string: token of the leader
@@ -20,7 +20,7 @@ local prefix, token, lease, limit, most, enough = ARGV[1], ARGV[2], ARGV[3], ARG
 
 local runs, bytes = {}, 0
 
--- Tell whether another run of its entry is in the way of one that waits. Another that waits as well is not, until it is taken.
+-- Tell whether another run of its entry is in the way of a run that waits. One that waits as well is not, until it is taken.
 local function has_to_wait(key, name)
   for _, other in ipairs(active_of(prefix, name, 10, key)) do
     local run = read_run(other)

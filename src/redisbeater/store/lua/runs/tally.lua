@@ -9,7 +9,7 @@
 -- ARGV[4] since     UNIX seconds
 -- ARGV[5] enough    number of runs after which the runs of no other entry of the page are read
 -- ARGV[6] limit     number of runs that a history keeps
--- ARGV[7] late      seconds: a run of the schedule that was sent so long after its fire time is late
+-- ARGV[7] late      seconds after its fire time from which on a run of the schedule was sent late
 -- Returns JSON: {cursor: of the next page, '0' after the last one; runs, states: {state -> number of runs}, late, skipped: numbers,
 --      is_at_least: whether there were more than was kept or read}
 local schedule = KEYS[1]

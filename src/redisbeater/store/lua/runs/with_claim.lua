@@ -1,7 +1,7 @@
--- What a claim returns besides, where runs are tracked. It stands in front of claim.lua.
+-- What a claim also returns where runs are tracked. It stands in front of claim.lua.
 
 -- Return what read_bounded does, with the failures in a row of an entry, its buffered run, and whether another claim took it and
--- never committed it. What is read here, and the counts, are others to it: it asks for nothing that is not there.
+-- never committed it. To read_bounded these fields and the counts of runs are `others`, so that it asks for no missing field.
 local function read_with_runs(key, limit, others, ...)
   local own = try('HMGET', key, 'claim', 'failures', 'buffered', 'n.sent', 'n.success', 'n.failure', 'n.lost', 'n.revoked', 'n.expired', 'n.skipped')
   for _, text in ipairs(own or {}) do if text then others = others + 1 end end

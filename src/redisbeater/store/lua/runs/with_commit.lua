@@ -1,18 +1,18 @@
--- What a commit records besides, where runs are tracked. It stands in front of commit.lua.
+-- What a commit also records where runs are tracked. It stands in front of commit.lua.
 
 local tracking, now, names, sent = cjson.decode(ARGV[7]), server_time(), {}, 0
 local prefix, wait = tracking.prefix, tracking.wait
 
--- Record the runs of an entry that were sent or are to wait. Where nothing is in the way of one that waits, or where the entry
--- is about to be deleted, beat sends it next.
+-- Record the runs of an entry that were sent or are to wait. Beat sends the one that waits next if nothing is in its way, or if
+-- the entry is about to be deleted.
 local function record_runs(new, is_deleted)
-  local first = 0
+  local newly_sent = 0
   for _, run in ipairs(new.runs or {}) do
     run.name = new.name
-    if record_run(prefix, wait, run, now) then first = first + 1 end
+    if record_run(prefix, wait, run, now) then newly_sent = newly_sent + 1 end
     if run.state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. run.id) else sent = sent + 1 end
   end
-  if first > 0 then count(prefix .. new.name, 'n.sent', first) end
+  if newly_sent > 0 then count(prefix .. new.name, 'n.sent', newly_sent) end
   if new.skipped_count then count(prefix .. new.name, 'n.skipped', new.skipped_count) end
   if is_deleted or new.waits then release_buffered(prefix, new.name, is_deleted) end
   if new.runs then names[#names + 1] = new.name end
@@ -26,8 +26,8 @@ local function record_first_send(run)
   if redis.call('EXISTS', prefix .. run.name) == 1 then count(prefix .. run.name, 'n.sent') end
 end
 
--- Record that a run that was taken has been sent; its worker may have been quicker, or somebody has stopped it. Where it was lost
--- once more meanwhile, beat is to send the next attempt.
+-- Record that a run that was taken has been sent, unless its worker was quicker or somebody has stopped it. If it was lost once
+-- more meanwhile, it stays listed: beat is to send the next attempt.
 local function record_resent(new)
   local run = read_run(prefix .. ':run:' .. new.id)
   if not run then return end

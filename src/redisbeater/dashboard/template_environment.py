@@ -20,8 +20,8 @@ MOST_CHARACTERS = 10_000
 
 
 def environment() -> Environment:
-    """Return the templates: everything is escaped and cut, and a value that is missing is an error."""
-    drawn = Environment(
+    """Return the environment that loads the templates and knows their filters and functions."""
+    templates = Environment(
         loader=PackageLoader("redisbeater.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -30,15 +30,15 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_cut,
     )
-    drawn.filters.update(text=_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
-    drawn.globals.update(
+    templates.filters.update(text=_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
+    templates.globals.update(
         zone_names=zone_names,
         words=words,
         forecast_strip=forecast_strip,
         history_bars=history_bars,
         two_weeks=two_weeks,
     )
-    return drawn
+    return templates
 
 
 def _cut(value: Any) -> Any:
@@ -49,12 +49,12 @@ def _cut(value: Any) -> Any:
 
 
 def _text(value: Any) -> Markup:
-    """Return a text of somebody else: without control characters, and apart from the direction of what is around it."""
+    """Return a text that another program stored: without control characters, its direction isolated from the page."""
     return Markup("<bdi>{}</bdi>").format(shown(value, MOST_CHARACTERS))
 
 
 def _whole(value: Any) -> Markup:
-    """Return the whole text, for a field of a form: what is cut there would be saved so."""
+    """Return the whole text, for a field of a form: a text that was cut would be saved like that."""
     return escape(str(value))
 
 

@@ -1,4 +1,4 @@
-"""What all beats of a schedule share: numbers from Redis, read by a beat that leads, for a monitor."""
+"""``Reading``: what a beat that leads has read from Redis for monitors, kept for a few seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("Reading",)
 
 logger = get_logger(__name__)
 
-#: Seconds for which what was read is used again: monitors ask each fifteen, and there may be two of them.
+#: Seconds for which the value is used again: monitors ask every fifteen, and there may be two of them.
 FRESH_SECONDS = 14.0
 
 #: Seconds that Redis has for its answer; a monitor that waits much longer loses the beat's own numbers, too.
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class Reading(Generic[T]):
-    """Something that is read from Redis, and kept for a few seconds.
+    """A value that is read from Redis, and kept for a few seconds.
 
     Arguments:
-        read: reads it.
+        read: reads the value.
     """
 
     def __init__(self, read: Callable[[], T]) -> None:
@@ -38,7 +38,7 @@ class Reading(Generic[T]):
         self._read_at = float("-inf")
 
     def get(self) -> T | None:
-        """Return it; None where Redis does not answer in time, or refuses. Waits two seconds at most."""
+        """Return the value; None if Redis does not answer within two seconds, or refuses."""
         with self._lock:
             if time.monotonic() < self._read_at + FRESH_SECONDS:
                 return self._value
@@ -51,5 +51,5 @@ class Reading(Generic[T]):
             return self._value
 
     def drop(self) -> None:
-        """Forget it: another beat leads, and reads it."""
+        """Forget the value: another beat leads, and reads it."""
         self._value, self._read_at = None, float("-inf")

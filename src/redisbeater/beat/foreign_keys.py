@@ -1,4 +1,4 @@
-"""``OwnKeys``: reports keys of the schedule itself that hold another type than beat writes."""
+"""``ForeignKeys``: reports keys of the schedule itself that another program has overwritten."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import uuid
 from redisbeater.log_lines import get_logger
 from redisbeater.store import RedisSchedule
 
-__all__ = ("OwnKeys",)
+__all__ = ("ForeignKeys",)
 
 logger = get_logger(__name__)
 
 
-class OwnKeys:
-    """Reports each such key once for each type found. Beat leaves it as it is, and works without it if it can."""
+class ForeignKeys:
+    """Reports keys that hold another type than beat writes, once for each type found.
+
+    Beat leaves such a key as it is, and works without it if it can.
+    """
 
     def __init__(self, redis: RedisSchedule) -> None:
         self._redis = redis
@@ -37,7 +40,7 @@ class OwnKeys:
         }
 
     def check(self) -> None:
-        """Look at the keys, and log those that hold another type."""
+        """Log which keys hold another type than beat writes, unless that was logged before."""
         found = self._redis.foreign_types()
         for key, kind in found.items():
             if self._reported.get(key) != kind:
@@ -52,7 +55,7 @@ class OwnKeys:
         self._reported = found
 
     def check_identity(self, identity: str) -> None:
-        """Log the identity of the schedule if another program wrote it; it serves for task ids all the same."""
+        """Log the identity of the schedule if another program wrote it; task ids are computed from it all the same."""
         try:
             uuid.UUID(identity)
         except ValueError:

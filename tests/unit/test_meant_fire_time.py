@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, cron, utc
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.look import meant_fire_time
+from redisbeater.model.meant_fire_time import meant_fire_time
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import clocked, rrule

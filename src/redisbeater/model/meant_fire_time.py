@@ -1,7 +1,7 @@
-"""Scores that only say when to look: those of RedBeat.
+"""The fire time that a score means: nearly always itself, but a score of RedBeat may only say when to look.
 
-Nearly always a score is the fire time. RedBeat's are whole seconds, and often long before the fire time: when it looks,
-RedBeat asks the schedule again. Nothing here reads a clock.
+RedBeat's scores are whole seconds, and often long before the fire time: RedBeat then asks the schedule again. Nothing
+here reads a clock.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ("meant_fire_time",)
 
 
 def meant_fire_time(policy: ResolvedPolicy, score: datetime, meta: Meta) -> datetime | None:
-    """Return the fire time that a score means: itself, or what follows the last run; None when nothing does.
+    """Return the fire time that a score means: itself, or the first one after the last run; None: there is none.
 
-    A score is a look if it is a whole second at which the entry does not fire, or at which it has run. If the entry
-    never ran, there is nothing to count from, and a score of 0 means now: both are fire times.
+    A score only says when to look if it is a whole second at which the entry does not fire, or at which it has run. It
+    is a fire time itself if the entry never ran, because there is no run to count from, or if it is 0, which means now.
 
     Arguments:
         policy: the policy of the entry.
@@ -40,7 +40,7 @@ def meant_fire_time(policy: ResolvedPolicy, score: datetime, meta: Meta) -> date
 
 
 def _after_run_of_interval(policy: ResolvedPolicy, score: datetime, last_run_at: datetime) -> datetime | None:
-    """Return the fire time of an interval: it has no grid of its own, so a look is a score that comes too early."""
+    """Return the fire time of an interval: it fires at no fixed times, so a score that comes too early is a look."""
     timetable = policy.timetable
     if score < last_run_at.replace(microsecond=0) or timetable.is_on_given_grid(score):
         return score
