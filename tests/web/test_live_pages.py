@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from servers import programs
 from waiting import wait_until
 from walking import create, row, wait_until_live
@@ -22,6 +22,13 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 
 #: How often a change may be slow on a busy machine before it counts.
 TRIES = 5
+
+#: Note how many rows the keys are at, after each change of the rows.
+WATCH_CURRENT = """() => { window.currentRows = [document.querySelectorAll("tr.current").length];
+new MutationObserver(() => {
+  const found = document.querySelectorAll("tr.current").length;
+  if (!window.currentRows.includes(found)) window.currentRows.push(found);
+}).observe(document.querySelector("#rows"), { subtree: true, childList: true, attributes: true }) }"""
 
 
 def command(site, *words: str) -> None:
@@ -68,6 +75,38 @@ def test_the_stream_comes_however_late_its_script_does(site, page):
     expect(row(page, "report").locator(".state")).to_have_text("disabled")
 
 
+def test_what_changes_before_the_stream_begins_is_shown_and_nothing_is_asked_for_twice(site, page):
+    create(site, "report", "other")
+    asked, held = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.route("**/events?since=*", lambda route: held.append(route))
+    page.goto(site.url)
+    wait_until(lambda: page.evaluate("1") and held, "the page to open its stream")
+    command(site, "disable", "report")
+    held[0].continue_()
+    expect(row(page, "report").locator(".state")).to_have_text("disabled")
+    pages = [url for url in asked if re.search(r"/(\?.*)?$", url)]
+    assert pages == [f"{site.url}/", f"{site.url}/?name=report"]
+
+
+def test_the_page_of_an_entry_asks_for_nothing_when_another_one_changes(site, page):
+    create(site, "report", "other")
+    page.goto(f"{site.url}/entry?name=report")
+    other = page.context.new_page()
+    other.goto(f"{site.url}/entry?name=other")
+    for each in (page, other):
+        wait_until_live(each)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for store_does in (site.store.disable, site.store.trigger):
+        store_does("other")
+    expect(other.locator(".title .state")).to_have_text("disabled")
+    expect(other.locator("tr.run")).to_have_count(1)
+    assert asked == []
+    site.store.trigger("report")
+    expect(page.locator("tr.run")).to_have_count(1)
+
+
 def test_a_change_from_the_command_line_comes_to_the_screen_by_itself(site, page):
     create(site, "report", "other")
     page.goto(site.url)
@@ -81,6 +120,24 @@ def test_a_change_from_the_command_line_comes_to_the_screen_by_itself(site, page
     expect(row(page, "report")).to_have_class(re.compile("current"))
     assert row(page, "other").locator("input[type=checkbox]").is_checked(), "chosen boxes survive"
     assert row(page, "report").locator("details.menu").get_attribute("open") is not None, "open menus survive"
+
+
+def test_the_row_of_the_keys_is_never_missing_while_rows_are_drawn_again(site, page):
+    create(site, "a", "b")
+    page.goto(f"{site.url}/?sort=name")
+    wait_until_live(page)
+    page.keyboard.press("j")
+    page.evaluate(WATCH_CURRENT)
+    held: list[Route] = []
+    page.route("**/?name=a", lambda route: held.append(route))
+    for command_word, key, current in (("disable", "j", "b"), ("enable", "k", "a")):
+        command(site, command_word, "a")
+        wait_until(lambda: page.evaluate("1") and held, "the page to ask for the row")
+        page.keyboard.press(key)
+        held.pop().continue_()
+        expect(row(page, "a").locator(".state")).to_have_text(f"{command_word}d")
+        expect(page.locator("tr.current")).to_have_attribute("data-entry", current)
+    assert page.evaluate("window.currentRows") == [1]
 
 
 def test_rows_of_long_names_make_no_address_that_a_proxy_refuses(site, page):
@@ -150,11 +207,13 @@ def test_an_idle_page_asks_for_nothing_besides_its_stream(site, page, monkeypatc
     monkeypatch.setattr(hub, "LOOK_SECONDS", 0.25)
     create(site, "report")
     page.clock.install()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     page.goto(site.url, wait_until="load")
     wait_until_live(page)
     expect(page.locator("#forecast figure")).to_be_visible()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    assert sum("/static/" not in url for url in asked) == 3, "the page, its stream and the forecast"
+    asked.clear()
     beats = heartbeats(page)
     page.clock.run_for(120_000)
     expect(row(page, "report").locator("td.when time.relative").first).to_have_text("in 58 min")

@@ -4,6 +4,7 @@
   const root = document.documentElement, body = document.body;
   const all = (selector, from = document) => [...from.querySelectorAll(selector)];
   const one = (selector, from = document) => from.querySelector(selector);
+  const rowOf = (name, from) => all("tr[data-entry]", from).find(row => row.dataset.entry === name);
   const kept = name => { try { return localStorage.getItem("redisbeater." + name); } catch { return null; } };
   const keep = (name, value) => { try { localStorage.setItem("redisbeater." + name, value); } catch { /* not allowed */ } };
 
@@ -39,8 +40,19 @@
     localize(clock.parentNode);
   }
 
+  // The server shows times and pictures in the zone of the browser, once it knows which that is.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const isForeign = body.dataset.zone === "browser" && body.dataset.zoneName !== zone;
+
+  function nameZone() {
+    const cookie = `redisbeater_browser_zone=${zone}`, place = one(".brand");
+    if (!place || !zone || document.cookie.split("; ").includes(cookie)) return;
+    document.cookie = `${cookie}; path=${place.pathname}; max-age=31536000; samesite=lax`;
+    if (isForeign && document.cookie.includes(cookie) && !body.hasAttribute("data-answer")) location.reload();
+  }
+
   function localize(from = document) {
-    if (body.dataset.zone !== "browser") return;
+    if (!isForeign) return;
     const form = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit",
       minute: "2-digit", second: "2-digit", timeZoneName: "short" });
     for (const time of all("time[datetime]:not(.relative)", from)) {
@@ -58,14 +70,15 @@
     const answer = await fetch(address, { headers: { "X-Redisbeater-Live": "1" }, redirect: "manual",
       signal: AbortSignal.timeout(30000) }).catch(() => null);
     const text = answer?.ok ? await answer.text().catch(() => null) : null;
-    if (text === null) return age(trouble(answer));
+    if (text === null) return isOut(answer) ? leave() : age(trouble(answer));
     fresh();
     return isLive() ? new DOMParser().parseFromString(text, "text/html") : null;
   }
 
+  const isOut = answer => answer?.type === "opaqueredirect" || answer?.status === 401;
+
   function trouble(answer) {
     if (!answer || answer.ok) return "it cannot be reached";
-    if (answer.type === "opaqueredirect" || answer.status === 401) return "you are not logged in any more: reload this page";
     return answer.status === 404 ? "it is not there any more: it was deleted or renamed" : `it cannot be read now (${answer.status})`;
   }
 
@@ -88,6 +101,19 @@
     retry ||= setInterval(everything, 5000);
   }
 
+  // The session has ended, and the stream with it.
+  function leave() {
+    body._htmx?.sse?.reader?.cancel();
+    age("you are not logged in any more");
+    const link = document.createElement("a");
+    [link.href, link.textContent] = [body.hasAttribute("data-answer") ? one(".brand").href : location.href, "Log in"];
+    one("#stale")?.append(" ", link);
+  }
+
+  // Another tab shows where to log in: most probably somebody has logged out.
+  if (one(".login")) keep("login", Date.now());
+  window.addEventListener("storage", event => { if (event.key === "redisbeater.login") everything(); });
+
   async function swap(made, target) {
     if (!made || !target || made.outerHTML === target.outerHTML) return;
     await htmx.swap({ text: made.outerHTML, target, swap: "outerMorph", sourceElement: target });
@@ -99,24 +125,24 @@
     const isNew = [...changed].some(name => !rows.includes(name)) && list?.dataset.rows === "all";
     const onScreen = rows.filter(name => changed.has(name)).slice(0, 50);
     const query = new URLSearchParams(onScreen.map(name => ["name", name])).toString();
+    const own = one(".title[data-entry]")?.dataset.entry, isOthers = own !== undefined && !isMany && !changed.has(own);
     const isWhole = !list || isMany || isNew || query.length > 4000; // proxies refuse long addresses
-    const current = one("tr.current"), place = current?.dataset.entry;
     [names, isMany] = [new Set(), false];
-    if (!isWhole && !onScreen.length) return;
+    if (isOthers || (!isWhole && !onScreen.length)) return;
     const isAnswer = body.hasAttribute("data-answer"); // of a form: its address cannot be asked for again
     const page = await fetched(isAnswer ? one(".brand").href : isWhole ? location.href : `${location.pathname}?${query}`);
     if (!page) return;
+    rowOf(one("tr.current")?.dataset.entry, page)?.classList.add("current"); // no key finds the page without its row
     if (!isAnswer) for (const next of all("input[name='next']", page)) next.setAttribute("value", location.pathname + location.search);
     await swap(one("#head", page), one("#head"));
     if (isWhole && !isAnswer && !one("[data-still]")) await swap(one("#main", page), one("#main"));
     for (const row of isWhole ? [] : all("tr[data-entry]", page)) {
-      const old = all("tr[data-entry]").find(each => each.dataset.entry === row.dataset.entry);
+      const old = rowOf(row.dataset.entry);
       await swap(row, old);
       mark(old);
     }
     const found = new Set(all("tr[data-entry]", page).map(row => row.dataset.entry));
     if (!isWhole && onScreen.some(name => !found.has(name))) isMany = true; // deleted: the total is another, too
-    if (current?.dataset.entry === place) current?.classList.add("current");
     after();
   }
 
@@ -171,7 +197,7 @@
   });
   for (const kind of ["runs", "status"]) body.addEventListener(kind, event => {
     said(event);
-    if (kind === "status" || !one("#rows")) isMany = true;
+    if (kind === "status" || !one("#rows, .title[data-entry]")) isMany = true; // there the names say whose runs they are
     later();
   });
   body.addEventListener("hello", event => {
@@ -221,6 +247,7 @@
     if (event.target.method !== "post") return;
     if (sent === event.target && Date.now() - sentAt < 3000) event.preventDefault();
     else [sent, sentAt] = [event.target, Date.now()];
+    keepRow();
   });
   window.addEventListener("pageshow", () => { sent = null; });
 
@@ -299,7 +326,7 @@
   let prefix = "";
 
   function move(step) {
-    const rows = all("tr[data-entry], tr[data-row]");
+    const rows = all("tr[data-entry]");
     const at = rows.findIndex(row => row.classList.contains("current"));
     const row = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
     if (!row) return;
@@ -307,6 +334,25 @@
     row.classList.add("current");
     (one("th a, .name a, a", row) || row).focus();
     row.scrollIntoView({ block: "nearest" });
+  }
+
+  // The row that the keys are at is the same when its page comes back after a change.
+  const address = location.pathname + location.search;
+
+  function keepRow() {
+    const row = one("tr.current[data-entry]");
+    try { if (row) sessionStorage.setItem("redisbeater.row", JSON.stringify([address, row.dataset.entry])); } catch { /* not allowed */ }
+  }
+
+  function returnToRow() {
+    try {
+      const [page, name] = JSON.parse(sessionStorage.getItem("redisbeater.row")) || [];
+      if (page !== address) return;
+      sessionStorage.removeItem("redisbeater.row");
+      const row = rowOf(name);
+      row?.classList.add("current");
+      one(".name a", row || document.createElement("i"))?.focus({ preventScroll: true }); // above it the page says what was done
+    } catch { /* not allowed */ }
   }
 
   const inRow = selector => one(selector, one("tr.current") || document.createElement("i"))?.click();
@@ -350,6 +396,8 @@
   const keysOn = one("#keys-on");
   if (keysOn) keysOn.checked = kept("keys") !== "off";
   root.classList.add("scripted");
+  nameZone();
+  returnToRow();
   showLive();
   showKind();
   count();
