@@ -166,7 +166,7 @@ class RedisScheduler(Scheduler):
             return min(self._fault.retry_in, self._max_wait)
         finally:
             self._in_tick = False
-        self._outage.ended()
+        self._outage.succeeded(has_written=self._heartbeat.role in ("leader", "active"))
         self._fault.ended()
         self._passes.end()
         return delay

@@ -7,13 +7,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import redis
 from broker_site import Site, counts
 from celery import Celery
 from due import save_due, stored
+from failing_saves import end_failing_saves, fail_saves
 from kombu import Exchange, Queue
 from outbox import names
 from ports import LOOPBACK, dead_port
@@ -81,33 +81,8 @@ def without_stale_data(client: redis.Redis, queue: str) -> None:
     replicate(client, queue)
 
 
-def without_saves(client: redis.Redis, _: str) -> None:
-    """Let a server whose data is to be saved fail to do so: a folder has the name of its file."""
-    dump_of(client).mkdir()
-    client.config_set("save", "3600 1000000")
-    saved(client, "err")
-
-
-def with_saves(client: redis.Redis, _: str) -> None:
-    dump_of(client).rmdir()
-    saved(client, "ok")
-    client.config_set("save", "")
-    dump_of(client).unlink()
-
-
-def dump_of(client: redis.Redis) -> Path:
-    return Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
-
-
-def saved(client: redis.Redis, status: str) -> None:
-    client.bgsave()
-    wait_until(
-        lambda: client.info("persistence")["rdb_last_bgsave_status"] == status, f"a save that ends with {status}"
-    )
-
-
 REFUSALS = [
-    Refusal("MISCONF", without_saves, with_saves),
+    Refusal("MISCONF", lambda c, _: fail_saves(c), lambda c, _: end_failing_saves(c)),
     Refusal("OOM", lambda c, _: c.config_set("maxmemory", 1), lambda c, _: c.config_set("maxmemory", 0), tries=2),
     Refusal("READONLY", replicate, lead),
     Refusal("MASTERDOWN", without_stale_data, lead),

@@ -16,6 +16,9 @@ logger = get_logger(__name__)
 #: Delay after the first failure.
 FIRST_RETRY_SECONDS = 0.2
 
+#: A refusal is over when beat was refused nothing for this long: a standby writes only its heartbeat, every 5 seconds.
+REFUSAL_SECONDS = 7.0
+
 
 class Outage:
     """The current outage of Redis, if there is one.
@@ -32,6 +35,8 @@ class Outage:
         self._retry_period = retry_period
         self._backoff = Backoff(first=FIRST_RETRY_SECONDS, limit=longest_delay)
         self._since: float | None = None
+        self._failed_at = 0.0
+        self._is_refusal = False
 
     @property
     def is_on(self) -> bool:
@@ -44,25 +49,31 @@ class Outage:
         Raises:
             StoreError: the outage has lasted longer than the retry period.
         """
-        now = time.monotonic()
+        now = self._failed_at = time.monotonic()
+        self._is_refusal = not isinstance(error, StoreUnavailable)
         if self._since is None:
             self._since, self._reason = now, str(error)
             extra = event("redis_away", seconds=0.0, error=error)
-            if isinstance(error, StoreUnavailable):
-                logger.error("Redis unavailable, retrying: %s", error, extra=extra)
-            else:
-                logger.error("Redis refused a command, retrying: %s", error, extra=extra)
+            line = "Redis refused a command, retrying: %s" if self._is_refusal else "Redis unavailable, retrying: %s"
+            logger.error(line, error, extra=extra)
             self._log.redis_left(self._reason)
         if 0 <= self._retry_period <= now - self._since:
             raise error
         return self._backoff.failed()
 
-    def ended(self) -> None:
-        """Record that Redis answers, and log the end of the outage if there was one."""
-        if self._since is not None:
+    def succeeded(self, *, has_written: bool) -> None:
+        """Record that Redis answers, and log the end of the outage if there was one.
+
+        ``has_written``: the pass was a leader's, which writes. Any other shows only that Redis can be read.
+        """
+        if self._since is not None and (has_written or not self._is_refusal or self._is_quiet):
             seconds = time.monotonic() - self._since
             extra = event("redis_back", seconds=seconds, error=self._reason)
             logger.info("Redis available again after %.1f s", seconds, extra=extra)
             self._backoff.succeeded()
             self._since = None
             self._log.redis_returned(seconds, self._reason)
+
+    @property
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._failed_at >= REFUSAL_SECONDS

@@ -1,0 +1,48 @@
+"""A standby at a Redis that can be read, and refuses what it writes every few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from celery import Celery
+from failing_saves import end_failing_saves, fail_saves
+from servers import Server, programs, running
+from waiting import wait_until
+
+from redisbeater import RedisScheduler
+from redisbeater.beat import heartbeat, outage
+from redisbeater.context import Context
+
+REFUSED, AGAIN = "Redis refused a command, retrying", "Redis available again"
+
+
+@pytest.fixture
+def schedule_server() -> Iterator[Server]:
+    """A Redis of its own, whose saves may fail."""
+    with running(programs()[0]) as server:
+        yield server
+
+
+def test_a_standby_whose_redis_cannot_save_logs_one_outage(
+    schedule_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "redisbeater")
+    monkeypatch.setattr(heartbeat, "PERIOD_SECONDS", 0.1)
+    monkeypatch.setattr(outage, "REFUSAL_SECONDS", 600.0)
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update(redisbeater_redis_url=schedule_server.url(), redisbeater_lock_timeout=600)
+    client = schedule_server.client()
+    client.set("redisbeater::lock", "another:1:beat", ex=600)
+    standby = RedisScheduler(app)
+    errors = Context.of(app).redis.errors
+
+    fail_saves(client)
+    wait_until(lambda: standby.tick() and errors.get("refused", 0) >= 3, "three refusals")
+    assert (caplog.text.count(REFUSED), caplog.text.count(AGAIN)) == (1, 0)
+
+    end_failing_saves(client)
+    monkeypatch.setattr(outage, "REFUSAL_SECONDS", 0.2)
+    wait_until(lambda: standby.tick() and AGAIN in caplog.text, "the end of the outage")
+    assert (caplog.text.count(REFUSED), caplog.text.count(AGAIN)) == (1, 1)
+    standby.close()
