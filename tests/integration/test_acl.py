@@ -181,14 +181,14 @@ def test_the_right_to_select_is_needed_for_another_database(workout: Workout, se
 def test_keys_beyond_the_prefix_are_refused_and_that_is_logged(workout: Workout) -> None:
     settings = {**workout.app.conf.changes, "redisbeater_key_prefix": "others:"}
 
-    with pytest.raises(StoreError, match="key"):
+    with pytest.raises(StoreError, match="keys: ACL SETUSER <user> ~<redisbeater_key_prefix>"):
         save_due(app_with(**settings), "report")
 
 
 def test_the_channel_of_another_schedule_is_refused_and_that_is_logged(workout: Workout, prefix: str) -> None:
     workout.admin.execute_command("ACL", "SETUSER", "beat", "resetchannels", "&others:changes")
 
-    with pytest.raises(StoreError, match="channel"):
+    with pytest.raises(StoreError, match="channels: ACL SETUSER <user> &<redisbeater_key_prefix>"):
         Context.of(workout.app).redis.notifier().listen()
 
 

@@ -44,6 +44,9 @@ _LOST = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _NO_RIGHT = re.compile(r"NOPERM|no permissions to run|can't run this command|ACL failure in script")
 _REFUSED_COMMAND = re.compile(r"run the '([\w|]+)' command|user_script:\d+: (\w+): ")
 
+#: Answers that the user may not use a key or a channel, whatever the command is.
+_REFUSED_NAME = re.compile(r"access (?:a|one of the|at least one of the) (key|channel)")
+
 _IS_CLUSTER = (
     "the server is part of a Redis Cluster: use redis-cluster:// in redisbeater_redis_url; or, if one address serves "
     "the whole cluster, set redisbeater_key_prefix = '{redisbeater}:'"
@@ -82,12 +85,15 @@ def wrapped(error: BaseException) -> StoreError:
 
 
 def right_hint(problem: str, commands: Collection[str] = ()) -> str:
-    """Return how to grant the right to a command that was refused; empty if none was, or it is not known which.
+    """Return how to grant the right to a key, a channel or a command; empty if none was refused, or nobody knows which.
 
     Arguments:
         problem: the text of the error.
         commands: the commands that it can be, where the text does not name it.
     """
+    if name := _REFUSED_NAME.search(problem):
+        mark = "~" if name[1] == "key" else "&"
+        return f" (grant the right to the {name[1]}s: ACL SETUSER <user> {mark}<redisbeater_key_prefix>*)"
     if not _NO_RIGHT.search(problem):
         return ""
     named = _REFUSED_COMMAND.search(problem)
