@@ -101,6 +101,34 @@ def test_a_connection_that_is_cut_costs_no_run(site: Site, make_scheduler: MakeS
     assert {len(ids) for ids in sent.values()} == {1}
 
 
+@pytest.fixture
+def _untuned() -> Iterator[None]:
+    """A process that is not tuned before the test, nor after it."""
+    before = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.fixture(params=[(700, 10, 10), (50_000, 5, 5), (0, 10, 10)], ids=str)
+def thresholds(request: pytest.FixtureRequest, _untuned: None) -> tuple[int, int, int]:
+    """How often the application collects garbage; 0: never."""
+    gc.set_threshold(*request.param)
+    return request.param
+
+
+def test_garbage_is_collected_less_often_but_as_the_application_wants_it(
+    app: Celery, thresholds: tuple[int, int, int]
+) -> None:
+    tune_process(app)
+
+    youngest, *older = gc.get_threshold()
+    assert youngest == {700: 20_000, 50_000: 50_000, 0: 0}[thresholds[0]]
+    assert older == [*thresholds[1:]]
+
+
+@pytest.mark.usefixtures("_untuned")
 @pytest.mark.parametrize("is_tuned", [True, False])
 def test_a_process_of_beat_alone_is_tuned_unless_that_is_switched_off(
     app: Celery, make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch, is_tuned: bool
@@ -114,15 +142,17 @@ def test_a_process_of_beat_alone_is_tuned_unless_that_is_switched_off(
 
     beat_init.send(sender=service)
     is_frozen = gc.get_freeze_count() > 0
-    gc.unfreeze()
+    collects_after = gc.get_threshold()[0]
     scheduler.is_served = False
 
     assert is_frozen is is_tuned
+    assert (collects_after == 20_000) is is_tuned
     assert ("task_send_sent_event" in app.conf.changes) is is_tuned
     assert app.conf.task_send_sent_event is False
     assert names(run_due(scheduler)) == ["report"]
 
 
+@pytest.mark.usefixtures("_untuned")
 @pytest.mark.parametrize("is_tuned", [True, False])
 def test_a_setting_that_changes_later_counts(app: Celery, make_scheduler: MakeScheduler, is_tuned: bool) -> None:
     executed: list[str] = []
@@ -134,7 +164,6 @@ def test_a_setting_that_changes_later_counts(app: Celery, make_scheduler: MakeSc
     app.finalize()
     if is_tuned:
         tune_process(app)
-        gc.unfreeze()
     app.conf.task_always_eager = True
     save_due(app, "report")
 
