@@ -126,6 +126,7 @@ def make_app(server: Server, client: redis.Redis, prefix: str) -> Callable[..., 
             "redisbeater_redis_url": server.url(SCHEDULE_DB),
             "redisbeater_key_prefix": prefix,
             "redisbeater_run_write_timeout": 60.0,  # a busy machine is no Redis that is away
+            "result_expires": None,  # at 04:00 Celery's own cleanup would run, too
         }
         app.conf.update({**own, **settings})
         return app

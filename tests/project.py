@@ -102,6 +102,7 @@ class Project:
         self.settings = {
             "redisbeater_redis_url": server.url(SCHEDULE_DB),
             "redisbeater_key_prefix": prefix,
+            "result_expires": None,  # at 04:00 Celery's own cleanup would run, too
             **settings,
         }
         self._module = folder / "proj.py"

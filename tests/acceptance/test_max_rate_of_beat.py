@@ -20,7 +20,7 @@ RATE, BACKLOG = 15, 45
 def test_a_backlog_leaves_at_the_rate_in_order_and_the_lock_is_kept(
     make_project: Callable[..., Project], client: redis.Redis, prefix: str
 ) -> None:
-    project = make_project(redisbeater_max_rate=RATE, redisbeater_lock_timeout=1, result_expires=None)
+    project = make_project(redisbeater_max_rate=RATE, redisbeater_lock_timeout=1)
     app = project.app()
     due = {f"e{number:02}": datetime.now(timezone.utc) - timedelta(seconds=900 - number) for number in range(BACKLOG)}
     for name, moment in due.items():

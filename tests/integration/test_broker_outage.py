@@ -299,7 +299,7 @@ def test_a_result_backend_that_hangs_holds_no_run_up(
     make_app: MakeApp, make_scheduler: MakeScheduler, server: Server
 ) -> None:
     with Proxy(server.port) as proxy:
-        app = make_app(result_backend=f"redis://{LOOPBACK}:{proxy.port}/{BROKER_DB}", result_expires=None)
+        app = make_app(result_backend=f"redis://{LOOPBACK}:{proxy.port}/{BROKER_DB}")
         save_due(app, "report")
         proxy.swallow()
 
@@ -330,7 +330,7 @@ def test_a_broker_that_hangs_does_not_hang_beat_when_results_come_by_it(
 def rabbit(rabbitmq: RabbitMQ, make_app: MakeApp) -> Site:
     """An app that sends to RabbitMQ itself."""
     queue = f"queue-{uuid.uuid4().hex}"
-    app = make_app(broker_url=rabbitmq.url(), task_default_queue=queue, result_expires=None)
+    app = make_app(broker_url=rabbitmq.url(), task_default_queue=queue)
     return Site(Proxy(rabbitmq.port), app, queue)
 
 

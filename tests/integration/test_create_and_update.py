@@ -37,7 +37,7 @@ def new_year(year: int) -> datetime:
 
 @pytest.fixture
 def vienna(make_app: Callable[..., Celery]) -> Celery:
-    app = make_app("shop", timezone="Europe/Vienna", result_expires=None)
+    app = make_app("shop", timezone="Europe/Vienna")
 
     @app.task(name="shop.report", shared=False)
     def report() -> None: ...

@@ -35,7 +35,7 @@ def key(prefix: str) -> str:
 @pytest.fixture(params=[":lock", None], ids=["with-lock", "without-lock"])
 def app(request: pytest.FixtureRequest, make_app: MakeApp, prefix: str) -> Celery:
     lock_key = request.param and f"{prefix}{request.param}"
-    return make_app(redisbeater_lock_key=lock_key, beat_schedule=STATIC, result_expires=None)
+    return make_app(redisbeater_lock_key=lock_key, beat_schedule=STATIC)
 
 
 def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -199,7 +199,7 @@ def test_a_standby_that_could_not_lead_is_reported_before_it_has_to(
 def test_what_a_beat_has_claimed_is_committed_although_the_data_became_newer(
     make_app: MakeApp, client: redis.Redis, key: str
 ) -> None:
-    app = make_app(redisbeater_lock_key=None, result_expires=None)
+    app = make_app(redisbeater_lock_key=None)
     save_due(app, "report")
     flight = mark_in_flight(app)
     client.set(key, "2")

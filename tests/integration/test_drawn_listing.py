@@ -28,7 +28,7 @@ DEFINITION = {"task": "shop.tasks.digest", "schedule": {"__type__": "interval", 
 
 @pytest.fixture
 def vienna(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="Europe/Vienna", result_expires=None)
+    return make_app("shop", timezone="Europe/Vienna")
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def test_an_entry_that_runs_as_before_shows_what_is_wrong_with_its_declaration(
 def test_a_renamed_application_adopts_what_it_left(
     run: Callable[..., Result], vienna: Celery, make_app: Callable[..., Celery]
 ) -> None:
-    old = make_app("proj", timezone="Europe/Vienna", result_expires=None)
+    old = make_app("proj", timezone="Europe/Vienna")
     old.conf.beat_schedule = {"nightly": NIGHTLY, "gone": NIGHTLY}
     lead(old)
     stored(old, "nightly").disable()

@@ -32,7 +32,7 @@ CENTURY = timedelta(days=36_525)
 @pytest.fixture
 def app(make_app: MakeApp) -> Celery:
     """An app without a lock, so that the test can be a beat, and without Celery's own entry."""
-    return make_app(redisbeater_lock_key=None, result_expires=None)
+    return make_app(redisbeater_lock_key=None)
 
 
 @contextmanager

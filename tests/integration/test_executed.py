@@ -58,7 +58,7 @@ WriteMeta = Callable[..., None]
 @pytest.fixture
 def shared_app(make_app: MakeApp) -> Celery:
     """An app without a lock, so that the test can be a beat, and without Celery's own entry."""
-    return make_app(redisbeater_lock_key=None, result_expires=None)
+    return make_app(redisbeater_lock_key=None)
 
 
 # Meta that another program writes
@@ -310,7 +310,7 @@ def test_a_score_of_zero_runs_now_whatever_the_meta_holds(
 def test_a_score_of_zero_runs_now_also_when_the_first_lease_ran_out(
     make_app: MakeApp, make_scheduler: MakeScheduler, write_meta: WriteMeta, client: redis.Redis, prefix: str
 ) -> None:
-    app = make_app(redisbeater_lock_key=None, redisbeater_lease_timeout=1, result_expires=None)
+    app = make_app(redisbeater_lock_key=None, redisbeater_lease_timeout=1)
     entry = save_due(app, "report")
     write_meta(entry, now())
     client.zadd(f"{prefix}:schedule", {entry.key: 0})
@@ -394,7 +394,7 @@ def test_a_report_while_the_run_is_not_yet_committed_is_what_counts_next(shared_
 def test_a_report_between_two_claims_of_one_fire_time_leaves_no_run_due(
     make_app: MakeApp, make_scheduler: MakeScheduler
 ) -> None:
-    app = make_app(redisbeater_lock_key=None, result_expires=None)
+    app = make_app(redisbeater_lock_key=None)
     entry = save_due(app, "report")
     flight = mark_in_flight(app)
 

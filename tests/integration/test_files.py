@@ -35,7 +35,7 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 
 @pytest.fixture
 def shop(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="UTC", result_expires=None)
+    return make_app("shop", timezone="UTC")
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_entries_run_whatever_another_key_of_the_schedule_holds(
     make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler], client: redis.Redis, prefix: str,
     lines: Callable[[str], list[str]], name: str, is_leading: bool,
 ) -> None:  # fmt: skip
-    app = make_app(redisbeater_track_runs=True, result_expires=None)
+    app = make_app(redisbeater_track_runs=True)
     scheduler = make_scheduler(app)
     if is_leading:
         scheduler.tick()
@@ -56,7 +56,7 @@ def test_a_zone_that_is_none_with_a_change_of_it_that_nobody_finished_holds_up_n
     make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler], client: redis.Redis, prefix: str,
     lines: Callable[[str], list[str]], before: str,
 ) -> None:  # fmt: skip
-    app = make_app(result_expires=None)
+    app = make_app()
     overwrite(client, f"{prefix}:zone")
     if before == "text":
         client.set(f"{prefix}:zone:before", "UTC")
@@ -75,7 +75,7 @@ def test_a_zone_change_that_cannot_be_recorded_is_not_begun(
     make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler], client: redis.Redis, prefix: str,
     lines: Callable[[str], list[str]],
 ) -> None:  # fmt: skip
-    app = make_app(result_expires=None, timezone="Europe/Vienna")
+    app = make_app(timezone="Europe/Vienna")
     client.set(f"{prefix}:zone", "UTC")
     overwrite(client, f"{prefix}:zone:before")
     save_due(app, "report")

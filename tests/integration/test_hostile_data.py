@@ -32,7 +32,7 @@ DEFINITION = json.dumps({"task": "proj.work", "schedule": {"__type__": "interval
 
 @pytest.fixture
 def small_app(make_app: MakeApp) -> Celery:
-    return make_app(redisbeater_max_entry_size=MOST, redisbeater_lock_key=None, result_expires=None)
+    return make_app(redisbeater_max_entry_size=MOST, redisbeater_lock_key=None)
 
 
 @pytest.fixture
@@ -413,7 +413,7 @@ def test_static_entries_are_known_again_when_the_lost_key_is_free(
     make_scheduler(make_app(**settings, redisbeater_lock_key=None)).tick()
     assert client.smembers(f"{prefix}:statics") == {"a"}
 
-    make_scheduler(make_app(redisbeater_lock_key=None, result_expires=None)).tick()
+    make_scheduler(make_app(redisbeater_lock_key=None)).tick()
     assert not client.exists(f"{prefix}a")
 
 

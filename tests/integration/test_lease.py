@@ -37,7 +37,7 @@ def make_slow_scheduler(make_app: MakeApp, make_scheduler: MakeScheduler) -> Cal
     """Make schedulers whose lease is shorter than the sending of all that the tests let become due."""
 
     def make(**settings: Any) -> RedisScheduler:
-        app = make_app(redisbeater_lease_timeout=2, result_expires=None, **settings)
+        app = make_app(redisbeater_lease_timeout=2, **settings)
 
         @app.task(name="proj.slow", base=Slow, shared=False)
         def slow() -> None: ...

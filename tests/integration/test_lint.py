@@ -27,7 +27,7 @@ pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirec
 
 @pytest.fixture
 def vienna(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="Europe/Vienna", result_expires=None)
+    return make_app("shop", timezone="Europe/Vienna")
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_a_task_that_no_worker_has_is_a_hint(run: Callable[..., Result], vienna:
 def test_hints_count_if_strict(
     run: Callable[..., Result], make_app: Callable[..., Celery], client: redis.Redis
 ) -> None:
-    app = make_app("shop", redisbeater_key_prefix="redbeat:", result_expires=None)
+    app = make_app("shop", redisbeater_key_prefix="redbeat:")
     RedisScheduleEntry("plain", "t", 60, app=app).save()
     RedisScheduleEntry("rich", "t", cron("0 18 * * friL"), jitter=5, timezone="UTC", app=app).save()
 

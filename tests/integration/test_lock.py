@@ -422,7 +422,7 @@ def test_without_a_lock_every_scheduler_is_active(make_app: MakeApp, make_schedu
 def test_without_a_lock_two_schedulers_share_the_work_and_send_nothing_twice(
     make_app: MakeApp, make_scheduler: MakeScheduler
 ) -> None:
-    apps = [make_app(redisbeater_lock_key=None, redisbeater_batch_size=2, result_expires=None) for _ in range(2)]
+    apps = [make_app(redisbeater_lock_key=None, redisbeater_batch_size=2) for _ in range(2)]
     schedulers = [make_scheduler(app) for app in apps]
     for scheduler in schedulers:
         scheduler.app.finalize()

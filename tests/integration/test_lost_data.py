@@ -21,7 +21,7 @@ STATIC = {"nightly": {"task": "proj.clean", "schedule": 3600.0}}
 
 @pytest.fixture(params=[":lock", None], ids=["with-lock", "without-lock"])
 def static_app(request: pytest.FixtureRequest, make_app: MakeApp) -> Celery:
-    return make_app(beat_schedule=STATIC, result_expires=None, redisbeater_lock_key=request.param)
+    return make_app(beat_schedule=STATIC, redisbeater_lock_key=request.param)
 
 
 def test_static_entries_come_back_by_themselves_after_a_flush(

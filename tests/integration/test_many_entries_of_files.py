@@ -30,7 +30,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def app(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="UTC", result_expires=None)
+    return make_app("shop", timezone="UTC")
 
 
 def file(number: int, **fields: Any) -> Export:

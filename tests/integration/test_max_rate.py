@@ -61,7 +61,7 @@ def test_due_entries_leave_one_by_one_in_the_order_in_which_they_were_due(make_a
 
 
 def test_what_waits_for_the_rate_is_not_claimed(make_app: Callable[..., Celery]) -> None:
-    app = make_app(redisbeater_max_rate=0.1, result_expires=None)
+    app = make_app(redisbeater_max_rate=0.1)
     for number in range(5):
         save_due(app, f"e{number}", late=10.0 - number)
 

@@ -651,7 +651,7 @@ def test_a_static_entry_that_deletes_itself_is_listed_as_broken_and_the_others_r
         "bad": {"task": "proj.work", "schedule": 60.0, "on_finish": "delete"},
         "good": {"task": "proj.work", "schedule": 60.0},
     }
-    app = make_app(beat_schedule=declared, result_expires=None)
+    app = make_app(beat_schedule=declared)
 
     make_scheduler(app).tick()
 
@@ -675,7 +675,7 @@ def test_a_bad_policy_of_a_static_entry_is_reported_by_its_name(
     make_app: MakeApp, make_scheduler: MakeScheduler, field: str, value: Any
 ) -> None:
     declared = {"bad": {"task": "proj.work", "schedule": 60.0, field: value}}
-    app = make_app(beat_schedule=declared, result_expires=None)
+    app = make_app(beat_schedule=declared)
 
     make_scheduler(app).tick()
 

@@ -46,7 +46,7 @@ class Fickle(BaseSchedule):
 @pytest.fixture
 def app(make_app: MakeApp) -> Celery:
     """An app without a lock, so that the test can be a beat, and without Celery's own entry."""
-    return make_app(redisbeater_lock_key=None, result_expires=None, redisbeater_schedule_classes=[Fickle])
+    return make_app(redisbeater_lock_key=None, redisbeater_schedule_classes=[Fickle])
 
 
 @pytest.fixture(params=["between", "before_publish", "after_publish"])
@@ -266,12 +266,10 @@ def test_a_declaration_that_cannot_be_stored_stays_listed_while_the_older_one_ru
     make_app: MakeApp, make_scheduler: MakeScheduler
 ) -> None:
     declared = {"task": "proj.work", "schedule": 60.0}
-    first = make_scheduler(make_app(beat_schedule={"report": declared}, result_expires=None))
+    first = make_scheduler(make_app(beat_schedule={"report": declared}))
     first.tick()
     first.close()
-    second = make_scheduler(
-        make_app(beat_schedule={"report": {**declared, "on_finish": "delete"}}, result_expires=None)
-    )
+    second = make_scheduler(make_app(beat_schedule={"report": {**declared, "on_finish": "delete"}}))
     second.tick()
     assert "report" in ScheduleStore(second.app).broken()
 
@@ -285,7 +283,7 @@ def test_an_edit_that_would_let_a_static_entry_delete_itself_is_refused(
     make_app: MakeApp, make_scheduler: MakeScheduler
 ) -> None:
     declared = {"report": {"task": "proj.work", "schedule": 60.0, "max_runs": 1}}
-    first = make_scheduler(make_app(beat_schedule=declared, result_expires=None))
+    first = make_scheduler(make_app(beat_schedule=declared))
     first.tick()
     stored(first.app, "report").reschedule(ago(seconds=61))
 

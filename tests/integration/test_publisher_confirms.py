@@ -42,7 +42,7 @@ def site(make_app: Callable[..., Celery], rabbitmq: RabbitMQ) -> Iterator[Site]:
     queue = f"queue-{uuid.uuid4().hex}"
     with Proxy(rabbitmq.port) as proxy:
         urls = {"broker_read_url": rabbitmq.url(), "broker_write_url": rabbitmq.url(proxy.port)}
-        yield Site(proxy, make_app(**urls, task_default_queue=queue, result_expires=None), queue)
+        yield Site(proxy, make_app(**urls, task_default_queue=queue), queue)
 
 
 def refused(site: Site) -> dict[str, Any]:

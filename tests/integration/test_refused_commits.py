@@ -44,7 +44,7 @@ def forbid(client: redis.Redis) -> Iterator[Forbid]:
 def beat_app(make_app: MakeApp, forbid: Forbid, server: Server) -> Callable[..., Celery]:
     """An app whose user of Redis the test may take rights from."""
     url = f"redis://beat:secret@127.0.0.1:{server.port}/0"
-    return lambda **settings: make_app(redisbeater_redis_url=url, result_expires=None, **settings)
+    return lambda **settings: make_app(redisbeater_redis_url=url, **settings)
 
 
 @contextmanager

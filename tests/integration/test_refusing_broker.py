@@ -52,7 +52,7 @@ def queue() -> str:
 
 @pytest.fixture
 def site(make_app: Callable[..., Celery], broker: Server, queue: str) -> Iterator[Site]:
-    app = make_app(broker_url=broker.url(), task_default_queue=queue, result_expires=None)
+    app = make_app(broker_url=broker.url(), task_default_queue=queue)
     yield Site(Proxy(broker.port), app, queue)
     broker.client().flushdb()
 
@@ -207,7 +207,7 @@ def test_a_rabbitmq_whose_queue_is_full_for_all_is_logged_once(
     caplog.set_level(logging.DEBUG, "redisbeater")
     full = Queue(queue, Exchange(queue), queue, max_length=0)
     full.queue_arguments = {"x-overflow": "reject-publish"}
-    app = make_app(broker_url=rabbitmq.url(), task_default_queue=queue, task_queues=[full], result_expires=None)
+    app = make_app(broker_url=rabbitmq.url(), task_default_queue=queue, task_queues=[full])
     saved = [save_due(app, f"entry-{number}", late=number + 1).name for number in range(10)]
     scheduler = make_scheduler(app)
 

@@ -32,7 +32,7 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def app(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="Europe/Vienna", result_expires=None, redisbeater_track_runs=True)
+    return make_app("shop", timezone="Europe/Vienna", redisbeater_track_runs=True)
 
 
 @pytest.fixture

@@ -544,7 +544,7 @@ def test_beat_logs_once_how_many_entries_run_without_what_they_ask_for(
     site.save("a", overlap="skip")
     site.save("b", once=True)
     site.save("c")
-    beat = make_scheduler(make_app(redisbeater_lock_key=None, result_expires=None))
+    beat = make_scheduler(make_app(redisbeater_lock_key=None))
     monkeypatch.setattr("redisbeater.beat.monitor.COUNT_SECONDS", 0.0)
 
     sent = [*site.after(60, beat), *site.after(60, beat), *site.after(60, beat)]

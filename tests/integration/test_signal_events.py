@@ -31,7 +31,7 @@ MakeScheduler = Callable[..., RedisScheduler]
 
 @pytest.fixture
 def app(make_app: MakeApp) -> Celery:
-    app = make_app(redisbeater_lock_key=None, result_expires=None)
+    app = make_app(redisbeater_lock_key=None)
 
     @app.task(name="proj.one", shared=False)
     def one(only: int) -> None: ...
@@ -223,7 +223,7 @@ def test_static_entries_are_reported_by_the_beat_that_stores_them(
     make_app: MakeApp, make_scheduler: MakeScheduler, received: Received, lines: Lines
 ) -> None:
     declared = {"good": {"task": "proj.work", "schedule": 60}, "bad": {"task": "proj.work", "schedule": float("nan")}}
-    app = make_app(beat_schedule=declared, result_expires=None)
+    app = make_app(beat_schedule=declared)
     make_scheduler(app).tick()
 
     assert received.senders("entry_changed") == ["good"]

@@ -28,7 +28,7 @@ MakeApp = Callable[..., Celery]
 
 @pytest.fixture
 def app(make_app: MakeApp) -> Celery:
-    app = make_app(**TRACKED, result_expires=None, redisbeater_requeue_lost=1)
+    app = make_app(**TRACKED, redisbeater_requeue_lost=1)
 
     @app.task(name="proj.work", shared=False)
     def work(divisor: int = 1) -> float:

@@ -27,7 +27,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def vienna(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="Europe/Vienna", result_expires=None)
+    return make_app("shop", timezone="Europe/Vienna")
 
 
 @pytest.fixture

@@ -482,7 +482,7 @@ MakeEdits = Callable[[], Edits]
 @pytest.fixture
 def make_edits(make_app: Callable[..., Celery], client: redis.Redis, prefix: str) -> Iterator[MakeEdits]:
     """Make machines, one after another, each over an empty schedule."""
-    app = make_app(redisbeater_lock_key=None, redisbeater_lease_timeout=LEASE.total_seconds(), result_expires=None)
+    app = make_app(redisbeater_lock_key=None, redisbeater_lease_timeout=LEASE.total_seconds())
     clock_key = f"{prefix}:claim:clock"
     with scripts_by_the_clock_at(client, clock_key):
         yield lambda: Edits(app, client, clock_key)
@@ -556,7 +556,7 @@ def test_steps_that_once_failed_pass(make_edits: MakeEdits, steps: list[Step]) -
 def test_a_run_that_was_counted_is_not_sent_again_when_its_definition_was_broken_for_some_time(
     make_app: Callable[..., Celery], client: redis.Redis
 ) -> None:
-    app = make_app(redisbeater_lock_key=None, result_expires=None)
+    app = make_app(redisbeater_lock_key=None)
     entry = save_due(app, "report")
     definition = client.hget(entry.key, "definition")
     flight = mark_in_flight(app)

@@ -38,7 +38,7 @@ def start(make_app: Callable[..., Celery]) -> Callable[..., Celery]:
 @pytest.fixture
 def leader(make_app: Callable[..., Celery]) -> Iterator[RedisScheduler]:
     """A beat of another app that leads, and goes on leading."""
-    scheduler = RedisScheduler(make_app("leader", result_expires=None))
+    scheduler = RedisScheduler(make_app("leader"))
     scheduler.tick()
     yield scheduler
     scheduler.close()

@@ -34,7 +34,7 @@ Say = Callable[..., str]
 
 @pytest.fixture
 def app(make_app: Callable[..., Celery]) -> Celery:
-    return make_app("shop", timezone="Europe/Vienna", result_expires=None)
+    return make_app("shop", timezone="Europe/Vienna")
 
 
 @pytest.fixture

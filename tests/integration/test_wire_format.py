@@ -243,7 +243,7 @@ def test_the_keys_of_a_schedule_are_the_documented_ones(
     make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler], client: redis.Redis, prefix: str
 ) -> None:
     static = {"task": "proj.work", "schedule": 60.0}
-    app = make_app(beat_schedule={"static": static}, result_expires=None)
+    app = make_app(beat_schedule={"static": static})
     save_due(app, "report")
     client.hset(f"{prefix}broken", "definition", "{")
     client.zadd(f"{prefix}:schedule", {f"{prefix}broken": 0})

@@ -169,7 +169,7 @@ def test_a_skipped_fire_time_does_not_run_after_all() -> None:
 
 @pytest.fixture
 def in_zone(make_app: Callable[..., Celery]) -> Callable[[str], Celery]:
-    return lambda zone: make_app(timezone=zone, result_expires=None)
+    return lambda zone: make_app(timezone=zone)
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_finishes(
 def test_a_beat_without_a_lock_sends_nothing_while_another_one_plans_again(
     make_app: Callable[..., Celery], make_scheduler: Callable[..., RedisScheduler], client: redis.Redis, prefix: str
 ) -> None:
-    app = make_app(redisbeater_lock_key=None, result_expires=None)
+    app = make_app(redisbeater_lock_key=None)
     beat = make_scheduler(app)
     beat.tick()
     RedisScheduleEntry("due", "proj.work", 60, app=app, last_run_at=ago(seconds=61)).save()
