@@ -116,9 +116,9 @@ def test_a_run_that_was_executed_has_ended_for_overlap(app: Celery, argument: ob
 
 def test_servers_that_start_at_once_have_ports_of_their_own() -> None:
     def serve() -> str:
-        together.wait(10)
+        together.wait(60)
         with embedded_server() as url:
-            together.wait(30)
+            together.wait(60)
             return url
 
     together = threading.Barrier(3)
