@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from redis.exceptions import TimeoutError
+
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.connection.failure import CLIENT_ERRORS, wrapped
 from redisbeater.store.keys import LOCK_RELEASED
@@ -27,6 +29,8 @@ class Notifier:
         self._connection = connection
         self._channels = channels
         self._subscription: Any = None
+        #: What was heard last and when a PING had no answer yet, each by the monotonic clock; None: all have one.
+        self._unanswered: tuple[float, float] | None = None
 
     def listen(self) -> None:
         """Subscribe, unless already subscribed; the next wait returns all changes from now on.
@@ -36,6 +40,7 @@ class Notifier:
         """
         if self._subscription is None:
             self._subscription = self._connection.subscribe(*self._channels)
+            self._unanswered = None
 
     def wait(self, timeout: float) -> set[str]:
         """Wait for changes and return their messages, without a delay if there are some already.
@@ -83,11 +88,27 @@ class Notifier:
                 yield message["channel"], message["data"]
                 break
         else:
+            self._check_silence()
             return
         # Collect the rest of a burst, but not for longer: changes may never stop.
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
             yield message["channel"], message["data"]
+
+    def _check_silence(self) -> None:
+        """Raise TimeoutError if redis-py's PING has had no answer for as long as a reply may take.
+
+        redis-py does not look for the answer, and a server that loses its power closes no connection.
+        """
+        listener, now = self._subscription, time.monotonic()
+        if not listener.connection or not listener.health_check_response_counter:
+            self._unanswered = None
+            return
+        heard, limit = listener.connection.next_health_check, listener.connection.socket_timeout
+        if self._unanswered is None or self._unanswered[0] != heard:
+            self._unanswered = heard, now
+        elif limit is not None and now - self._unanswered[1] > limit:
+            raise TimeoutError(f"no answer to a PING for {limit:g} s, where changes are listened to")
 
     def close(self) -> None:
         """Stop listening; never raises."""
