@@ -29,8 +29,7 @@ class Notifier:
         self._connection = connection
         self._channels = channels
         self._subscription: Any = None
-        #: What was heard last and when a PING had no answer yet, each by the monotonic clock; None: all have one.
-        self._unanswered: tuple[float, float] | None = None
+        self._silence = _Silence()
 
     def listen(self) -> None:
         """Subscribe, unless already subscribed; the next wait returns all changes from now on.
@@ -40,7 +39,7 @@ class Notifier:
         """
         if self._subscription is None:
             self._subscription = self._connection.subscribe(*self._channels)
-            self._unanswered = None
+            self._silence = _Silence()
 
     def wait(self, timeout: float) -> set[str]:
         """Wait for changes and return their messages, without a delay if there are some already.
@@ -81,34 +80,20 @@ class Notifier:
                 return
 
     def _messages(self, timeout: float) -> Iterator[tuple[str, str]]:
-        deadline = time.monotonic() + timeout
+        deadline, has_read = time.monotonic() + timeout, False
         while (remaining := deadline - time.monotonic()) > 0:
-            message = self._subscription.get_message(timeout=remaining)
+            message, has_read = self._subscription.get_message(timeout=remaining), True
             if message is not None:
                 yield message["channel"], message["data"]
                 break
         else:
-            self._check_silence()
+            if has_read:
+                self._silence.check(self._subscription)
             return
         # Collect the rest of a burst, but not for longer: changes may never stop.
         deadline = time.monotonic() + DRAIN_SECONDS
         while time.monotonic() < deadline and (message := self._subscription.get_message(timeout=0)) is not None:
             yield message["channel"], message["data"]
-
-    def _check_silence(self) -> None:
-        """Raise TimeoutError if redis-py's PING has had no answer for as long as a reply may take.
-
-        redis-py does not look for the answer, and a server that loses its power closes no connection.
-        """
-        listener, now = self._subscription, time.monotonic()
-        if not listener.connection or not listener.health_check_response_counter:
-            self._unanswered = None
-            return
-        heard, limit = listener.connection.next_health_check, listener.connection.socket_timeout
-        if self._unanswered is None or self._unanswered[0] != heard:
-            self._unanswered = heard, now
-        elif limit is not None and now - self._unanswered[1] > limit:
-            raise TimeoutError(f"no answer to a PING for {limit:g} s, where changes are listened to")
 
     def close(self) -> None:
         """Stop listening; never raises."""
@@ -116,3 +101,29 @@ class Notifier:
         if subscription is not None:
             with suppress(*CLIENT_ERRORS, OSError):
                 subscription.close()
+
+
+class _Silence:
+    """How long a server owes the answer to redis-py's PING, which redis-py sends and does not look for.
+
+    A server that loses its power, or hangs, closes no connection.
+    """
+
+    def __init__(self) -> None:
+        #: What redis-py changes with each answer, and how many PINGs it counted as unanswered then.
+        self._heard, self._counted = -1.0, 0
+        self._since: float | None = None
+
+    def check(self, subscription: Any) -> None:
+        """Raise TimeoutError if an answer is owed for longer than a reply may take; nothing was there to be read."""
+        connection, now = subscription.connection, time.monotonic()
+        if connection is None:
+            return
+        heard, counted = connection.next_health_check, subscription.health_check_response_counter
+        if heard != self._heard:
+            self._heard, self._counted, self._since = heard, counted, None
+        elif counted > self._counted:
+            self._since = now if self._since is None else self._since
+            limit = connection.socket_timeout
+            if limit is not None and now - self._since > limit:
+                raise TimeoutError(f"no answer to a PING for {limit:g} s, where changes are listened to")
