@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 
+import pytest
 from project import Project
+from proxy import Proxy
+from waiting import wait_until
 
-from redisbeater import RedisScheduleEntry
+from redisbeater import RedisScheduleEntry, ScheduleStore
 
 
 def run(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -29,6 +33,27 @@ def test_show_counts_what_a_real_beat_skipped(project: Project) -> None:
 
     assert skipped.startswith("9 missed")
     assert "skipped 9 fire times (missed)" in beat.output()
+
+
+@pytest.mark.parametrize("command", ["list --watch 0.2s", "status --watch 0.2s", "history --follow"])
+def test_what_is_drawn_again_and_again_outlasts_an_outage_of_redis(project: Project, command: str) -> None:
+    with Proxy(project.server.port) as proxy:
+        url = project.settings["redisbeater_redis_url"].replace(f":{project.server.port}/", f":{proxy.port}/")
+        project.add_source(f"\napp.conf.redisbeater_redis_url = {url!r}\n")
+        watching = project.celery("redisbeater", *command.split())
+        wait_until(lambda: watching.output().strip(), "the first drawing")
+
+        proxy.refuse()
+        watching.says("trying again, until Ctrl-C")
+        proxy.heal()
+        store = ScheduleStore(project.app())
+        store.create("report", "proj.note", 3600)
+        store.pause("migration")
+        watching.says("report" if command.startswith("list") else "migration")
+
+        watching.popen.send_signal(signal.SIGINT)
+        assert watching.popen.wait(60) == 0
+        assert "Traceback" not in watching.output()
 
 
 def test_celery_report_shows_no_password(project: Project) -> None:

@@ -90,6 +90,10 @@ class Workout:
         assert store.count() == len(list(store.names()))
         assert set(store.broken()) == {"broken"}
         assert (store.failing(), store.late().entries) == ({}, 0)
+        assert store.runs("report") == []
+        watcher = store.watch()
+        watcher.wait(0)
+        watcher.close()
         store.log()
         store.log("report")
         assert store.pause(until=timedelta(hours=1)).note == ""

@@ -25,6 +25,7 @@ from redisbeater import (
     ScheduleStore,
     StoreUnavailable,
 )
+from redisbeater.context import Context
 
 #: Part of the key under which a script keeps its answer: no call that only reads has it.
 WRITE = b"::answer:"
@@ -203,6 +204,23 @@ def killed_connections(client: redis.Redis, server: Server) -> Iterator[None]:
         ended.set()
         thread.join()
         killer.close()
+
+
+def test_a_line_of_a_log_whose_reply_is_lost_counts_once(store: ScheduleStore, proxy: Proxy) -> None:
+    store.create("report", "proj.work", 60.0)
+    log = Context.of(store._app).redis.log
+
+    lost = proxy.lose_reply(b"triggered")
+    store.trigger("report")
+    assert lost.is_set()
+    lost = proxy.lose_reply(b"leading")
+    log.add("leading", beat="web1:4121")
+    assert lost.is_set()
+
+    assert [(line.what, line.count) for line in store.log("report")] == [("triggered", 1), ("created", 1)]
+    assert [(line.what, line.count) for line in store.log()] == [("leading", 1)]
+    log.add("leading", beat="web1:4121")
+    assert store.log()[0].count == 2
 
 
 def test_creations_and_deletions_tell_the_truth_while_connections_are_killed(

@@ -12,6 +12,8 @@ import redis
 from celery import Celery
 from due import save_due
 from outbox import names, take
+from proxy import LOOPBACK, Proxy
+from servers import Server
 from waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, StoreError
@@ -173,6 +175,54 @@ def test_a_save_wakes_a_beat_whose_connections_were_killed(served: RedisSchedule
     save_due(served.app, "report")
 
     assert wait_until(lambda: sent_by_ticking(served), "the run of the saved entry") == ["report"]
+
+
+def test_a_connection_that_no_longer_answers_counts_as_lost(
+    make_app: Callable[..., Celery], server: Server, prefix: str
+) -> None:
+    with Proxy(server.port) as proxy:
+        app = make_app(
+            redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0",
+            redisbeater_redis_options={"health_check_interval": 0.01, "socket_timeout": 2.0},
+        )
+        notifier = Context.of(app).redis.notifier()
+        notifier.listen()
+        proxy.swallow()
+
+        error = wait_until(lambda: refusal_of(lambda: notifier.wait(0.05)), "the connection to be given up")
+        assert "no answer to a PING for 2 s" in str(error)
+        proxy.heal()
+        notifier.listen()
+        entry(make_app()).save()
+        assert heard(notifier, {"report"}) == {"report"}
+        notifier.close()
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_a_listener_that_was_busy_for_longer_than_an_answer_may_take_loses_nothing(
+    make_app: Callable[..., Celery], protocol: int
+) -> None:
+    options = {"health_check_interval": 0.001, "socket_timeout": 1.0, "protocol": protocol}
+    app = make_app(redisbeater_redis_options=options)
+    notifier = Context.of(app).redis.notifier()
+    notifier.listen()
+    begin = time.monotonic()
+
+    notifier.wait(0.001)
+    wait_until(lambda: time.monotonic() > begin + 1.5, "the end of the work")
+    notifier.wait(0.1)
+    entry(app).save()
+
+    assert heard(notifier, {"report"}) == {"report"}
+    notifier.close()
+
+
+def refusal_of(call: Callable[[], object]) -> StoreError | None:
+    try:
+        call()
+    except StoreError as exc:
+        return exc
+    return None
 
 
 def test_the_release_of_the_lock_wakes_a_waiting_standby(

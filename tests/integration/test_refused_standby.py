@@ -13,8 +13,10 @@ from waiting import wait_until
 from redisbeater import RedisScheduler
 from redisbeater.beat import heartbeat, outage
 from redisbeater.context import Context
+from redisbeater.store.connection import connection
 
 REFUSED, AGAIN = "Redis refused a command, retrying", "Redis available again"
+UNAVAILABLE = "Redis unavailable, retrying"
 
 
 @pytest.fixture
@@ -22,6 +24,30 @@ def schedule_server() -> Iterator[Server]:
     """A Redis of its own, whose saves may fail."""
     with running(programs()[0]) as server:
         yield server
+
+
+def test_a_standby_whose_redis_lacks_its_replicas_logs_one_outage(
+    schedule_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "redisbeater")
+    monkeypatch.setattr(connection, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(heartbeat, "PERIOD_SECONDS", 0.1)
+    monkeypatch.setattr(outage, "REFUSAL_SECONDS", 600.0)
+    app = Celery("proj", broker="memory://", set_as_current=False)
+    app.conf.update(redisbeater_redis_url=schedule_server.url(), redisbeater_lock_timeout=600)
+    client = schedule_server.client()
+    client.set("redisbeater::lock", "another:1:beat", ex=600)
+    client.config_set("min-replicas-to-write", 1)
+    standby = RedisScheduler(app)
+    errors = Context.of(app).redis.errors
+
+    wait_until(lambda: standby.tick() and sum(errors.values()) >= 3, "three refusals")
+    assert (caplog.text.count(UNAVAILABLE), caplog.text.count(AGAIN)) == (1, 0)
+
+    client.config_set("min-replicas-to-write", 0)
+    monkeypatch.setattr(outage, "REFUSAL_SECONDS", 0.2)
+    wait_until(lambda: standby.tick() and AGAIN in caplog.text, "the end of the outage")
+    standby.close()
 
 
 def test_a_standby_whose_redis_cannot_save_logs_one_outage(

@@ -8,6 +8,7 @@ from redisbeater.backoff import Backoff
 from redisbeater.beat.schedule_log import ScheduleLog
 from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.log_lines import event, get_logger
+from redisbeater.store.connection.failure import is_refusal
 
 __all__ = ("Outage",)
 
@@ -50,11 +51,12 @@ class Outage:
             StoreError: the outage has lasted longer than the retry period.
         """
         now = self._failed_at = time.monotonic()
-        self._is_refusal = not isinstance(error, StoreUnavailable)
+        self._is_refusal = is_refusal(error)
         if self._since is None:
             self._since, self._reason = now, str(error)
             extra = event("redis_away", seconds=0.0, error=error)
-            line = "Redis refused a command, retrying: %s" if self._is_refusal else "Redis unavailable, retrying: %s"
+            may_pass = isinstance(error, StoreUnavailable)
+            line = "Redis unavailable, retrying: %s" if may_pass else "Redis refused a command, retrying: %s"
             logger.error(line, error, extra=extra)
             self._log.redis_left(self._reason)
         if 0 <= self._retry_period <= now - self._since:

@@ -22,7 +22,7 @@ from redisbeater.cli.group import (
 )
 from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import View, aligned
-from redisbeater.cli.terminal import coloured
+from redisbeater.cli.terminal import coloured, draw_again
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
@@ -170,15 +170,16 @@ def _states(text: str) -> list[str]:
 
 
 def _followed(context: Context, draw: Callable[[], None]) -> None:
-    """Draw again after each event, and every two seconds, until Ctrl-C."""
+    """Draw, and draw again after each event and every two seconds, until Ctrl-C."""
     events = context.redis.runs.events()
     try:
         with suppress(StoreError):
             events.listen()
+        click.clear()
+        draw()
         while True:
-            click.clear()
-            draw()
             wait_for_event(events, LOOK_SECONDS)
+            draw_again(draw)
     except KeyboardInterrupt:
         return
     finally:

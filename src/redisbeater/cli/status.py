@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -14,6 +13,7 @@ from celery import Celery
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.pausing import pause_words
 from redisbeater.cli.table import View
+from redisbeater.cli.terminal import watched
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.runs.record import NO_REPORTS
@@ -50,19 +50,13 @@ def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_ut
     """
     delay = None if watch is None else max(_duration("--watch", watch), SHORTEST_WATCH)
     context, store = Context.of(app), ScheduleStore(app)
-    try:
-        while True:
-            found = store.status(details=as_json)
-            text = printable_json(found.as_dict(), indent=2) if as_json else ""
-            lines = [text] if as_json else status_lines(found, view_of(context, now, is_utc))
-            if delay is not None:
-                click.clear()
-            print_lines(lines)
-            if delay is None:
-                return
-            time.sleep(delay.total_seconds())
-    except KeyboardInterrupt:
-        return
+
+    def draw() -> None:
+        found = store.status(details=as_json)
+        text = printable_json(found.as_dict(), indent=2) if as_json else ""
+        print_lines([text] if as_json else status_lines(found, view_of(context, now, is_utc)))
+
+    watched(None if delay is None else delay.total_seconds(), draw)
 
 
 def status_lines(found: Status, view: View) -> list[str]:

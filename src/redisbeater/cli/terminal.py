@@ -7,14 +7,26 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TextIO, TypeVar
 
 import click
 
 from redisbeater.cli.table import beginning_of
+from redisbeater.display import shown
+from redisbeater.exceptions import StoreUnavailable
 from redisbeater.time_words import read_duration
 
-__all__ = ("WATCH", "coloured", "escape_what_cannot_be_printed", "is_terminal", "no_color", "watched", "with_progress")
+__all__ = (
+    "WATCH",
+    "coloured",
+    "draw_again",
+    "escape_what_cannot_be_printed",
+    "is_terminal",
+    "no_color",
+    "watched",
+    "with_progress",
+)
 
 T = TypeVar("T")
 
@@ -58,17 +70,24 @@ def escape_what_cannot_be_printed() -> None:
 
 def watched(seconds: float | None, draw: Callable[[], None]) -> None:
     """Draw once; with a number of seconds draw again that long after each time, until Ctrl-C."""
-    try:
+    if seconds is None:
+        draw()
+        return
+    with suppress(KeyboardInterrupt):
+        click.clear()
+        draw()
         while True:
-            if seconds is not None:
-                click.clear()
-            draw()
-            if seconds is None:
-                return
             time.sleep(seconds)
-    except KeyboardInterrupt:
-        if seconds is None:
-            raise
+            draw_again(draw)
+
+
+def draw_again(draw: Callable[[], None]) -> None:
+    """Draw in place of what was drawn before; while Redis cannot be reached, as in a failover, show that instead."""
+    click.clear()
+    try:
+        draw()
+    except StoreUnavailable as exc:
+        click.echo(f"{shown(str(exc), None)}; trying again, until Ctrl-C", err=True)
 
 
 def no_color(function: Callable[..., Any]) -> Callable[..., Any]:

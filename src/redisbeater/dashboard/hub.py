@@ -240,6 +240,7 @@ def _gathered(watcher: Watcher, looks: _Looks) -> Changes | None:
         return found | looks.changes()
     except StoreError as exc:
         logger.debug("the page is not live: %s", exc)
+        watcher.close()  # its connection may be that to a server that is gone
         time.sleep(WAIT_SECONDS)
         return None
 

@@ -87,8 +87,13 @@ class RunMethods(AppStore):
         return shown_run(self._context, read_run(self._context, run_id))
 
     def runs(self, name: str, limit: int = 100) -> list[Run]:
-        """Return the runs of an entry that have not ended: sent, started, to be tried again, or waiting to be sent."""
+        """Return the runs of an entry that have not ended: sent, started, to be tried again, or waiting to be sent.
+
+        It is empty if runs are not recorded.
+        """
         context = self._context
+        if not context.config.track_runs:
+            return []
         return [shown_run(context, run) for run in context.redis.runs.active(check_name(name), limit)]
 
     def run_counts(self, name: str) -> RunCounts:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from redisbeater.model.log_line import LogLine, line_text
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
@@ -34,13 +36,15 @@ class Log:
 
     def add(self, what: str, *, seconds: float = 0.0, **details: object) -> None:
         """Add a line to the log of the schedule; ``seconds``: how long what happened has lasted until now."""
-        args = [str(MOST_LINES), line_text(what, **details), f"{seconds:.6f}"]
-        self._connection.run("add_to_log", [self._keys.log], args)
+        self._add([self._keys.log], [str(MOST_LINES), line_text(what, **details), f"{seconds:.6f}", "0"])
 
     def add_to_entry(self, name: str, text: str) -> None:
         """Add a line with that text to the log of an entry, for what changes nothing in its hash."""
         keys, keep = [self._keys.log_of(name), self._keys.entry(name)], str(KEEP_DELETED_SECONDS * 1000)
-        self._connection.run("add_to_log", keys, [str(self.most_of_entry), text, "0", keep])
+        self._add(keys, [str(self.most_of_entry), text, "0", keep])
+
+    def _add(self, keys: Sequence[str], args: Sequence[str]) -> None:
+        self._connection.run("add_to_log", keys, [*args, "0"], retry_args=[*args, "1"])
 
     def _lines(self, key: str, limit: int) -> list[LogLine]:
         last = limit if limit < 0 else limit - 1

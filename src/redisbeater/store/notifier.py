@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from redis.exceptions import TimeoutError
+
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.connection.failure import CLIENT_ERRORS, wrapped
 from redisbeater.store.keys import LOCK_RELEASED
@@ -27,6 +29,7 @@ class Notifier:
         self._connection = connection
         self._channels = channels
         self._subscription: Any = None
+        self._silence = _Silence()
 
     def listen(self) -> None:
         """Subscribe, unless already subscribed; the next wait returns all changes from now on.
@@ -36,6 +39,7 @@ class Notifier:
         """
         if self._subscription is None:
             self._subscription = self._connection.subscribe(*self._channels)
+            self._silence = _Silence()
 
     def wait(self, timeout: float) -> set[str]:
         """Wait for changes and return their messages, without a delay if there are some already.
@@ -76,13 +80,15 @@ class Notifier:
                 return
 
     def _messages(self, timeout: float) -> Iterator[tuple[str, str]]:
-        deadline = time.monotonic() + timeout
+        deadline, has_read = time.monotonic() + timeout, False
         while (remaining := deadline - time.monotonic()) > 0:
-            message = self._subscription.get_message(timeout=remaining)
+            message, has_read = self._subscription.get_message(timeout=remaining), True
             if message is not None:
                 yield message["channel"], message["data"]
                 break
         else:
+            if has_read:
+                self._silence.check(self._subscription)
             return
         # Collect the rest of a burst, but not for longer: changes may never stop.
         deadline = time.monotonic() + DRAIN_SECONDS
@@ -95,3 +101,29 @@ class Notifier:
         if subscription is not None:
             with suppress(*CLIENT_ERRORS, OSError):
                 subscription.close()
+
+
+class _Silence:
+    """How long a server owes the answer to redis-py's PING, which redis-py sends and does not look for.
+
+    A server that loses its power, or hangs, closes no connection.
+    """
+
+    def __init__(self) -> None:
+        #: What redis-py changes with each answer, and how many PINGs it counted as unanswered then.
+        self._heard, self._counted = -1.0, 0
+        self._since: float | None = None
+
+    def check(self, subscription: Any) -> None:
+        """Raise TimeoutError if an answer is owed for longer than a reply may take; nothing was there to be read."""
+        connection, now = subscription.connection, time.monotonic()
+        if connection is None:
+            return
+        heard, counted = connection.next_health_check, subscription.health_check_response_counter
+        if heard != self._heard:
+            self._heard, self._counted, self._since = heard, counted, None
+        elif counted > self._counted:
+            self._since = now if self._since is None else self._since
+            limit = connection.socket_timeout
+            if limit is not None and now - self._since > limit:
+                raise TimeoutError(f"no answer to a PING for {limit:g} s, where changes are listened to")

@@ -261,5 +261,6 @@ class RedisSchedule(Entries, OwnKeys):
         return Notifier(self._connection, self.keys.changes)
 
     def watcher(self) -> Notifier:
-        """Return a listener for changes of entries and of runs, on one connection."""
-        return Notifier(self._connection, self.keys.changes, self.keys.events)
+        """Return a listener for changes of entries and, where runs are tracked, of runs, on one connection."""
+        events = [self.keys.events] if self._config.track_runs else []  # without them a user may lack that right
+        return Notifier(self._connection, self.keys.changes, *events)

@@ -92,7 +92,28 @@ def read_refusal(client: Any, key: str) -> str:
     )
     if limit and used - others >= limit and not str(about.get("maxmemory_policy", "")).startswith("allkeys"):
         return "its memory is full; raise maxmemory, or delete what nobody needs"
+    if about.get("aof_last_write_status") == "err":
+        return "it cannot write its append-only file; make room on its disk"
+    if about.get("rdb_last_bgsave_status") == "err" and _stops_when_saves_fail(client, key):
+        return "it cannot save its data; look at its log, and make room on its disk"
+    if "min_slaves_good_slaves" in about and _lacks_replicas(client, key, about):
+        return "it has fewer replicas than min-replicas-to-write; start them, or lower that"
     return ""
+
+
+def _stops_when_saves_fail(client: Any, key: str) -> bool:
+    """Return whether the server refuses changes after a snapshot that failed; False where it does not say."""
+    settings = {**_setting(client, key, "stop-writes-on-bgsave-error"), **_setting(client, key, "save")}
+    return settings.get("stop-writes-on-bgsave-error") == "yes" and bool(settings.get("save"))
+
+
+def _lacks_replicas(client: Any, key: str, about: Mapping[str, Any]) -> bool:
+    needed = _whole(_setting(client, key, "min-replicas-to-write").get("min-replicas-to-write"))
+    return needed is not None and (_whole(about["min_slaves_good_slaves"]) or 0) < needed
+
+
+def _setting(client: Any, key: str, name: str) -> Mapping[str, Any]:
+    return _allowed(partial(client.config_get, name, **_node(client, key)))
 
 
 def name_of_server(about: Mapping[str, Any]) -> str:

@@ -16,13 +16,14 @@ from redis.exceptions import (
     ReadOnlyError,
     RedisClusterException,
     RedisError,
+    ResponseError,
     TimeoutError,
     TryAgainError,
 )
 
 from redisbeater.exceptions import StoreError, StoreUnavailable, causes
 
-__all__ = ("CLIENT_ERRORS", "KINDS", "is_transient", "kind_of", "right_hint", "wrapped")
+__all__ = ("CLIENT_ERRORS", "KINDS", "is_refusal", "is_transient", "kind_of", "right_hint", "wrapped")
 
 #: All errors of redis-py; those about the topology of a cluster are no RedisErrors.
 CLIENT_ERRORS = (RedisError, RedisClusterException)
@@ -74,6 +75,14 @@ def is_transient(error: BaseException) -> bool:
         return False
     decisive = _decisive(error)
     return isinstance(decisive, _TRANSIENT) or bool(_TRANSIENT_TEXT.search(str(decisive)))
+
+
+def is_refusal(error: StoreError) -> bool:
+    """Return whether the server has answered with this error, as a replica does: it may still answer reads."""
+    cause = error.__cause__
+    return not isinstance(error, StoreUnavailable) or (
+        cause is not None and isinstance(_decisive(cause), ResponseError)
+    )
 
 
 def wrapped(error: BaseException) -> StoreError:
