@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from celery import Celery, Task
+from celery import Celery, Task, chain, group
 from kombu import Queue
 
 from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduleEntry, ScheduleStore, clocked, cron, rrule
@@ -86,6 +86,16 @@ def save(**fields: Any) -> None:
             {"task": work.s("x")},
             "$.task: expected a task or its name, got a signature; pass its parts: task=s.task, args=s.args, "
             "kwargs=s.kwargs, options=s.options",
+        ),
+        (
+            {"task": chain(work.s("x"), work.s())},
+            "$.task: expected a task or its name, got a chain; schedule a task of yours that builds the chain and "
+            "calls its apply_async()",
+        ),
+        (
+            {"task": group(work.s("x"), work.s("y"))},
+            "$.task: expected a task or its name, got a group; schedule a task of yours that builds the group and "
+            "calls its apply_async()",
         ),
         (
             {"task": len},

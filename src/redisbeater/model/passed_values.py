@@ -69,8 +69,7 @@ def as_task(given: Any) -> Any:
     if isinstance(given, str) or not callable(getattr(given, "apply_async", None)):
         return given
     if isinstance(given, Mapping):
-        problem = "expected a task or its name, got a signature; pass its parts: task=s.task, args=s.args, "
-        raise InvalidEntry("$.task", problem + "kwargs=s.kwargs, options=s.options")
+        raise InvalidEntry("$.task", f"expected a task or its name, got {_signature_advice(given)}")
     return getattr(given, "name", given)
 
 
@@ -200,6 +199,13 @@ def task_advice(given: Any) -> str:
 def args_advice(given: Any) -> str:
     """Return how to write arguments that were passed as a text; empty for others."""
     return f"; for one argument pass [{quoted(given, 80)}]" if isinstance(given, str) else ""
+
+
+def _signature_advice(given: Mapping[str, Any]) -> str:
+    """Return what a signature is, and how to schedule what it does: Celery's chains and the like are no tasks."""
+    if kind := given.get("subtask_type"):
+        return f"a {kind}; schedule a task of yours that builds the {kind} and calls its apply_async()"
+    return "a signature; pass its parts: task=s.task, args=s.args, kwargs=s.kwargs, options=s.options"
 
 
 def _zone_name(zone: Any) -> str | None:
