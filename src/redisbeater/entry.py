@@ -365,8 +365,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
             setattr(self, name, getattr(definition, name))
         self.labels = dict(definition.labels)
         self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
-        self._skipped = stored.skipped
-        self._state, self._failing = stored.state, stored.failing
+        self._skipped, self._state, self._failing = stored.skipped, stored.state, stored.failing
         self._version = stored.version
         self._late = stored.late(self._due_at)
         return self
@@ -397,4 +396,5 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         return ((name, getattr(self, name)) for name in _FIELDS)
 
     def __reduce__(self) -> Any:
-        return partial(type(self), **dict(self)), (), {"_due_at": self._due_at}
+        fields = {name: value for name, value in vars(self).items() if name not in ("app", "schedule")}
+        return partial(type(self), app=self.app), (self.name, None, self.schedule), fields
