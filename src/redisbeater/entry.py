@@ -66,8 +66,8 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         schedule: seconds, a timedelta, or a schedule: ``crontab``, ``cron()``, ``rrule``, ``solar``,
             ``clocked``, a registered class.
         args, kwargs: the arguments of the task; JSON values.
-        options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...; other names
-            than those of ``apply_async`` are refused, unless :confval:`redisbeater_task_options` lists them.
+        options: how it is sent: queue, priority, expires (seconds, timedelta, datetime; naive: in its zone), ...;
+            names that ``apply_async`` lacks are refused, unless :confval:`redisbeater_task_options` lists them.
         enabled: a disabled entry stays in the schedule and does not run.
         timezone: IANA name or ``ZoneInfo``; local times of the schedule are read in it. Default: that of a ``cron()``
             text, else the app's.
@@ -331,7 +331,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         )
         definition.check_texts()
         definition.check_options(task_options(self.app))
-        return definition
+        return definition.with_instants(self._context.zone)
 
     @property
     def _context(self) -> Context:
