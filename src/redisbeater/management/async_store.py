@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import timedelta
@@ -57,18 +57,6 @@ class _Awaitable(Generic[P, R]):
 
     def __get__(self, store: AsyncScheduleStore | None, owner: type) -> Any:
         return self if store is None else MethodType(self._call, store)
-
-
-def _listed(
-    method: Callable[Concatenate[ScheduleStore, P], Iterator[R]],
-) -> Callable[Concatenate[ScheduleStore, P], list[R]]:
-    """Return a method that yields as one that returns a list: the thread does all of its work."""
-
-    @wraps(method)
-    def listed(store: ScheduleStore, /, *args: P.args, **kwargs: P.kwargs) -> list[R]:
-        return list(method(store, *args, **kwargs))
-
-    return listed
 
 
 def _pause_of(store: ScheduleStore) -> Pause | None:
@@ -130,9 +118,9 @@ class AsyncScheduleStore:
     delete = _Awaitable(ScheduleStore.delete)
     enable = _Awaitable(ScheduleStore.enable)
     disable = _Awaitable(ScheduleStore.disable)
-    enable_many = _Awaitable(_listed(ScheduleStore.enable_many))
-    disable_many = _Awaitable(_listed(ScheduleStore.disable_many))
-    delete_many = _Awaitable(_listed(ScheduleStore.delete_many))
+    enable_many = _Awaitable(ScheduleStore.enable_many)
+    disable_many = _Awaitable(ScheduleStore.disable_many)
+    delete_many = _Awaitable(ScheduleStore.delete_many)
     skip_next = _Awaitable(ScheduleStore.skip_next)
     rename = _Awaitable(ScheduleStore.rename)
     copy = _Awaitable(ScheduleStore.copy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -262,17 +262,17 @@ class EntryMethods(RunMethods):
             author=Author.of(by, note),
         )
 
-    def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
-        """Enable entries, a page at a time; yield what became of each, also of one that cannot be changed."""
-        return enable_many(self._app, names, is_enabled=True, author=Author.of(by, note))
+    def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
+        """Enable entries, a page at a time; return what became of each, also of one that cannot be changed."""
+        return list(enable_many(self._app, names, is_enabled=True, author=Author.of(by, note)))
 
-    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
         """Disable entries, as :meth:`enable_many` enables them."""
-        return enable_many(self._app, names, is_enabled=False, author=Author.of(by, note))
+        return list(enable_many(self._app, names, is_enabled=False, author=Author.of(by, note)))
 
-    def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
-        """Delete entries, a page at a time; yield what became of each, also of one that does not exist."""
-        return delete_many(self._app, names, author=Author.of(by, note))
+    def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
+        """Delete entries, a page at a time; return what became of each, also of one that does not exist."""
+        return list(delete_many(self._app, names, author=Author.of(by, note)))
 
     def retry(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let a broken entry run again whose reason is gone, such as a schedule class that was missing.
