@@ -22,6 +22,7 @@ from redisbeater.management.quarantined import retry
 from redisbeater.management.renaming import copy_entry, rename_entry
 from redisbeater.management.restoring import restore_entry
 from redisbeater.management.run_methods import RunMethods
+from redisbeater.management.template import checked_entry
 from redisbeater.management.trigger import Triggers
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 
@@ -119,9 +120,9 @@ class EntryMethods(RunMethods):
 
         With a store that has a ``prefix``, the entry belongs to its schedule from then on.
         """
-        if self._prefix is not None:
+        if self._prefix is not None and isinstance(entry, RedisScheduleEntry):
             entry.app = self._app
-        return entry.save(note=note, by=by)
+        return checked_entry(entry).save(note=note, by=by)
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
         """Make tens of thousands of changes in seconds.

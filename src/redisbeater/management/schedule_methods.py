@@ -64,8 +64,8 @@ class ScheduleMethods(AppStore):
         Raises:
             ValueError: ``limit`` is not from 1 to 10,000.
         """
-        if not 1 <= limit <= MOST_LINES_READ:
-            raise ValueError(f"limit: expected 1 to {MOST_LINES_READ}, got {limit}")
+        if type(limit) is not int or not 1 <= limit <= MOST_LINES_READ:
+            raise ValueError(f"limit: expected a whole number from 1 to {MOST_LINES_READ}, got {quoted(limit)}")
         log = self._context.redis.log
         lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
         return [redacted_line(self._context, line) for line in lines]
@@ -133,8 +133,13 @@ class ScheduleMethods(AppStore):
             self_token: token, or host and process id, of one beat that alone must run.
             strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
             timeout: seconds that Redis may take.
+
+        Raises:
+            ValueError: an argument is not valid.
         """
-        late = timedelta(seconds=_seconds(max_late))
+        if require not in ("leader", "any"):
+            raise ValueError(f"require: expected 'leader' or 'any', got {quoted(require)}")
+        late = timedelta(seconds=_seconds(max_late, "max_late"))
         pass_age = longest_pass(self._app.conf.beat_max_loop_interval or 0)
         terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age)
         return check_health(self._context, terms, timeout)
@@ -153,13 +158,13 @@ class ScheduleMethods(AppStore):
         Arguments:
             within: only runs that are due within this many seconds from now; None: however far away they are.
             limit: how many at most, up to 10,000.
-            start: only runs from this time on; ``within`` counts from it.
+            start: only runs from this time on; ``within`` counts from it. Naive: in the app's zone.
 
         Raises:
             ValueError: an argument is not valid.
         """
         span = None if within is None else timedelta(seconds=_seconds(within, "within"))
-        return next_runs(self._context, within=span, limit=limit, start=start)
+        return next_runs(self._context, within=span, limit=limit, start=self._instant("start", start))
 
     def list(
         self,
@@ -241,6 +246,9 @@ class ScheduleMethods(AppStore):
         """
         wanted, chosen = Filter(prefix=prefix, task=task, queue=queue, labels=labels), checked_states(states)
         check_sort(sort)
+        for name, value in (("number", number), ("size", size)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
         return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
 
     def row(self, name: str, *, has_secrets: bool = False) -> Row:

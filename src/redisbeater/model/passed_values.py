@@ -46,6 +46,10 @@ _NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
 _RULE = re.compile(r"\b(FREQ=|RRULE|DTSTART)", re.IGNORECASE)
 
 
+#: What an entry begins with, and runs change from then on.
+_REPORTED = ("last_run_at", "total_run_count")
+
+
 def as_schedule(given: Any, *, relative: bool = False) -> Any:
     """Return the interval for a number of seconds or a timedelta; return anything else unchanged.
 
@@ -186,6 +190,11 @@ def schedule_or_given(given: Any, name: Any, *, relative: bool) -> Any:
 
 def unknown_field(name: str, known: Iterable[str]) -> InvalidEntry:
     """Return the error for a field that no entry has, with the nearest of the known names."""
+    if name in _REPORTED:
+        problem = (
+            "is not a field of an entry that can be set; to count from another time use reschedule() or executed()"
+        )
+        return UnknownField(f"$.{name}", problem)
     if name in OPTIONS:
         return UnknownField(f"$.{name}", f'is not a field of an entry; did you mean options={{"{name}": ...}}?')
     return UnknownField(f"$.{name}", f"is not a field of an entry{did_you_mean(name, known)}")
