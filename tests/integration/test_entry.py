@@ -506,6 +506,11 @@ def test_the_repr_shows_name_call_and_schedule(app: Celery) -> None:
     assert all(part in shown for part in ("report", "proj.report", "7", "1.00 minute"))
 
 
+def test_the_repr_of_wrong_fields_raises_nothing(app: Celery) -> None:
+    assert repr(make(app, kwargs=5)) == "<RedisScheduleEntry: 'report', whose fields cannot be shown>"
+    assert repr(make(app, task=5, schedule="x")) == "<RedisScheduleEntry: report 5() x>"
+
+
 def test_an_entry_is_due_when_its_fire_time_has_come(app: Celery) -> None:
     is_due, remaining = save_due(app, "report").is_due()
 

@@ -62,6 +62,12 @@ class EntryState:
 
     __hash__ = None  # type: ignore[assignment]  # it can be changed
 
+    def __repr__(self) -> str:
+        try:
+            return f"{super().__repr__()}>"  # Celery's, which does not end
+        except (AttributeError, TypeError):  # fields that cannot be stored
+            return f"<{type(self).__name__}: {vars(self).get('name')!r}, whose fields cannot be shown>"
+
     def _compared(self) -> Any:
         try:
             return self.definition()
