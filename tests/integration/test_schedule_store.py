@@ -547,6 +547,7 @@ def bound_current(app: Celery) -> Iterator[None]:
         (lambda store: store.log("a", 5.5), "^limit: expected a whole number from 1 to 10000, got 5.5"),
         (lambda store: store.rows(0), "^number: expected a whole number, at least 1, got 0"),
         (lambda store: store.rows(1, 0), "^size: expected a whole number, at least 1, got 0"),
+        (lambda store: store.simulate("2030-01-01"), "^start: expected a datetime, got '2030-01-01'"),
         (lambda store: store.next(start="noon"), "^start: expected a datetime, got 'noon'"),
         (lambda store: store.history("a", since="noon"), "^since: expected a datetime, got 'noon'"),
         (lambda store: store.update("a", last_run_at=now()), r"^\$.last_run_at: .*reschedule\(\) or executed\(\)"),
