@@ -574,3 +574,16 @@ def test_a_naive_time_is_in_the_zone_of_the_app(make_app: Callable[..., Celery])
     assert len(store.history("a", before=later, since=earlier).items) == 1
     assert not store.history("a", since=later).items
     assert not store.history("a", before=earlier).items
+
+
+def test_entries_are_found_by_a_task_as_by_its_name(app: Celery, store: ScheduleStore) -> None:
+    @app.task(name="proj.report", shared=False)
+    def report() -> None: ...
+
+    store.create("a", report, 60)
+    store.create("b", "proj.other", 60)
+
+    assert [entry.name for entry in store.list(task=report)] == ["a"]
+    assert [row.name for row in store.rows(task=report).rows] == ["a"]
+    assert store.simulate(task=report).entries == 1
+    assert store.is_registered(report)
