@@ -115,8 +115,11 @@ class Context:
 
         Raises:
             ImproperlyConfigured: a ``redisbeater_*`` setting cannot be used.
+            TypeError: it is no app.
         """
         app = app_or_default(app)
+        if not isinstance(app, Celery):
+            raise TypeError(f"app: expected a Celery app, got {type(app).__name__}")  # its text may hold passwords
         if type(app) is _OtherSchedule:
             return app.own_context
         if isinstance(app, Proxy):  # ``celery.current_app``

@@ -66,8 +66,8 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         schedule: seconds, a timedelta, or a schedule: ``crontab``, ``cron()``, ``rrule``, ``solar``,
             ``clocked``, a registered class.
         args, kwargs: the arguments of the task; JSON values.
-        options: how it is sent: queue, priority, expires (seconds, timedelta or datetime), headers, ...; other names
-            than those of ``apply_async`` are refused, unless :confval:`redisbeater_task_options` lists them.
+        options: how it is sent: queue, priority, expires (seconds, timedelta, datetime; naive: in its zone), ...;
+            names that ``apply_async`` lacks are refused, unless :confval:`redisbeater_task_options` lists them.
         enabled: a disabled entry stays in the schedule and does not run.
         timezone: IANA name or ``ZoneInfo``; local times of the schedule are read in it. Default: that of a ``cron()``
             text, else the app's.
@@ -331,7 +331,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         )
         definition.check_texts()
         definition.check_options(task_options(self.app))
-        return definition
+        return definition.with_instants(self._context.zone)
 
     @property
     def _context(self) -> Context:
@@ -365,8 +365,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
             setattr(self, name, getattr(definition, name))
         self.labels = dict(definition.labels)
         self._due_at = stored.due_at(self._context.in_zone(stored.zone).defaults)
-        self._skipped = stored.skipped
-        self._state, self._failing = stored.state, stored.failing
+        self._skipped, self._state, self._failing = stored.skipped, stored.state, stored.failing
         self._version = stored.version
         self._late = stored.late(self._due_at)
         return self
@@ -397,4 +396,5 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         return ((name, getattr(self, name)) for name in _FIELDS)
 
     def __reduce__(self) -> Any:
-        return partial(type(self), **dict(self)), (), {"_due_at": self._due_at}
+        fields = {name: value for name, value in vars(self).items() if name not in ("app", "schedule")}
+        return partial(type(self), app=self.app), (self.name, None, self.schedule), fields

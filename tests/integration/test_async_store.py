@@ -64,8 +64,19 @@ def test_it_has_every_name_of_the_store_and_each_is_awaitable(server: Server) ->
     assert awaited == public(ScheduleStore) - {"bulk"}
 
 
-def test_a_method_has_the_documentation_of_the_store(server: Server) -> None:
-    assert AsyncScheduleStore.trigger.__doc__ == ScheduleStore.trigger.__doc__
+def test_a_method_has_the_documentation_and_the_parameters_of_the_store(server: Server) -> None:
+    store, plain = (cls(Celery("proj", set_as_current=False)) for cls in (AsyncScheduleStore, ScheduleStore))
+
+    assert AsyncScheduleStore.trigger.__doc__ == store.trigger.__doc__ == ScheduleStore.trigger.__doc__
+    assert inspect.signature(store.trigger) == inspect.signature(plain.trigger)
+    assert [*inspect.signature(store.delete_many).parameters] == ["names", "note", "by"]
+
+
+def test_a_call_that_nobody_awaits_is_named(app: Celery) -> None:
+    with pytest.warns(RuntimeWarning, match=r"coroutine 'AsyncScheduleStore\.create' was never awaited"):
+        AsyncScheduleStore(app).create("report", "proj.report", 60)  # type: ignore[unused-coroutine]
+
+    assert ScheduleStore(app).count() == 0
 
 
 def test_calls_do_what_those_of_the_store_do(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
@@ -128,8 +139,13 @@ def test_a_store_that_was_closed_is_opened_by_the_next_call(app: Celery) -> None
         await store.close()
         return count
 
+    async def block() -> int:
+        async with store as entered:
+            assert entered is store
+            return await entered.count()
+
     # As a web application is started twice by its tests.
-    assert [asyncio.run(lifespan()) for _ in range(2)] == [0, 0]
+    assert [asyncio.run(main()) for main in (lifespan, block, lifespan, block)] == [0, 0, 0, 0]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]
 
 

@@ -469,24 +469,46 @@ def test_a_copy_of_an_entry_is_equal_and_can_be_saved(
     assert twin == entry
     assert twin is not entry
     assert twin.timezone == "Asia/Tokyo"
+    assert (twin.due_at, twin.state, twin.version) == (entry.due_at, "enabled", entry.version)
     assert twin.save().due_at == entry.due_at
 
 
-def test_a_copy_of_a_saved_entry_has_the_same_next_fire_time(app: Celery) -> None:
-    entry = make(app).save()
+def test_a_deep_copy_of_an_entry_has_arguments_of_its_own(app: Celery) -> None:
+    entry = make(app, args=[1], kwargs={"a": {}}, labels={"a": "b"})
 
-    assert copy.copy(entry).due_at == entry.due_at
+    twin = copy.deepcopy(entry)
+    twin.args.append(2)
+    twin.kwargs["a"]["x"] = 1
+    twin.labels["c"] = "d"
+
+    assert (entry.args, entry.kwargs, entry.labels) == ([1], {"a": {}}, {"a": "b"})
+    assert twin.app is twin.schedule.app is entry.app
 
 
-def test_entries_are_equal_when_their_editable_fields_are(app: Celery) -> None:
-    assert make(app) == make(app, total_run_count=7)
-    assert make(app) != make(app, args=[1])
+@pytest.mark.parametrize(
+    "fields",
+    [{"name": "b"}, {"args": [1]}, {"enabled": False}, {"timezone": "Asia/Tokyo"}, {"max_runs": 3}, {"args": "x"}],
+    ids=str,
+)
+def test_entries_are_equal_when_their_definitions_are(app: Celery, fields: dict[str, Any]) -> None:
+    assert make(app, jitter=60) == make(app, jitter=timedelta(minutes=1), total_run_count=7)
+    assert make(app) != make(app, **fields)
+    assert make(app, **fields) == make(app, **fields)
+
+
+def test_an_entry_differs_from_what_is_no_entry(app: Celery) -> None:
+    assert make(app) not in (None, 5, "report")
 
 
 def test_the_repr_shows_name_call_and_schedule(app: Celery) -> None:
     shown = repr(make(app, args=[7]))
 
     assert all(part in shown for part in ("report", "proj.report", "7", "1.00 minute"))
+
+
+def test_the_repr_of_wrong_fields_raises_nothing(app: Celery) -> None:
+    assert repr(make(app, kwargs=5)) == "<RedisScheduleEntry: 'report', whose fields cannot be shown>"
+    assert repr(make(app, task=5, schedule="x")) == "<RedisScheduleEntry: report 5() x>"
 
 
 def test_an_entry_is_due_when_its_fire_time_has_come(app: Celery) -> None:

@@ -11,11 +11,14 @@ import pytest
 import redis
 from celery import Celery
 
-from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import Export, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 
 ODD = {"que": "low", "tenant": 1, "task_id": "mine", "priority": 3}
 PASSED = {"expires": datetime(2020, 1, 1, tzinfo=timezone.utc)}
+PASSED_EVERYWHERE = {"expires": datetime(2020, 1, 1)}
+NAIVE = {"expires": datetime(2099, 7, 1, 10, 0)}
+IN_A_FILE = {"task": "proj.work", "every": 60, "options": {"expires": "2099-07-01T10:00"}}
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def write(client: redis.Redis, prefix: str) -> Callable[..., None]:
     return write
 
 
-@pytest.mark.parametrize("options", [{"que": "low"}, {"expires": "soon"}, PASSED], ids=str)
+@pytest.mark.parametrize("options", [{"que": "low"}, {"expires": "soon"}, PASSED, PASSED_EVERYWHERE], ids=str)
 def test_odd_options_are_refused_however_they_come(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, options: dict[str, Any]
 ) -> None:
@@ -48,6 +51,26 @@ def test_odd_options_are_refused_however_they_come(
         bulk.upsert(RedisScheduleEntry("new", "proj.work", 60, options=options, app=app))
 
     assert (list(store.names()), client.hgetall(f"{prefix}stored")) == (["stored"], before)
+
+
+def test_an_expiry_without_a_zone_is_in_the_zone_of_the_entry(app: Celery, store: ScheduleStore) -> None:
+    zone = "America/New_York"
+    created = store.create("created", "proj.work", 60, timezone=zone, options=NAIVE)
+    with store.bulk() as bulk:
+        bulk.upsert(RedisScheduleEntry("bulk", "proj.work", 60, timezone=zone, options=NAIVE, app=app))
+    store.create("updated", "proj.work", 60, timezone=zone)
+    store.update("updated", options=NAIVE)
+    store.copy("updated", "copied", options=NAIVE)
+    document = json.dumps({"redisbeater": 1, "entries": {"file": {**IN_A_FILE, "timezone": zone}}})
+    store.apply(store.plan(Export.from_text(document), owner="test"))
+    inherited = store.create("inherited", "proj.work", 60, options=NAIVE)
+
+    instant = datetime(2099, 7, 1, 14, 0, tzinfo=timezone.utc)
+    assert created.options == {"expires": instant}
+    assert {store.get(name).options["expires"] for name in ("created", "bulk", "updated", "copied", "file")} == {
+        instant
+    }
+    assert inherited.options["expires"] == NAIVE["expires"].replace(tzinfo=app.timezone)
 
 
 def test_odd_options_that_are_stored_are_read_and_sent(

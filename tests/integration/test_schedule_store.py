@@ -534,3 +534,56 @@ def bound_current(app: Celery) -> Iterator[None]:
         yield
     finally:
         before.set_current()
+
+
+# Arguments of other methods
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda store: store.health(max_late="x"), "^max_late: expected seconds or a timedelta"),
+        (lambda store: store.health(require="all"), "^require: expected 'leader' or 'any', got 'all'"),
+        (lambda store: store.log("a", 5.5), "^limit: expected a whole number from 1 to 10000, got 5.5"),
+        (lambda store: store.rows(0), "^number: expected a whole number, at least 1, got 0"),
+        (lambda store: store.rows(1, 0), "^size: expected a whole number, at least 1, got 0"),
+        (lambda store: store.simulate("2030-01-01"), "^start: expected a datetime, got '2030-01-01'"),
+        (lambda store: store.next(start="noon"), "^start: expected a datetime, got 'noon'"),
+        (lambda store: store.history("a", since="noon"), "^since: expected a datetime, got 'noon'"),
+        (lambda store: store.update("a", last_run_at=now()), r"^\$.last_run_at: .*reschedule\(\) or executed\(\)"),
+        (lambda store: store.upsert("a"), "^entry: expected a RedisScheduleEntry, got 'a'"),
+    ],
+)
+def test_a_wrong_argument_is_named(store: ScheduleStore, call: Callable[[Any], Any], message: str) -> None:
+    store.create("a", "proj.report", 60)
+
+    with pytest.raises(ValueError, match=message):
+        call(store)
+    with pytest.raises(ValueError, match=r"^entry: expected a RedisScheduleEntry, got 5"), store.bulk() as bulk:
+        bulk.upsert(5)  # type: ignore[arg-type]
+
+
+def test_a_naive_time_is_in_the_zone_of_the_app(make_app: Callable[..., Celery]) -> None:
+    app = make_app(timezone="Asia/Tokyo")
+    store = ScheduleStore(app)
+    store.create("a", "proj.report", crontab(hour=9, minute=0))
+    local = datetime(2030, 1, 1, 9, 0)
+    later, earlier = (now().astimezone(app.timezone).replace(tzinfo=None) + each for each in (MINUTE, -MINUTE))
+
+    assert store.next(start=local, limit=1)[0].fire_time == local.replace(tzinfo=app.timezone)
+    assert len(store.history("a", before=later, since=earlier).items) == 1
+    assert not store.history("a", since=later).items
+    assert not store.history("a", before=earlier).items
+
+
+def test_entries_are_found_by_a_task_as_by_its_name(app: Celery, store: ScheduleStore) -> None:
+    @app.task(name="proj.report", shared=False)
+    def report() -> None: ...
+
+    store.create("a", report, 60)
+    store.create("b", "proj.other", 60)
+
+    assert [entry.name for entry in store.list(task=report)] == ["a"]
+    assert [row.name for row in store.rows(task=report).rows] == ["a"]
+    assert store.simulate(task=report).entries == 1
+    assert store.is_registered(report)

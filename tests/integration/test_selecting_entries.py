@@ -238,6 +238,30 @@ def test_one_that_cannot_be_changed_does_not_hold_up_the_others(
     assert store.get("000002").enabled
 
 
+def test_a_change_of_many_is_made_whether_or_not_somebody_looks_at_its_outcomes(
+    client: redis.Redis, prefix: str, store: ScheduleStore
+) -> None:
+    write_many(client, prefix, 3, defined=3)
+
+    store.disable_many(["000000", "000001"])
+    store.enable_many(["000001"])
+    store.delete_many(["000002"])
+
+    assert {entry.name: entry.enabled for entry in store.list()} == {"000000": False, "000001": True}
+
+
+@pytest.mark.parametrize("change", ["enable_many", "disable_many", "delete_many"])
+def test_one_text_is_no_list_of_names(client: redis.Redis, prefix: str, store: ScheduleStore, change: str) -> None:
+    write_many(client, prefix, 1, defined=1)
+    store.rename("000000", "k")
+
+    with pytest.raises(InvalidEntry, match=r"^names: expected a list of names, got 'k'; for one entry pass \['k'\]$"):
+        getattr(store, change)("k")
+    with pytest.raises(TypeError, match=r"^names: expected names, which are texts; one of them is <RedisScheduleEntry"):
+        getattr(store, change)(["k", store.get("k")])
+    assert store.get("k").enabled
+
+
 def test_ctrl_c_ends_after_a_page_and_says_what_was_done(
     client: redis.Redis, prefix: str, run: Callable[..., Result], store: ScheduleStore
 ) -> None:

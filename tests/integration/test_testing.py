@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -231,6 +232,14 @@ def test_an_entry_that_is_enabled_again_at_the_same_time_is_due_as_before(app: C
         assert store.enable("poll").due_at == first == clock.now + timedelta(minutes=1)
 
 
+def test_a_clock_is_advanced_by_a_timedelta_or_by_units(app: Celery) -> None:
+    clock = FakeClock(app, "2026-05-01 08:00")
+
+    assert clock.advance(timedelta(hours=1), minutes=30) == datetime(2026, 5, 1, 7, 30, tzinfo=UTC)
+    with pytest.raises(TypeError, match="amount: expected a timedelta, got 60; for seconds use seconds="):
+        clock.advance(60)  # type: ignore[arg-type]
+
+
 # Assertions
 
 
@@ -240,6 +249,26 @@ def test_an_entry_is_found_by_its_task_and_its_schedule(app: Celery) -> None:
 
     assert assert_scheduled(app, app.tasks["proj.work"], cron="0 9 * * *", timezone="America/New_York").name == "report"
     assert assert_scheduled(app, "proj.poll", every=timedelta(seconds=90), timezone="Europe/Vienna").name == "poll"
+    assert assert_scheduled(app, "proj.poll", every=90, timezone=ZoneInfo("Europe/Vienna")).name == "poll"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"every": "90"}, "expected seconds, a timedelta or a schedule, got '90'; for an interval pass the number 90"),
+        ({"timezone": "Europe/Wien"}, "timezone: unknown time zone 'Europe/Wien'.*did you mean 'Europe/Vienna'"),
+        ({"task": None}, "task: expected a task or its name, got None"),
+    ],
+)
+def test_a_wrong_argument_is_no_missing_schedule(app: Celery, wanted: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidEntry, match=message):
+        assert_scheduled(app, **{"task": "proj.poll", **wanted})
+
+
+@pytest.mark.parametrize("times", ["2026-05-01 09:00", datetime(2026, 5, 1, 9, 0), []], ids=str)
+def test_the_times_of_an_entry_are_a_list(app: Celery, times: Any) -> None:
+    with pytest.raises(ValueError, match="times: expected a list of at least one time, got "):
+        assert_runs_at(RedisScheduleEntry("poll", "proj.poll", 60, app=app), times)
 
 
 def test_an_entry_is_found_by_a_text_whose_numbers_its_name_decides(app: Celery) -> None:

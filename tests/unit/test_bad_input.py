@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from celery import Celery, Task
+from celery import Celery, Task, chain, group
 from kombu import Queue
 
 from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduleEntry, ScheduleStore, clocked, cron, rrule
 from redisbeater.context import Context
 from redisbeater.exceptions import UnknownField, WrongType
 from redisbeater.model.options import OPTIONS, check_expiry
+from redisbeater.testing import FakeClock
 
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
@@ -86,6 +88,16 @@ def save(**fields: Any) -> None:
             {"task": work.s("x")},
             "$.task: expected a task or its name, got a signature; pass its parts: task=s.task, args=s.args, "
             "kwargs=s.kwargs, options=s.options",
+        ),
+        (
+            {"task": chain(work.s("x"), work.s())},
+            "$.task: expected a task or its name, got a chain; schedule a task of yours that builds the chain and "
+            "calls its apply_async()",
+        ),
+        (
+            {"task": group(work.s("x"), work.s("y"))},
+            "$.task: expected a task or its name, got a group; schedule a task of yours that builds the group and "
+            "calls its apply_async()",
         ),
         (
             {"task": len},
@@ -380,6 +392,19 @@ def test_a_store_says_which_app_has_no_redis() -> None:
         "redisbeater_redis_url is not set, and the broker (amqp) of the app 'shop' is not a Redis that could keep the "
         "schedule; set redisbeater_redis_url = 'redis://host:6379/0'"
     )
+
+
+@pytest.mark.parametrize("app", ["proj", "redis://:secret@localhost", APP.conf, object], ids=type)
+def test_what_is_no_app_is_refused_and_not_shown(app: Any) -> None:
+    calls: list[Callable[[], object]] = [
+        ScheduleStore(app).count,
+        ScheduleStore(app, prefix="{eu}:").count,
+        RedisScheduleEntry("a", "proj.work", 60, app=app).save,
+        lambda: FakeClock(app, NEW_YEAR),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=f"^app: expected a Celery app, got {type(app).__name__}$"):
+            call()
 
 
 def test_a_store_without_an_app_says_how_to_pass_one() -> None:

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import BaseSchedule, crontab, schedule, solar
-from dateutil.rrule import FR, MO
+from dateutil.rrule import DAILY, FR, MO
+from dateutil.rrule import rrule as dateutil_rrule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moments import cron, utc
@@ -340,6 +341,12 @@ def test_a_field_that_celery_reads_differently_is_refused_when_it_is_stored() ->
     [
         pytest.param("every day", r"\$.schedule: cannot store 'every day' \(str\); expected seconds", id="text"),
         pytest.param(None, r"\$.schedule: cannot store None", id="none"),
+        pytest.param(crontab, r"\$.schedule: cannot store .*; it is a class: pass crontab\(...\)$", id="class"),
+        pytest.param(
+            dateutil_rrule(DAILY, dtstart=datetime(2026, 1, 1)),
+            r"cannot store .*; for a rule of dateutil use rrule\(str\(rule\)\) of redisbeater$",
+            id="dateutil",
+        ),
         pytest.param(schedule(timedelta(0)), r"\$.schedule.every: expected seconds above 0", id="interval-zero"),
         pytest.param(schedule(timedelta(seconds=-5)), r"\$.schedule.every: ", id="interval-negative"),
         pytest.param(schedule(timedelta.max), r"\$.schedule.every: ", id="interval-endless"),

@@ -586,3 +586,8 @@ def test_a_single_time_has_no_fraction_of_a_second() -> None:
     at = datetime(2026, 1, 1, 2, 3, 4, 567_891, tzinfo=timezone.utc)
 
     assert describe(clocked(at)) == "once, on 1 January 2026 at 02:03:04, UTC"
+
+
+@pytest.mark.parametrize("given", [90, 90.0, timedelta(seconds=90)], ids=str)
+def test_an_interval_may_be_seconds_or_a_timedelta(given: Any) -> None:
+    assert describe(given) == describe(schedule(90))

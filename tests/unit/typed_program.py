@@ -36,6 +36,7 @@ def create(store: ScheduleStore) -> None:
     store.create("a", work, schedule(MINUTE), misfire_grace_time=MINUTE, jitter=5, description="x")
     store.create("a", work, cron("@daily"), start_at=NEW_YEAR, end_at=None, enabled=False)
     store.create("a", work, rrule("DAILY"), relative=True)
+    store.create("a", work, rrule("DAILY", weekday=0))  # error
     store.create("a", work, clocked(NEW_YEAR), args=("x", 1), coalesce=INHERIT)
     store.create("a", "proj.work", "*/5 * * * *")  # error
     store.create("a", "proj.work", NEW_YEAR)  # error

@@ -25,8 +25,7 @@ from redisbeater.editing.deletion import COMES_BACK
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
 from redisbeater.management.entry_filter import Filter
-from redisbeater.management.many import Outcome
-from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.many import Outcome, delete_many, enable_many
 from redisbeater.management.search import selected_names
 from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
@@ -171,7 +170,7 @@ def enable(app: Celery, names: Sequence[str], *, note: str, by: str, now: str | 
     def describe(outcome: Outcome) -> str:
         return "enabled" if outcome.entry is None else f"enabled, {_next_run(outcome.entry, view)}"
 
-    outcomes = ScheduleStore(app).enable_many(names, note=note, by=by)
+    outcomes = enable_many(app, names, is_enabled=True, author=Author.of(by, note))
     _print_outcomes(app, "enabled", outcomes, len(names), describe)
 
 
@@ -195,7 +194,7 @@ def disable(
       celery -A proj redisbeater disable report --until "tomorrow 09:00" --note "the printer is away"
     """
     if not until:
-        outcomes = ScheduleStore(app).disable_many(names, note=note, by=by)
+        outcomes = enable_many(app, names, is_enabled=False, author=Author.of(by, note))
         _print_outcomes(app, "disabled", outcomes, len(names), lambda _: "disabled")
         return
     view = view_of(Context.of(app), now, is_utc)
@@ -267,7 +266,7 @@ def delete(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
       celery -A proj redisbeater delete report clean-up
       celery -A proj redisbeater delete --prefix customer-7-
     """
-    outcomes = ScheduleStore(app).delete_many(names, note=note, by=by)
+    outcomes = delete_many(app, names, author=Author.of(by, note))
     _print_outcomes(
         app, "deleted", outcomes, len(names), lambda each: f"deleted; {COMES_BACK}" if each.is_static else "deleted"
     )

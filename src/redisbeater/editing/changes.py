@@ -156,6 +156,7 @@ class FieldChange:
         fields, meta = self.fields_for(before), stored_meta(snapshot)
         after = before.changed(self.option_rules, **fields)
         if "options" in fields:
+            after = after.with_instants(defaults.zone)
             check_expiry(after.options, snapshot.now)
         dropped = _skips_to_drop(before, after, codec)
         if dropped:

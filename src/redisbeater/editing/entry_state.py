@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType
+from typing import Any
 
+from redisbeater.exceptions import RedisBeaterError
 from redisbeater.instant import to_unix
+from redisbeater.model.definition import Definition
 from redisbeater.model.failing import Failing
 from redisbeater.model.policies import AnchorLike, CoalesceLike, Inherit, OnFinishLike, OverlapLike
 from redisbeater.model.skip import Skipped
 
 __all__ = ("EntryPolicies", "EntryState")
+
+#: What an entry has besides its definition.
+_NOT_DEFINED = ("app", "last_run_at", "total_run_count")
 
 
 class EntryPolicies:
@@ -45,6 +51,28 @@ class EntryState:
     _failing: Failing | None = None
     _late = timedelta(0)
     _version = ""
+
+    def definition(self) -> Definition:
+        """Check the fields, and return them as they are stored."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both have the same definition, name included; app, runs and state make no difference."""
+        return self._compared() == other._compared() if isinstance(other, EntryState) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
+
+    def __repr__(self) -> str:
+        try:
+            return f"{super().__repr__()}>"  # Celery's, which does not end
+        except (AttributeError, TypeError):  # fields that cannot be stored
+            return f"<{type(self).__name__}: {vars(self).get('name')!r}, whose fields cannot be shown>"
+
+    def _compared(self) -> Any:
+        try:
+            return self.definition()
+        except RedisBeaterError:  # what cannot be stored is compared as it was passed
+            return {name: value for name, value in vars(self).items() if name[0] != "_" and name not in _NOT_DEFINED}
 
     @property
     def due_at(self) -> datetime | None:

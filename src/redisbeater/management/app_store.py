@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.context import Context, with_prefix
+from redisbeater.model.passed_values import checked_instant
 
 __all__ = ("AppStore",)
 
@@ -23,3 +26,7 @@ class AppStore:
     @property
     def _context(self) -> Context:
         return Context.of(self._app)
+
+    def _instant(self, name: str, given: datetime | None) -> datetime | None:
+        """Return the instant of a passed time; a naive one is in the app's zone."""
+        return None if given is None else checked_instant(given, self._context.zone, name)

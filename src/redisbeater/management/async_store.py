@@ -6,18 +6,17 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import timedelta
-from functools import partial
-from types import TracebackType
+from functools import partial, wraps
+from types import MethodType, TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from celery import Celery
 from celery.app import app_or_default
 
-from redisbeater.config.broker_url import app_text
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of
@@ -38,8 +37,17 @@ class _Awaitable(Generic[P, R]):
     """A method of :class:`ScheduleStore` that is called in a thread of the store's own, and awaited."""
 
     def __init__(self, method: Callable[Concatenate[ScheduleStore, P], R]) -> None:
-        self._method = method
         self.__doc__ = method.__doc__
+
+        @wraps(method)
+        async def call(store: AsyncScheduleStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            sync = store._sync  # Celery knows the current app by thread: the caller's thread asks for it
+            return await store._run(lambda: method(sync, *args, **kwargs))
+
+        self._call = call
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._call.__name__, self._call.__qualname__ = name, f"{owner.__name__}.{name}"
 
     @overload
     def __get__(self, store: None, owner: type) -> _Awaitable[P, R]: ...
@@ -48,23 +56,7 @@ class _Awaitable(Generic[P, R]):
     def __get__(self, store: AsyncScheduleStore, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
 
     def __get__(self, store: AsyncScheduleStore | None, owner: type) -> Any:
-        return self if store is None else partial(self._call, store)
-
-    async def _call(self, store: AsyncScheduleStore, *args: P.args, **kwargs: P.kwargs) -> R:
-        sync = store._sync  # Celery knows the current app by thread: the caller's thread asks for it
-        return await store._run(lambda: self._method(sync, *args, **kwargs))
-
-
-def _listed(
-    method: Callable[Concatenate[ScheduleStore, P], Iterator[R]],
-) -> Callable[Concatenate[ScheduleStore, P], list[R]]:
-    """Return a method that yields as one that returns a list: the thread does all of its work."""
-
-    def listed(store: ScheduleStore, /, *args: P.args, **kwargs: P.kwargs) -> list[R]:
-        return list(method(store, *args, **kwargs))
-
-    listed.__doc__ = method.__doc__
-    return listed
+        return self if store is None else MethodType(self._call, store)
 
 
 def _pause_of(store: ScheduleStore) -> Pause | None:
@@ -95,6 +87,7 @@ class AsyncScheduleStore:
         await store.create("report", "proj.tasks.report", crontab(hour=9, minute=0))
         async with store.bulk() as bulk:
             await bulk.delete("old report")
+        await store.close()  # or all of it in: async with AsyncScheduleStore(app) as store
     """
 
     def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
@@ -104,7 +97,15 @@ class AsyncScheduleStore:
         self._pid = os.getpid()
 
     def __repr__(self) -> str:
-        return f"<AsyncScheduleStore of {app_text(app_or_default(self._given_app))}>"
+        return repr(self._sync).replace("<", "<Async", 1)
+
+    async def __aenter__(self) -> AsyncScheduleStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
 
     create = _Awaitable(ScheduleStore.create)
     update = _Awaitable(ScheduleStore.update)
@@ -117,9 +118,9 @@ class AsyncScheduleStore:
     delete = _Awaitable(ScheduleStore.delete)
     enable = _Awaitable(ScheduleStore.enable)
     disable = _Awaitable(ScheduleStore.disable)
-    enable_many = _Awaitable(_listed(ScheduleStore.enable_many))
-    disable_many = _Awaitable(_listed(ScheduleStore.disable_many))
-    delete_many = _Awaitable(_listed(ScheduleStore.delete_many))
+    enable_many = _Awaitable(ScheduleStore.enable_many)
+    disable_many = _Awaitable(ScheduleStore.disable_many)
+    delete_many = _Awaitable(ScheduleStore.delete_many)
     skip_next = _Awaitable(ScheduleStore.skip_next)
     rename = _Awaitable(ScheduleStore.rename)
     copy = _Awaitable(ScheduleStore.copy)

@@ -18,7 +18,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.template import EntryTemplates, RenderedEntry
+from redisbeater.management.template import EntryTemplates, RenderedEntry, checked_entry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.schedules.zone import zone_name
@@ -93,7 +93,7 @@ class Bulk:
                 may go on with others. A conflict with the stored entry is reported by :meth:`flush`.
             StoreUnavailable, EditConflict: as for :meth:`flush`.
         """
-        rendered, meta = self._templates.render(entry), entry.initial_meta()
+        rendered, meta = self._templates.render(checked_entry(entry)), entry.initial_meta()
         if not rendered.template.definition.never_ends:
             self._check_that_it_fires(rendered, meta)
         self._make_room_for(rendered.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from redisbeater.management.quarantined import retry
 from redisbeater.management.renaming import copy_entry, rename_entry
 from redisbeater.management.restoring import restore_entry
 from redisbeater.management.run_methods import RunMethods
+from redisbeater.management.template import checked_entry
 from redisbeater.management.trigger import Triggers
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 
@@ -119,9 +120,9 @@ class EntryMethods(RunMethods):
 
         With a store that has a ``prefix``, the entry belongs to its schedule from then on.
         """
-        if self._prefix is not None:
+        if self._prefix is not None and isinstance(entry, RedisScheduleEntry):
             entry.app = self._app
-        return entry.save(note=note, by=by)
+        return checked_entry(entry).save(note=note, by=by)
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
         """Make tens of thousands of changes in seconds.
@@ -262,17 +263,17 @@ class EntryMethods(RunMethods):
             author=Author.of(by, note),
         )
 
-    def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
-        """Enable entries, a page at a time; yield what became of each, also of one that cannot be changed."""
-        return enable_many(self._app, names, is_enabled=True, author=Author.of(by, note))
+    def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
+        """Enable entries, a page at a time; return what became of each, also of one that cannot be changed."""
+        return list(enable_many(self._app, names, is_enabled=True, author=Author.of(by, note)))
 
-    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
+    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
         """Disable entries, as :meth:`enable_many` enables them."""
-        return enable_many(self._app, names, is_enabled=False, author=Author.of(by, note))
+        return list(enable_many(self._app, names, is_enabled=False, author=Author.of(by, note)))
 
-    def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> Iterator[Outcome]:
-        """Delete entries, a page at a time; yield what became of each, also of one that does not exist."""
-        return delete_many(self._app, names, author=Author.of(by, note))
+    def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
+        """Delete entries, a page at a time; return what became of each, also of one that does not exist."""
+        return list(delete_many(self._app, names, author=Author.of(by, note)))
 
     def retry(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
         """Let a broken entry run again whose reason is gone, such as a schedule class that was missing.

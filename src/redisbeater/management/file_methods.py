@@ -19,6 +19,8 @@ from redisbeater.management.forecast import simulate_schedule
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.search import checked_states
 from redisbeater.management.simulation import Simulation
+from redisbeater.model.entry_fields import TaskLike
+from redisbeater.model.passed_values import as_task
 
 __all__ = ("FileMethods",)
 
@@ -110,7 +112,7 @@ class FileMethods(AppStore):
         *,
         entries: Iterable[RedisScheduleEntry] | Export | None = None,
         prefix: str | None = None,
-        task: str | None = None,
+        task: TaskLike | None = None,
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
         states: str | Collection[str] = (),
@@ -126,7 +128,7 @@ class FileMethods(AppStore):
             end: when it ends, not included.
             entries: instead of the stored ones; as if each was created now.
             prefix: only entries whose name begins with this text.
-            task: only entries of this task.
+            task: only entries of this task: the task or its name.
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
             states: only stored entries in one of these, as for :meth:`rows`.
@@ -136,7 +138,7 @@ class FileMethods(AppStore):
         Raises:
             ValueError: ``end`` is not after ``start``, or a state is none.
         """
-        wanted, chosen = Filter(prefix=prefix, task=task, queue=queue, labels=labels), checked_states(states)
+        wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
         return simulate_schedule(self._app, start, end, entries, wanted, progress, states=chosen, text=text)
 
     def lint(

@@ -21,7 +21,7 @@ from redisbeater.management.files.export import Export
 from redisbeater.management.search import search
 from redisbeater.management.simulation import Simulation, number_of_runs, simulate
 from redisbeater.model.definition import Definition
-from redisbeater.schedules.local_time import in_zone
+from redisbeater.model.passed_values import checked_instant
 from redisbeater.store import pages
 
 __all__ = ("Forecast", "forecast", "simulate_schedule")
@@ -53,14 +53,14 @@ def simulate_schedule(
     """Return how many runs there will be between two instants; of stored entries those that :func:`search` finds.
 
     Raises:
-        ValueError: ``end`` is not after ``start``.
+        ValueError: ``end`` is not after ``start``, or one of them is no datetime.
         InvalidEntry: an entry that is passed cannot be stored.
     """
     context = Context.of(app)
     now, zone = context.redis.clock()
     context = context.in_zone(zone)
-    start = now if start is None else in_zone(start, context.zone)
-    end = start + _DAY if end is None else in_zone(end, context.zone)
+    start = now if start is None else checked_instant(start, context.zone, "start")
+    end = start + _DAY if end is None else checked_instant(end, context.zone, "end")
     if entries is None:
         is_plain = not states and not text
         stored = _stored(context, wanted, progress) if is_plain else _found(context, wanted, states, text)

@@ -11,6 +11,7 @@ from celery import Celery
 
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
+from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.deletion import delete_entries
@@ -20,7 +21,7 @@ from redisbeater.editing.stored_entry import StoredEntry, stored_definition
 from redisbeater.editing.switching import Switch
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
-from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, WrongType
 from redisbeater.store import SAVE_PAGE, pages
 
 __all__ = ("Outcome", "delete_many", "enable_many")
@@ -101,7 +102,17 @@ def _by_page(
     change: Callable[[Sequence[str]], Iterator[Outcome]],
     check: Callable[[str], str],
 ) -> Iterator[Outcome]:
-    """Change the entries of each page, in the order of the names; a name that none can have is an outcome as well."""
+    """Change the entries of each page, in the order of the names; a name that none can have is an outcome as well.
+
+    Raises:
+        InvalidEntry: the names are one text, whose letters nobody means, or hold something else; nothing is changed.
+    """
+    if isinstance(names, str):
+        raise WrongType("names", f"expected a list of names, got {quoted(names)}; for one entry pass [{quoted(names)}]")
+    names = list(names)
+    for name in names:
+        if not isinstance(name, str):
+            raise WrongType("names", f"expected names, which are texts; one of them is {quoted(name)}")
     for page in pages(list(dict.fromkeys(names)), SAVE_PAGE):
         refused = {name: error for name in page if (error := _refusal(name, check))}
         changed: dict[str, Outcome] = {}

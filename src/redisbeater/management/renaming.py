@@ -71,7 +71,8 @@ def copy_entry(context: Context, name: str, new: str, change: FieldChange, *, dr
     """
     check_new_name(new)
     source = load(context, check_name(name)).definition._replace(skip=())
-    text = source.changed(change.option_rules, **change.fields_for(source)).to_text(context.codec)
+    changed = source.changed(change.option_rules, **change.fields_for(source)).with_instants(context.zone)
+    text = changed.to_text(context.codec)
     definition = Definition.from_text(new, text, context.codec)
     text = definition.to_text(context.codec)
     copied = Upsert(definition=definition, text=text, initial_meta=NEW, only_new=True, author=change.author)

@@ -48,13 +48,14 @@ class RunMethods(AppStore):
             name: the name of the entry, which may be deleted.
             limit: how many, up to 10,000; more where the last ones are of one moment.
             before: only what was sent or happened before; the page's own gets the page after it.
-            since: only what was sent or happened from then on.
+            since: only what was sent or happened from then on. Naive times are in the app's zone.
             states: only runs in these states; ``skipped`` stands for the lines about fire times that were skipped.
 
         Raises:
             ValueError: an argument is not valid.
         """
         entry = None if name is None else check_name(name)
+        before, since = self._instant("before", before), self._instant("since", since)
         return read_history(self._context, entry, limit=limit, before=before, since=since, states=states)
 
     def newest_runs(self, names: Sequence[str], limit: int = 30) -> dict[str, list[RunBrief]]:

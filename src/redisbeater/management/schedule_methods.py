@@ -32,8 +32,10 @@ from redisbeater.management.watching import Watcher
 from redisbeater.management.why.answer import Answer
 from redisbeater.management.why.explain import explain
 from redisbeater.management.why.facts import redacted_line
+from redisbeater.model.entry_fields import TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.passed_values import as_task
 from redisbeater.model.pause import Pause
 from redisbeater.store import Late
 
@@ -52,9 +54,9 @@ class ScheduleMethods(AppStore):
         """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour."""
         return next_clock_change(entry)
 
-    def is_registered(self, task: str) -> bool | None:
-        """Tell whether the app has a task of that name; imports its modules as a worker does. None: it cannot."""
-        return is_registered(self._app, task)
+    def is_registered(self, task: TaskLike) -> bool | None:
+        """Tell whether the app has that task, or one of that name; imports its modules. None: it cannot."""
+        return is_registered(self._app, as_task(task))
 
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
         """Return what happened to an entry, or to the schedule without a name: the newest line first.
@@ -64,8 +66,8 @@ class ScheduleMethods(AppStore):
         Raises:
             ValueError: ``limit`` is not from 1 to 10,000.
         """
-        if not 1 <= limit <= MOST_LINES_READ:
-            raise ValueError(f"limit: expected 1 to {MOST_LINES_READ}, got {limit}")
+        if type(limit) is not int or not 1 <= limit <= MOST_LINES_READ:
+            raise ValueError(f"limit: expected a whole number from 1 to {MOST_LINES_READ}, got {quoted(limit)}")
         log = self._context.redis.log
         lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
         return [redacted_line(self._context, line) for line in lines]
@@ -133,8 +135,13 @@ class ScheduleMethods(AppStore):
             self_token: token, or host and process id, of one beat that alone must run.
             strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
             timeout: seconds that Redis may take.
+
+        Raises:
+            ValueError: an argument is not valid.
         """
-        late = timedelta(seconds=_seconds(max_late))
+        if require not in ("leader", "any"):
+            raise ValueError(f"require: expected 'leader' or 'any', got {quoted(require)}")
+        late = timedelta(seconds=_seconds(max_late, "max_late"))
         pass_age = longest_pass(self._app.conf.beat_max_loop_interval or 0)
         terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age)
         return check_health(self._context, terms, timeout)
@@ -153,18 +160,18 @@ class ScheduleMethods(AppStore):
         Arguments:
             within: only runs that are due within this many seconds from now; None: however far away they are.
             limit: how many at most, up to 10,000.
-            start: only runs from this time on; ``within`` counts from it.
+            start: only runs from this time on; ``within`` counts from it. Naive: in the app's zone.
 
         Raises:
             ValueError: an argument is not valid.
         """
         span = None if within is None else timedelta(seconds=_seconds(within, "within"))
-        return next_runs(self._context, within=span, limit=limit, start=start)
+        return next_runs(self._context, within=span, limit=limit, start=self._instant("start", start))
 
     def list(
         self,
         prefix: str | None = None,
-        task: str | None = None,
+        task: TaskLike | None = None,
         enabled: bool | None = None,
         limit: int = 100,
         cursor: str | None = None,
@@ -183,7 +190,7 @@ class ScheduleMethods(AppStore):
 
         Arguments:
             prefix: only names that begin with this text.
-            task: only entries of this task.
+            task: only entries of this task: the task or its name.
             enabled: only those that are, or are not; one that is disabled until a time to come is not.
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
@@ -205,7 +212,7 @@ class ScheduleMethods(AppStore):
         app = self._app
         if self._listing is None or self._listing.app is not app:
             self._listing = Listing(app)
-        wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
+        wanted = Filter(prefix=prefix, task=as_task(task), enabled=enabled, queue=queue, labels=labels)
         check_sort(sort)
         return self._listing.page(wanted, limit=limit, cursor=cursor, states=checked_states(state), sort=sort)
 
@@ -216,7 +223,7 @@ class ScheduleMethods(AppStore):
         *,
         text: str = "",
         prefix: str | None = None,
-        task: str | None = None,
+        task: TaskLike | None = None,
         queue: str | None = None,
         labels: Mapping[str, str] | None = None,
         states: str | Collection[str] = (),
@@ -229,7 +236,7 @@ class ScheduleMethods(AppStore):
             size: how many entries it has.
             text: only entries with this text in their name, task or description, in any case.
             prefix: only names that begin with this text.
-            task: only entries of this task.
+            task: only entries of this task: the task or its name.
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
             states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
@@ -239,8 +246,11 @@ class ScheduleMethods(AppStore):
         Raises:
             ValueError: an argument is not valid.
         """
-        wanted, chosen = Filter(prefix=prefix, task=task, queue=queue, labels=labels), checked_states(states)
+        wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
         check_sort(sort)
+        for name, value in (("number", number), ("size", size)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
         return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
 
     def row(self, name: str, *, has_secrets: bool = False) -> Row:

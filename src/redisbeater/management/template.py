@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 from celery.schedules import crontab, schedule
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_new_name
+from redisbeater.exceptions import WrongType
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW
@@ -22,7 +24,7 @@ from redisbeater.model.resolved_policy import Defaults
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules.crontab.field import field_texts
 
-__all__ = ("EntryTemplate", "EntryTemplates", "RenderedEntry")
+__all__ = ("EntryTemplate", "EntryTemplates", "RenderedEntry", "checked_entry")
 
 #: How many templates are kept at most: a bulk whose entries share nothing must not hold them all in memory.
 MOST_TEMPLATES = 10_000
@@ -104,6 +106,17 @@ class EntryTemplates:
         if len(self._templates) >= MOST_TEMPLATES:
             self._templates.clear()
         self._templates[key] = template
+
+
+def checked_entry(given: object) -> RedisScheduleEntry:
+    """Return what was passed as an entry.
+
+    Raises:
+        InvalidEntry: it is none, such as a name.
+    """
+    if isinstance(given, RedisScheduleEntry):
+        return given
+    raise WrongType("entry", f"expected a RedisScheduleEntry, got {quoted(given)}")
 
 
 def _template_key(entry: RedisScheduleEntry) -> bytes | None:

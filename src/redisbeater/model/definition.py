@@ -18,6 +18,7 @@ from redisbeater.model.passed_values import (
     args_advice,
     as_schedule,
     as_task,
+    checked_instant,
     dict_or_given,
     for_entry,
     list_or_given,
@@ -205,6 +206,18 @@ class Definition(NamedTuple):
         ):
             json_text.check_value(stored, "$")
         return stored
+
+    def with_instants(self, default_zone: tzinfo) -> Definition:
+        """Return it with a naive ``expires`` read in its zone; stored without one, it would mean UTC.
+
+        Raises:
+            InvalidEntry: it is too near to an end of the calendar.
+        """
+        expires = self.options.get("expires")
+        if not isinstance(expires, datetime) or expires.tzinfo is not None:
+            return self
+        instant = checked_instant(expires, self.zone(default_zone), "$.options.expires")
+        return self._replace(options={**self.options, "expires": instant})
 
     def zone(self, default: tzinfo) -> tzinfo:
         """Return the zone of the entry's local times: its own, else the app's."""

@@ -46,6 +46,10 @@ _NUMBER = re.compile(r"\s*\d+(\.\d+)?\s*")
 _RULE = re.compile(r"\b(FREQ=|RRULE|DTSTART)", re.IGNORECASE)
 
 
+#: What an entry begins with, and runs change from then on.
+_REPORTED = ("last_run_at", "total_run_count")
+
+
 def as_schedule(given: Any, *, relative: bool = False) -> Any:
     """Return the interval for a number of seconds or a timedelta; return anything else unchanged.
 
@@ -69,8 +73,7 @@ def as_task(given: Any) -> Any:
     if isinstance(given, str) or not callable(getattr(given, "apply_async", None)):
         return given
     if isinstance(given, Mapping):
-        problem = "expected a task or its name, got a signature; pass its parts: task=s.task, args=s.args, "
-        raise InvalidEntry("$.task", problem + "kwargs=s.kwargs, options=s.options")
+        raise InvalidEntry("$.task", f"expected a task or its name, got {_signature_advice(given)}")
     return getattr(given, "name", given)
 
 
@@ -187,6 +190,11 @@ def schedule_or_given(given: Any, name: Any, *, relative: bool) -> Any:
 
 def unknown_field(name: str, known: Iterable[str]) -> InvalidEntry:
     """Return the error for a field that no entry has, with the nearest of the known names."""
+    if name in _REPORTED:
+        problem = (
+            "is not a field of an entry that can be set; to count from another time use reschedule() or executed()"
+        )
+        return UnknownField(f"$.{name}", problem)
     if name in OPTIONS:
         return UnknownField(f"$.{name}", f'is not a field of an entry; did you mean options={{"{name}": ...}}?')
     return UnknownField(f"$.{name}", f"is not a field of an entry{did_you_mean(name, known)}")
@@ -200,6 +208,13 @@ def task_advice(given: Any) -> str:
 def args_advice(given: Any) -> str:
     """Return how to write arguments that were passed as a text; empty for others."""
     return f"; for one argument pass [{quoted(given, 80)}]" if isinstance(given, str) else ""
+
+
+def _signature_advice(given: Mapping[str, Any]) -> str:
+    """Return what a signature is, and how to schedule what it does: Celery's chains and the like are no tasks."""
+    if kind := given.get("subtask_type"):
+        return f"a {kind}; schedule a task of yours that builds the {kind} and calls its apply_async()"
+    return "a signature; pass its parts: task=s.task, args=s.args, kwargs=s.kwargs, options=s.options"
 
 
 def _zone_name(zone: Any) -> str | None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from celery.schedules import BaseSchedule, crontab, schedule, solar
+from dateutil.rrule import rrule as dateutil_rrule
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
@@ -72,7 +73,7 @@ class ScheduleCodec:
             PATH,
             f"cannot store {schedule_!r} ({type(schedule_).__qualname__}); "
             "expected seconds, a timedelta, crontab, cron(), rrule, solar, clocked, "
-            "or a class that is listed in redisbeater_schedule_classes",
+            f"or a class that is listed in redisbeater_schedule_classes{_advice(schedule_)}",
         )
 
     def decode(self, data: Any) -> BaseSchedule:
@@ -123,6 +124,13 @@ class ScheduleCodec:
 def _encode_interval(interval: schedule) -> dict[str, Any]:
     every = interval.run_every.total_seconds() if isinstance(interval.run_every, timedelta) else interval.run_every
     return {"__type__": "interval", "every": _check_every(every), "relative": bool(interval.relative)}
+
+
+def _advice(given: Any) -> str:
+    """Return how to make a schedule of what was passed in its place; empty if that is not known."""
+    if isinstance(given, type):
+        return f"; it is a class: pass {given.__name__}(...)"
+    return "; for a rule of dateutil use rrule(str(rule)) of redisbeater" if isinstance(given, dateutil_rrule) else ""
 
 
 def _decode_interval(data: dict[str, Any]) -> schedule:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Any
 
 from celery import Celery
-from celery.schedules import BaseSchedule, schedule
+from celery.schedules import BaseSchedule
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.passed_values import for_entry
+from redisbeater.model.passed_values import as_schedule, as_task, for_entry, task_advice
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules import Timetable, cron, describe
 from redisbeater.schedules.interval import counts_from_last
-from redisbeater.schedules.zone import zone_name
+from redisbeater.schedules.zone import read_zone, zone_name
 from redisbeater.store import Snapshot
 from redisbeater.testing.due_runs import store_declared
 from redisbeater.testing.fake_clock import read_moment
@@ -34,7 +35,7 @@ def assert_scheduled(
     *,
     every: float | timedelta | None = None,
     cron: str | None = None,
-    timezone: str | None = None,
+    timezone: str | tzinfo | None = None,
 ) -> RedisScheduleEntry:
     """Assert that an enabled entry runs a task, and return that entry.
 
@@ -45,19 +46,25 @@ def assert_scheduled(
         task: the task or its name.
         every: it runs every so many seconds, or every timedelta.
         cron: it runs by this cron text, or by a crontab with the same fields.
-        timezone: its local times are of this zone: that of its rule, its own or the app's.
+        timezone: its local times are of this zone: that of its rule, its own or the app's. An IANA name or a
+            ``ZoneInfo``.
+
+    Raises:
+        InvalidEntry: an argument cannot be that of an entry.
     """
+    context, wanted, name = Context.of(app), _wanted(every, cron), as_task(task)
+    zone_wanted = None if timezone is None else zone_name(read_zone(timezone, "timezone"))
+    if not isinstance(name, str):
+        raise InvalidEntry("task", f"expected a task or its name, got {quoted(task)}{task_advice(task)}")
     store_declared(app)
-    context, wanted = Context.of(app), _wanted(every, cron)
-    name = task if isinstance(task, str) else task.name
     entries = [stored for stored in _stored(context) if stored.definition.task == name]
     for stored in entries:
         zone = zone_name(stored.definition.timetable(context.in_zone(stored.zone).zone).local_zone)
-        if stored.definition.enabled and _has_schedule(stored.definition, wanted) and timezone in (None, zone):
+        if stored.definition.enabled and _has_schedule(stored.definition, wanted) and zone_wanted in (None, zone):
             return RedisScheduleEntry.of(stored, app)
     found = "; ".join(_words(stored, context) for stored in entries) or "no entry has this task"
     when = "" if wanted is None else f" {describe(wanted)}"
-    raise AssertionError(f"{name} is not scheduled{when}{f' in {timezone}' if timezone else ''}: {found}")
+    raise AssertionError(f"{name} is not scheduled{when}{f' in {zone_wanted}' if zone_wanted else ''}: {found}")
 
 
 def assert_runs_at(entry: RedisScheduleEntry, times: Sequence[datetime | str]) -> None:
@@ -70,8 +77,8 @@ def assert_runs_at(entry: RedisScheduleEntry, times: Sequence[datetime | str]) -
         entry: the entry, stored or not. An interval without ``start_at`` counts from the first time.
         times: aware datetimes, or naive ones and ISO 8601 texts in the entry's zone, in order.
     """
-    if not times:
-        raise ValueError("times: expected at least one")
+    if isinstance(times, (str, datetime)) or not times:
+        raise ValueError(f"times: expected a list of at least one time, got {quoted(times)}")
     policy = ResolvedPolicy.of(entry.definition(), Context.of(entry.app).defaults).afresh()
     timetable = policy.timetable
     expected = [read_moment(each, timetable.local_zone, "times") for each in times]
@@ -107,7 +114,7 @@ def _wanted(every: float | timedelta | None, text: str | None) -> BaseSchedule |
         raise ValueError("pass every or cron, not both")
     if text is not None:
         return cron(text)
-    return None if every is None else schedule(every)
+    return None if every is None else as_schedule(every)
 
 
 def _stored(context: Context) -> Iterator[StoredEntry]:

@@ -49,9 +49,28 @@ class FakeClock:
         self._is_on = False
         self._context.redis.contents.fix_clock(self._before)
 
-    def advance(self, amount: timedelta | None = None, **units: float) -> datetime:
-        """Move it forward by a timedelta, or by ``hours=2``, ``minutes=5``; return the time that it shows then."""
-        return self.move_to(self.now + (timedelta(**units) if amount is None else amount))
+    def advance(
+        self,
+        amount: timedelta | None = None,
+        *,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> datetime:
+        """Move it forward by a timedelta, by ``hours=2, minutes=5``, or by both; return the time that it shows then.
+
+        Raises:
+            TypeError: ``amount`` is no timedelta.
+        """
+        if amount is not None and not isinstance(amount, timedelta):
+            raise TypeError(f"amount: expected a timedelta, got {quoted(amount)}; for seconds use seconds=...")
+        further = timedelta(
+            weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
+        )
+        return self.move_to(self.now + further + (amount or timedelta(0)))
 
     def move_to(self, at: datetime | str) -> datetime:
         """Set it to a time; return that as aware UTC.

@@ -38,7 +38,7 @@ def definition_of(entry: FileEntry, codec: ScheduleCodec, rules: OptionRules, zo
         InvalidEntry: the message names the file, the entry and the field.
     """
     try:
-        definition = Definition.checked(name=entry.name, **_values(entry.fields, codec, zone))
+        definition = Definition.checked(name=entry.name, **_values(entry.fields, codec, zone)).with_instants(zone)
         definition.check_texts()
         definition.check_options(rules)
         definition.to_data(codec)

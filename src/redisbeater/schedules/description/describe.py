@@ -31,11 +31,11 @@ _ALIGNMENTS = (
 )
 
 
-def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> str:
+def describe(schedule: BaseSchedule | float | timedelta, timezone: str | tzinfo | None = None) -> str:
     """Describe when a schedule fires, in words that need no knowledge of its notation.
 
     Arguments:
-        schedule: any schedule that an entry can have.
+        schedule: any schedule that an entry can have, also seconds or a timedelta.
         timezone: the zone of its local times, named in the text; default: the one that was passed to ``cron()``. An
             rrule and an aware ``clocked`` have their own.
 
@@ -43,6 +43,8 @@ def describe(schedule: BaseSchedule, timezone: str | tzinfo | None = None) -> st
         InvalidEntry: there is no such zone, and the schedule is a ``clocked`` without its own.
     """
     zone = zone_text(timezone)
+    if isinstance(schedule, (int, float, timedelta)):
+        schedule = interval(schedule)
     if hasattr(schedule, "to_redisbeater"):
         return _repr_text(schedule)
     if isinstance(schedule, interval):

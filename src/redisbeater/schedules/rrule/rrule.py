@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import MAXYEAR, datetime, timedelta, timezone, tzinfo
-from typing import Any
+from typing import Any, NoReturn
 
 from celery.schedules import BaseSchedule, schedstate
 
-from redisbeater.display import quoted, shown
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.display import did_you_mean, quoted, shown
+from redisbeater.exceptions import InvalidEntry, WrongType
 from redisbeater.schedules.budget import Steps
 from redisbeater.schedules.local_time import in_zone, offset_at
 from redisbeater.schedules.rrule.clock import RuleClock
@@ -36,6 +37,7 @@ class rrule(BaseSchedule):
             (``"FREQ=MONTHLY;BYDAY=1MO"``), or lines of DTSTART, RRULE, RDATE and EXDATE.
         dtstart: when the rule begins, in whole seconds; default: now.
         interval, wkst, count, until, bysetpos, ...: as in :class:`dateutil.rrule.rrule`; a text contains them.
+        nowfun, app: as for Celery's schedules; not stored.
         timezone: zone of the local times, by its IANA name or as a ``ZoneInfo``; default: that of ``dtstart``, else the
             app's.
 
@@ -68,9 +70,13 @@ class rrule(BaseSchedule):
         byminute: Any = None,
         bysecond: Any = None,
         timezone: str | tzinfo | None = None,
-        **kwargs: Any,
+        nowfun: Callable[[], datetime] | None = None,
+        app: Any = None,
+        **unknown: NoReturn,
     ) -> None:
-        super().__init__(**kwargs)
+        if unknown:
+            raise _unknown_argument(next(iter(unknown)))
+        super().__init__(nowfun=nowfun, app=app)
         self.interval, self.wkst, self.count = interval, wkst, count
         self.bysetpos, self.byeaster, self.byweekno = bysetpos, byeaster, byweekno
         self.bymonth, self.bymonthday, self.byyearday = bymonth, bymonthday, byyearday
@@ -221,6 +227,13 @@ class rrule(BaseSchedule):
 
     def __reduce__(self) -> Any:
         return _rebuild, (self._constructor_arguments(),)
+
+
+def _unknown_argument(name: str) -> InvalidEntry:
+    """Return the error for an argument that no rule has; its name may be that of RFC 5545, or nearly that of a part."""
+    of_rfc = {rfc_name(part).lower(): part for part in PARTS}
+    meant = did_you_mean(of_rfc.get(name.lower(), name), ("dtstart", "until", "timezone", *PARTS))
+    return WrongType(name, f"is not an argument of rrule(){meant}")
 
 
 def _rebuild(arguments: dict[str, Any]) -> rrule:

@@ -208,7 +208,8 @@ def _weekday(label: str, day: Any) -> weekday:
     number, nth = getattr(day, "weekday", day), getattr(day, "n", None)
     if not _is_whole(number) or not 0 <= number <= 6 or not (nth is None or _is_whole(nth)):
         raise ValueError(
-            f"{label}: expected days of the week such as MO or FR(-1), or 0 (Monday) to 6, got {quoted(day)}"
+            f"{label}: expected days of the week such as MO or FR(-1) of dateutil.rrule, or 0 (Monday) to 6, "
+            f"got {quoted(day)}"
         )
     return weekday(number, nth or None)
 
