@@ -11,7 +11,7 @@ from celery import Celery
 from due import ago, save_due, stored
 from outbox import names, run_due
 
-from redisbeater import ImproperlyConfigured, RedisScheduleEntry, RedisScheduler
+from redisbeater import ImproperlyConfigured, RedisScheduleEntry, RedisScheduler, ScheduleStore
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
@@ -64,6 +64,27 @@ def test_a_flush_is_logged(
     run_due(scheduler)
 
     assert "Redis lost the schedule" in caplog.text
+
+
+def test_a_restored_backup_is_not_logged_as_entries_that_are_gone(
+    static_app: Celery, make_scheduler: MakeScheduler, client: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It brings its identity, as apply --state writes it while beat runs."""
+    scheduler, store = make_scheduler(static_app), ScheduleStore(static_app)
+    run_due(scheduler)
+    store.create("report", "proj.work", 3600)
+    backup = store.export(state=True)
+    client.flushdb()
+    for _ in range(3):
+        scheduler.tick()
+    caplog.clear()
+    store.apply(store.plan(backup, state=True))
+
+    scheduler.tick()
+
+    assert "a backup was restored" in caplog.text
+    assert "are gone" not in caplog.text
+    assert stored(static_app, "report").due_at is not None
 
 
 def test_a_schedule_that_was_evicted_comes_back_with_its_entries(

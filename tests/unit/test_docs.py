@@ -18,6 +18,7 @@ from pages import DOCS, python_blocks
 from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config
 from redisbeater.model.policies import WORDED
+from redisbeater.store.data_format import refusal
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "redisbeater"
@@ -55,6 +56,13 @@ def test_every_setting_is_in_the_table(setting: str) -> None:
 
     assert f"* - :confval:`{PREFIX}{setting}`" in table
     assert f".. confval:: {PREFIX}{setting}\n" in table
+
+
+def test_the_refusal_of_newer_data_names_a_page_and_a_section_that_are_there() -> None:
+    page, section = refusal("redisbeater::format", "2").rpartition("(documentation: ")[2].rstrip(")").split(", ")
+    lines = (DOCS / "operating.rst").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == page
+    assert section in lines
 
 
 def test_the_words_of_policies_are_explained_as_the_form_of_the_web_page_explains_them() -> None:

@@ -112,7 +112,7 @@ class Leadership:
             self._lock.invalidate()
 
     def restart(self) -> None:
-        """Begin to lead once more with the next pass, static entries included: Redis has lost the schedule."""
+        """Begin to lead once more with the next pass, static entries included: the schedule is another one."""
         self._leads = False
 
     def refuse(self, reason: FormatTooNew) -> None:

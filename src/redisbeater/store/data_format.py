@@ -14,5 +14,5 @@ def refusal(key: str, found: str) -> str:
     needed = f"format {found}" if found.isdigit() else "it"
     return (
         f"{key} holds {found!r} and this beat writes format {FORMAT}; start a redisbeater that writes {needed}, or roll"
-        " the data back (documentation: Operating, Upgrading and rolling back)"
+        " the data back (documentation: Run beat in production, Upgrading and rolling back)"
     )
