@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -258,6 +259,29 @@ def test_ctrl_c_ends_after_a_page_and_says_what_was_done(
     assert result.exit_code == 130
     assert result.stderr == "interrupted: 500 of 1,200 entries disabled; the others are as they were\n"
     assert len(store.list(enabled=False, limit=2000).entries) == len(disabled) == 500
+
+
+def test_ctrl_c_while_a_page_is_printed_counts_all_of_it(
+    client: redis.Redis, prefix: str, app: Celery, store: ScheduleStore
+) -> None:
+    write_many(client, prefix, 600, defined=600)
+
+    class Interrupted(io.StringIO):
+        """The output of a command that is interrupted while it prints its 30th line."""
+
+        def write(self, text: str) -> int:
+            if self.getvalue().count("\n") == 29 and text.strip():
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().write(text)
+
+    with redirect_stdout(Interrupted()) as printed, redirect_stderr(io.StringIO()) as errors:
+        code = redisbeater(["disable", "--all", "--yes"], obj=SimpleNamespace(app=app), standalone_mode=False)
+
+    number = len(store.list(enabled=False, limit=2000).entries)
+    assert (code, 0 < number < 600) == (130, True)
+    assert errors.getvalue() == f"interrupted: {number} of 600 entries disabled; the others are as they were\n"
+    assert printed.getvalue().count(": disabled\n") == number
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_entries_disabled_until_a_time_are_enabled_at_once(
