@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -14,6 +13,7 @@ from celery import Celery
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.pausing import pause_words
 from redisbeater.cli.table import View
+from redisbeater.cli.terminal import WATCH, watched
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.runs.record import NO_REPORTS
@@ -23,9 +23,6 @@ from redisbeater.model.beat_line import BeatLine
 from redisbeater.time_words import duration_words, read_duration
 
 __all__ = ("health", "status")
-
-#: Redrawing more often would only keep Redis busy.
-SHORTEST_WATCH = timedelta(seconds=0.2)
 
 
 def _duration(option: str, text: str) -> timedelta:
@@ -37,10 +34,10 @@ def _duration(option: str, text: str) -> timedelta:
 
 @redisbeater.command()
 @as_json
-@click.option("--watch", metavar="DURATION", help="Draw it again after this duration, such as 2s, until Ctrl-C.")
+@WATCH
 @times
 @command
-def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_utc: bool) -> None:
+def status(app: Celery, as_json: bool, watch: float | None, now: str | None, is_utc: bool) -> None:
     """Show who leads, who stands by, what is late, and whether the schedule is paused.
 
     \b
@@ -48,21 +45,16 @@ def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_ut
       celery -A proj redisbeater status --watch 2s
       celery -A proj redisbeater status --json | jq .leader
     """
-    delay = None if watch is None else max(_duration("--watch", watch), SHORTEST_WATCH)
     context, store = Context.of(app), ScheduleStore(app)
-    try:
-        while True:
-            found = store.status(details=as_json)
-            text = printable_json(found.as_dict(), indent=2) if as_json else ""
-            lines = [text] if as_json else status_lines(found, view_of(context, now, is_utc))
-            if delay is not None:
-                click.clear()
-            print_lines(lines)
-            if delay is None:
-                return
-            time.sleep(delay.total_seconds())
-    except KeyboardInterrupt:
-        return
+
+    def draw() -> None:
+        found = store.status(details=as_json)
+        if as_json:
+            click.echo(printable_json(found.as_dict(), indent=2))
+        else:
+            print_lines(status_lines(found, view_of(context, now, is_utc)))
+
+    watched(watch, draw)
 
 
 def status_lines(found: Status, view: View) -> list[str]:
