@@ -314,14 +314,14 @@ def test_a_broken_entry_runs_again_when_its_reason_is_gone(
     still = run("broken", "--retry", "odd")
 
     client.hset(f"{prefix}odd", "definition", DEFINITION)
-    done = run("broken", "--retry", "odd", "--note", "deployed")
+    done = run("broken", "--retry", "odd", "--note", "deployed", "--json")
 
     assert (still.exit_code, still.stderr[:26]) == (2, "Error: $.schedule.__type__")
-    assert (done.exit_code, done.stdout[:26]) == (0, "odd: enabled, next run in ")
+    assert (done.exit_code, json.loads(done.stdout)["state"]) == (0, "enabled")
     assert store.broken() == {}
     assert store.get("odd").due_at is not None
     assert store.log("odd")[0].details["note"] == "deployed"
-    with pytest.raises(InvalidEntry, match=r"is not broken"):
+    with pytest.raises(InvalidEntry, match=r"^'odd': is not broken"):
         store.retry("odd")
     assert run("broken", "--retry", "od").stderr.endswith("did you mean 'odd'?\n")
 

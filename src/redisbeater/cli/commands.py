@@ -202,13 +202,17 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, no
       celery -A proj redisbeater broken --json
       celery -A proj redisbeater broken --retry report --note "the class is registered now"
     """
+    context = Context.of(app)
     if retry is not None:
         entry = ScheduleStore(app).retry(retry, note=note, by=by)
-        view = view_of(Context.of(app), now, is_utc)
+        if as_json:
+            click.echo(printable_json(row_of(context, retry).as_dict(), indent=2))
+            return
+        view = view_of(context, now, is_utc)
         due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
         click.echo(f"{shown(retry)}: {entry.state}{due}")
         return
-    reports = Context.of(app).redis.broken.reports()
+    reports = context.redis.broken.reports()
     if as_json:
         click.echo(printable_json(reports, indent=2))
     else:
