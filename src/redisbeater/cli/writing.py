@@ -60,7 +60,8 @@ def create(
     except EntryExists:
         if not if_missing:
             raise
-        click.echo(f"{shown(wanted.name)}: exists, left as it is")
+        data = {"name": wanted.name, "dry_run": given.dry_run, "created": False}
+        click.echo(printable_json(data, indent=2) if given.as_json else f"{shown(wanted.name)}: exists, left as it is")
         return
     _show_created(store, app, entry, given)
 
@@ -88,8 +89,8 @@ def _show_created(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry, 
     words = describe(entry.schedule, zone)
     if given.as_json:
         data = {
-            "name": entry.name, "dry_run": given.dry_run, "schedule": words, "next": [run.as_dict() for run in runs],
-            "clock_change": change and change.as_dict(),
+            "name": entry.name, "dry_run": given.dry_run, "created": not given.dry_run, "schedule": words,
+            "next": [run.as_dict() for run in runs], "clock_change": change and change.as_dict(),
         }  # fmt: skip
         click.echo(printable_json(data, indent=2))
     else:
