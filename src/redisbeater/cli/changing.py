@@ -303,7 +303,9 @@ def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
 
     What the code no longer declares of them is deleted when a beat begins to lead.
 
-    Example: celery -A shop redisbeater adopt proj --note "proj is shop now"
+    \b
+    Example:
+      celery -A shop redisbeater adopt proj --note "proj is shop now"
     """
     context = Context.of(app)
     adopted, failures = adopt_statics(context, application, Author.of(by, note))

@@ -45,7 +45,9 @@ def import_() -> None:
     A dry run compares the next 1,000 fire times of each entry, or those of five years, with those of the other
     scheduler, whose own code is run in simulated time.
 
-    Example: celery -A proj redisbeater import django-celery-beat --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import django-celery-beat --dry-run
     """
 
 
@@ -101,7 +103,9 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
 def redbeat(app: Celery, url: str | None, prefix: str | None) -> Source:
     """Import the entries of RedBeat, from another prefix, server or database.
 
-    Example: celery -A proj redisbeater import redbeat --from redis://old:6379/1 --prefix redbeat: --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import redbeat --from redis://old:6379/1 --prefix redbeat: --dry-run
     """
     return RedBeatSource(app, url, prefix)
 
@@ -112,7 +116,9 @@ def redbeat(app: Celery, url: str | None, prefix: str | None) -> Source:
 def django_celery_beat(app: Celery) -> Source:
     """Import the periodic tasks of django-celery-beat, from the database of the Django project.
 
-    Example: celery -A proj redisbeater import django-celery-beat --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import django-celery-beat --dry-run
     """
     return DjangoSource(app)
 
@@ -123,7 +129,9 @@ def django_celery_beat(app: Celery) -> Source:
 def beat_schedule(app: Celery) -> Source:
     """Import the beat_schedule of this app as dynamic entries; then remove it from the code.
 
-    Example: celery -A proj redisbeater import beat-schedule --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import beat-schedule --dry-run
     """
     return BeatScheduleSource(app)
 
