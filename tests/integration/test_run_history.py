@@ -341,7 +341,7 @@ def test_why_does_not_promise_that_a_run_that_waits_in_a_queue_can_be_ended(
             "SENT",
             {},
             "queued: Sent, and no worker has reported its start (queue reports, 31 min); no worker has ever reported: "
-            "is redisbeater.runs installed there?.",
+            "check that redisbeater.runs is in their imports setting.",
         ),
         (
             "LOST",

@@ -189,4 +189,6 @@ def _queue(facts: Facts) -> str:
 
 
 def _reporting(facts: Facts) -> str:
-    return "" if facts.workers_report else "; no worker has ever reported: is redisbeater.runs installed there?"
+    if facts.workers_report:
+        return ""
+    return "; no worker has ever reported: check that redisbeater.runs is in their imports setting"
