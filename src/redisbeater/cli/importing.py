@@ -15,9 +15,9 @@ from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
 from redisbeater.cli.options import authored
 from redisbeater.cli.progress import Progress
-from redisbeater.cli.table import aligned
+from redisbeater.cli.table import aligned_heads
 from redisbeater.cli.terminal import with_progress
-from redisbeater.display import printable_json, shown
+from redisbeater.display import printable_json
 from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
 from redisbeater.management.migration.comparison import Comparison
@@ -169,9 +169,7 @@ def _deletion(names: Sequence[str], app_name: str) -> str:
 
 
 def _lines(work: Import, undo: str) -> Iterator[str]:
-    if work.entries:  # the column of what was found is not cut
-        heads = aligned([(entry.name, _schedule(entry), ".") for entry in work.entries])
-        yield from (f"{head[:-1]}{shown(_outcome(entry))}" for head, entry in zip(heads, work.entries))
+    yield from aligned_heads([(each.name, _schedule(each)) for each in work.entries], map(_outcome, work.entries))
     counts = [(state, len(work.of_state(state))) for state in _STATES]
     yield ", ".join(f"{count:,} {_WORDS.get(state, state)}" for state, count in counts if count) or "nothing to import"
     if undo:
