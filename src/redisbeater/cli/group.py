@@ -19,6 +19,7 @@ from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal,
 from redisbeater.context import Context, with_prefix
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
+from redisbeater.management.migration.candidate import SourceError
 from redisbeater.time_words import read_time
 
 __all__ = (
@@ -100,7 +101,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _with_address(app: Celery, error: Exception) -> str:
     """Return the text of an error; of one of Redis also the address that was asked, and which setting has it."""
     text = error_text(app, error)
-    if not isinstance(error, StoreError):
+    if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
     address = Context.of(app).redis.address
     return f"{text.rstrip('.')}; the schedule is looked for in {address}, by redisbeater_redis_url, else broker_url"
