@@ -8,7 +8,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import NAME
+from redisbeater.cli.completion import NAME, complete_name
 from redisbeater.cli.details import details
 from redisbeater.cli.group import (
     BadInput,
@@ -189,7 +189,9 @@ def show(
 
 
 @redisbeater.command()
-@click.option("--retry", metavar="NAME", help="Let this entry run again: the reason is gone.")
+@click.option(
+    "--retry", metavar="NAME", shell_complete=complete_name, help="Let this entry run again: the reason is gone."
+)
 @authored
 @as_json
 @times

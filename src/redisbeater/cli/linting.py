@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import complete_file
 from redisbeater.cli.files import read_export
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
 from redisbeater.cli.progress import Progress
@@ -19,7 +20,12 @@ __all__ = ("lint",)
 
 
 @redisbeater.command()
-@click.option("--file", help="The entries of this file, in place of those of the schedule.")
+@click.option(
+    "--file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="The entries of this file, in place of those of the schedule.",
+)
 @click.option("--strict", is_flag=True, help="Exit code 1 for hints, too.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
 @click.option("--sentry", is_flag=True, help="Find entries that Sentry's monitors cannot follow, too.")

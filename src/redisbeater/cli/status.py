@@ -148,7 +148,9 @@ def _broker(beat: BeatLine, view: View) -> str:
 
 
 @redisbeater.command()
-@click.option("--max-late", default="60s", show_default=True, help="How late the oldest entry may be.")
+@click.option(
+    "--max-late", metavar="DURATION", default="60s", show_default=True, help="How late the oldest entry may be."
+)
 @click.option(
     "--require",
     type=click.Choice(["leader", "any"]),
@@ -157,7 +159,7 @@ def _broker(beat: BeatLine, view: View) -> str:
     help="That a beat leads, or that any beat runs.",
 )
 @click.option("--self", "self_token", default="", help="Ask for one beat alone, by its token or host:pid.")
-@click.option("--timeout", default="3s", show_default=True, help="How long Redis may take.")
+@click.option("--timeout", metavar="DURATION", default="3s", show_default=True, help="How long Redis may take.")
 @click.option(
     "--strict", is_flag=True, help="Broken and failing entries are unhealthy, too, and workers that do not report runs."
 )

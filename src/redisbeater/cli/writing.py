@@ -9,7 +9,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import NAME
+from redisbeater.cli.completion import NAME, complete_file
 from redisbeater.cli.definition_options import Given, definition_options, read_at
 from redisbeater.cli.group import BadInput, command, print_lines, redisbeater
 from redisbeater.cli.table import View
@@ -34,7 +34,12 @@ SHOWN_RUNS = 3
 @redisbeater.command()
 @click.argument("name", required=False)
 @click.argument("task", required=False)
-@click.option("--json-file", metavar="FILE", help="Take the definition from a file, as show --definition prints it.")
+@click.option(
+    "--json-file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Take the definition from a file, as show --definition prints it.",
+)
 @click.option("--if-missing", is_flag=True, help="Do nothing if an entry of that name exists.")
 @command
 @definition_options
