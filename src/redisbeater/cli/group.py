@@ -133,6 +133,8 @@ def error_text(app: Celery, error: Exception) -> str:
         known = [name for name in known if name != error.args[0]]  # a member without an entry
         if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
             return f"{text}; did you mean {shown(repr(near[0]))}?"
+    if isinstance(error, RunActive):
+        return text.replace("overlap='allow'", "--overlap allow")  # it is written for programs
     return text
 
 
