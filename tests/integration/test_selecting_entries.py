@@ -58,6 +58,28 @@ def write_many(client: redis.Redis, prefix: str, number: int, defined: int) -> N
     pipeline.execute()
 
 
+class Interrupted(io.StringIO):
+    """The output of a command that Ctrl-C interrupts when it has printed a text so many times."""
+
+    def __init__(self, at: str, times: int) -> None:
+        super().__init__()
+        self._at, self._times = at, times
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self._times and self.getvalue().count(self._at) >= self._times:
+            self._times = 0
+            os.kill(os.getpid(), signal.SIGINT)
+        return written
+
+
+def interrupted(app: Celery, *arguments: str, at: str, times: int) -> tuple[int, str, str]:
+    """Run a command up to its interruption; return its exit code, its output and its errors."""
+    with redirect_stdout(Interrupted(at, times)) as printed, redirect_stderr(io.StringIO()) as errors:
+        code = redisbeater([*arguments], obj=SimpleNamespace(app=app), standalone_mode=False)
+    return code or 0, printed.getvalue(), errors.getvalue()
+
+
 # Filters and orders
 
 
@@ -266,21 +288,12 @@ def test_ctrl_c_while_a_page_is_printed_counts_all_of_it(
 ) -> None:
     write_many(client, prefix, 600, defined=600)
 
-    class Interrupted(io.StringIO):
-        """The output of a command that is interrupted while it prints its 30th line."""
-
-        def write(self, text: str) -> int:
-            if self.getvalue().count("\n") == 29 and text.strip():
-                os.kill(os.getpid(), signal.SIGINT)
-            return super().write(text)
-
-    with redirect_stdout(Interrupted()) as printed, redirect_stderr(io.StringIO()) as errors:
-        code = redisbeater(["disable", "--all", "--yes"], obj=SimpleNamespace(app=app), standalone_mode=False)
+    code, printed, errors = interrupted(app, "disable", "--all", "--yes", at=": disabled\n", times=30)
 
     number = len(store.list(enabled=False, limit=2000).entries)
     assert (code, 0 < number < 600) == (130, True)
-    assert errors.getvalue() == f"interrupted: {number} of 600 entries disabled; the others are as they were\n"
-    assert printed.getvalue().count(": disabled\n") == number
+    assert errors == f"interrupted: {number} of 600 entries disabled; the others are as they were\n"
+    assert printed.count(": disabled\n") == number
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
@@ -388,6 +401,18 @@ def test_states_have_colours_on_a_terminal(
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in run("list", color=True).stdout
     assert json.loads(run("list", "--json", color=True).stdout)["state"] == "disabled"
+
+
+def test_what_was_deleted_is_drawn_again_until_ctrl_c(
+    store: ScheduleStore, app: Celery, run: Callable[..., Result]
+) -> None:
+    store.create("a", "proj.work", 60)
+    store.delete("a")
+
+    code, printed, _ = interrupted(app, "list", "--state", "deleted", "--watch", "0.1s", at="NAME  DELETED", times=3)
+
+    assert (code, printed.count("NAME  DELETED")) == (0, 3)
+    assert json.loads(run("list", "--state", "deleted", "--names", "--json").stdout)["name"] == "a"
 
 
 def test_a_listing_is_drawn_again_until_ctrl_c(store: ScheduleStore, run: Callable[..., Result]) -> None:

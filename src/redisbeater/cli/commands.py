@@ -80,8 +80,12 @@ def list_(
     if state == "deleted":
         if task or queue or labels or enabled is not None:
             raise BadInput("--state deleted: expected no other filter than --prefix")
-        view = view_of(context, now, is_utc)
-        print_lines(_deleted_lines(context, prefix, limit, view, as_json=as_json, names_only=names_only))
+
+        def draw_deleted() -> None:
+            view = view_of(context, now, is_utc)
+            print_lines(_deleted_lines(context, prefix, limit, view, as_json=as_json, names_only=names_only))
+
+        watched(watch, draw_deleted)
         return
     states = _states(state)
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
@@ -120,13 +124,13 @@ def _deleted_lines(
 ) -> Iterable[str]:
     """Return the lines about entries that can be restored, the newest first."""
     found = [item for item in context.redis.deleted.names().items() if item[0].startswith(prefix)][:limit]
-    if names_only:
-        return [shown(name, None) for name, _ in found]
     if as_json:
         return [
             printable_json({"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")})
             for name, at in found
         ]
+    if names_only:
+        return [shown(name, None) for name, _ in found]
     lines = [(name, f"{age_words(at.astimezone(view.zone), view.now_in(view.zone))}") for name, at in found]
     return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 
