@@ -256,6 +256,22 @@ def test_a_field_is_unset(run: Callable[..., Result], store: ScheduleStore) -> N
     assert store.get("a").options == {"expires": 1}
 
 
+def test_a_grace_without_an_end_is_a_change(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("a", "shop.report", 60)
+
+    would = json.loads(run("update", "a", "--grace", "none", "--dry-run", "--json").stdout)
+    done, again, back = (
+        run("update", "a", *words).stdout.splitlines()
+        for words in (("--grace", "none"), ("--grace", "none"), ("--unset", "grace"))
+    )
+
+    assert would["changed"] == {"misfire_grace_time": [None, "none"]}
+    assert [line.split() for line in done[:2]] == [["a:", "changed"], ["misfire_grace_time", "-", "->", "none"]]
+    assert again == ["a: as it was"]
+    assert back[1].split() == ["misfire_grace_time", "none", "->", "-"]
+    assert [(line.what, line.count) for line in store.log("a")] == [("changed", 2), ("created", 1)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
