@@ -33,15 +33,13 @@ def _section(name: str, command: click.Command) -> str:
     context = click.Context(command, info_name=f"{PROGRAM} {name}")
     usage = " ".join(command.collect_usage_pieces(context))
     text, _, examples = textwrap.dedent(_first_line_indented(command.help or "")).partition("\b\n")
-    if not examples:  # there is one, in the last line
-        text, _, examples = text.partition("Example: ")
     parts = [
         f".. _command-{name.replace(' ', '-')}:",
         f"{name}\n{'-' * len(name)}",
         _escaped(text.strip()),
         f"::\n\n   {PROGRAM} {name} {usage}",
     ]
-    if lines := [line.strip() for line in examples.splitlines() if line.strip() and line.strip() != "Examples:"]:
+    if lines := [line.strip() for line in examples.splitlines() if line.strip() not in ("", "Example:", "Examples:")]:
         parts.append("Examples::\n\n" + "\n".join(f"   {line}" for line in lines))
     records = [each.get_help_record(context) for each in command.params if isinstance(each, click.Option)]
     if options := [record for record in records if record]:

@@ -48,7 +48,17 @@ def test_names_of_entries_are_completed(complete: Callable[..., list[str]], proj
     for command in ("show", "update", "upcoming", "enable", "disable", "delete"):
         assert complete(command, "re") == ["re*port", "report", "retry"]
     assert complete("disable", "other", "re*") == ["re*port"]
+    assert complete("broken", "--retry", "re*") == ["re*port"]
     project.server.client(0).zrem(f"{project.settings['redisbeater_key_prefix']}:schedule", "re\n")
+
+
+def test_the_shell_completes_the_names_of_files(project: Project) -> None:
+    machinery = BashComplete(celery, {}, "celery", "_CELERY_COMPLETE")
+    options = ["lint --file", "simulate --file", "create --json-file", "export -o", "dashboard --token-file", "apply"]
+
+    for words in (*options, "dashboard --basic-file", "apply one.yaml"):
+        [item] = machinery.get_completions(["-A", "proj", "redisbeater", *words.split()], "sche")
+        assert (item.type, item.value) == ("file", "sche"), words
 
 
 def test_many_names_are_cut(complete: Callable[..., list[str]], client: redis.Redis, prefix: str) -> None:

@@ -87,8 +87,6 @@ def _with_pipe(site: Site, command: str) -> tuple[int, str]:
     if is_saved:
         (site.folder / target[0]).write_text(printed, encoding="utf-8")
         return code, ""
-    if rest[:2] == ["xargs", "-d"]:
-        return _invoke(site, [*rest[3:], *printed.splitlines()])
     if rest[:1] == ["xargs"]:
         return _invoke(site, [*rest[rest.index("celery") :], *printed.splitlines()])
     return code, printed

@@ -156,9 +156,13 @@ def test_an_entry_is_created_once(run: Callable[..., Result], store: ScheduleSto
 
     again = run("create", "a", "shop.report", "--every", "20s")
     kept = run("create", "a", "shop.report", "--every", "20s", "--if-missing")
+    kept_as_json = run("create", "a", "shop.report", "--every", "20s", "--if-missing", "--json")
+    new_as_json = run("create", "b", "shop.report", "--every", "20s", "--if-missing", "--json")
 
     assert (again.exit_code, again.stderr) == (2, "Error: an entry named 'a' exists in the schedule\n")
     assert (kept.exit_code, kept.stdout) == (0, "a: exists, left as it is\n")
+    assert json.loads(kept_as_json.stdout) == {"name": "a", "dry_run": False, "created": False}
+    assert json.loads(new_as_json.stdout)["created"]
     assert store.get("a").schedule.run_every.total_seconds() == 10
 
 
@@ -167,7 +171,7 @@ def test_a_dry_run_creates_nothing(run: Callable[..., Result], store: ScheduleSt
     data = json.loads(run("create", "a", "shop.report", *CRON, "--dry-run", "--json").stdout)
 
     assert result.stdout.splitlines()[0] == "a: would be created"
-    assert (data["name"], data["dry_run"], len(data["next"])) == ("a", True, 3)
+    assert (data["name"], data["dry_run"], data["created"], len(data["next"])) == ("a", True, False, 3)
     assert store.count() == 0
     run("create", "a", "shop.report", *CRON)
     assert run("create", "a", "shop.report", *CRON, "--dry-run").exit_code == 2
@@ -250,6 +254,22 @@ def test_a_field_is_unset(run: Callable[..., Result], store: ScheduleStore) -> N
 
     assert set(store.definition("a")) == {"name", "task", "args", "kwargs", "options", "schedule", "enabled"}
     assert store.get("a").options == {"expires": 1}
+
+
+def test_a_grace_without_an_end_is_a_change(run: Callable[..., Result], store: ScheduleStore) -> None:
+    store.create("a", "shop.report", 60)
+
+    would = json.loads(run("update", "a", "--grace", "none", "--dry-run", "--json").stdout)
+    done, again, back = (
+        run("update", "a", *words).stdout.splitlines()
+        for words in (("--grace", "none"), ("--grace", "none"), ("--unset", "grace"))
+    )
+
+    assert would["changed"] == {"misfire_grace_time": [None, "none"]}
+    assert [line.split() for line in done[:2]] == [["a:", "changed"], ["misfire_grace_time", "-", "->", "none"]]
+    assert again == ["a: as it was"]
+    assert back[1].split() == ["misfire_grace_time", "none", "->", "-"]
+    assert [(line.what, line.count) for line in store.log("a")] == [("changed", 2), ("created", 1)]
 
 
 @pytest.mark.parametrize(

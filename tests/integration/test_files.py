@@ -133,6 +133,23 @@ def test_a_plan_is_drawn_and_applied(
     assert store.log("report")[0].details["note"] == "release 12"
 
 
+def test_a_grace_without_an_end_is_planned(
+    run: Callable[..., Result], store: ScheduleStore, file: Callable[..., str]
+) -> None:
+    run("apply", file({"report": REPORT}))
+    name = file({"report": {**REPORT, "misfire_grace_time": None}})
+
+    checked, data = run("apply", name, "--check"), run("apply", name, "--dry-run", "--json")
+    applied, again = run("apply", name).stdout.splitlines(), run("apply", name).stdout.splitlines()
+
+    assert checked.exit_code == 1
+    assert re.search(r'~ report +misfire_grace_time  the setting -> "none"   next run', checked.stdout)
+    [entry] = json.loads(data.stdout)[0]["entries"]
+    assert entry["fields"] == [{"field": "misfire_grace_time", "before": None, "after": "none"}]
+    assert (applied[-1], again[-1]) == ("0 created, 1 changed, 0 deleted", "0 created, 0 changed, 0 deleted")
+    assert store.get("report").misfire_grace_time is None
+
+
 def test_an_override_stays_until_the_files_own_field_changes(store: ScheduleStore) -> None:
     def apply(**fields: Any) -> None:
         text = json.dumps({"redisbeater": 1, "owner": "shop", "entries": {"a": {"task": "t", "every": 60, **fields}}})

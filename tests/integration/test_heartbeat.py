@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import socket
 import threading
 from collections.abc import Callable
@@ -364,6 +366,29 @@ def test_a_duration_that_is_none_is_refused(app: Celery, arguments: tuple[str, .
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "expected a duration such as 90, 90s, 1h30m or 2d" in result.stderr
+
+
+def test_ctrl_c_before_redis_answers_ends_status_with_130(make_app: MakeApp) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        app = make_app(redisbeater_redis_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+
+        def interrupt() -> None:
+            connection, _ = silent.accept()
+            with connection:
+                connection.recv(1)
+                os.kill(os.getpid(), signal.SIGINT)
+                finished.wait(30)
+
+        finished = threading.Event()
+        asked = threading.Thread(target=interrupt)
+        asked.start()
+        try:
+            result = run(app, "status")
+        finally:
+            finished.set()
+            asked.join(30)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "interrupted\n")
 
 
 # A pause

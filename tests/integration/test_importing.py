@@ -281,6 +281,19 @@ def test_the_own_schedule_is_no_source(run: Callable[..., Result], prefix: str) 
     assert "is this app's own: there is nothing to import" in result.output
 
 
+def test_an_error_of_the_source_names_its_own_address_and_option(run: Callable[..., Result]) -> None:
+    away = run("redbeat", "--from", "redis://127.0.0.1:1/3", "--dry-run")
+    odd = run("redbeat", "--from", "127.0.0.1:6379", "--dry-run")
+
+    assert (away.exit_code, odd.exit_code) == (1, 2)
+    assert away.stderr.endswith(
+        "; RedBeat's schedule is looked for in redis://127.0.0.1:1/3, by --from, else redbeat_redis_url, else "
+        "redisbeater_redis_url\n"
+    )
+    assert away.stderr.count("is looked for") == 1
+    assert odd.stderr.startswith("Error: --from has the scheme ")
+
+
 def test_a_broken_entry_of_redbeat_is_refused_and_the_others_move(
     app: Celery, run: Callable[..., Result], client: redis.Redis, prefix: str
 ) -> None:
@@ -469,4 +482,4 @@ def test_a_database_without_the_tables_is_an_error_in_one_line(
     result = run("django-celery-beat", "--dry-run")
 
     assert result.exit_code == 1
-    assert "the database of django-celery-beat: no such table: gone" in result.output
+    assert result.stderr == "Error: the database of django-celery-beat: no such table: gone\n"

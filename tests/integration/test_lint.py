@@ -190,7 +190,10 @@ def test_a_file_is_linted_before_it_is_applied(run: Callable[..., Result], tmp_p
 
 
 def test_the_rules_are_listed(run: Callable[..., Result]) -> None:
-    assert [line.split()[1] for line in run("--rules").stdout.splitlines()] == list(RULES)
+    lines = run("--rules").stdout.splitlines()
+    assert [line.split(None, 2) for line in lines] == [
+        [severity, rule, text] for rule, (severity, text) in RULES.items()
+    ]
     assert [each["rule"] for each in json.loads(run("--rules", "--json").stdout)] == list(RULES)
 
 

@@ -97,6 +97,7 @@ def test_skip_refuses_a_run_while_another_is_active(store: ScheduleStore, app: C
 
     assert refused.value.runs == (first,)
     assert (result.exit_code, result.output.startswith(f"Error: run {first} of 'report' is active")) == (1, True)
+    assert result.output.endswith("; stop it, wait, or pass --overlap allow\n")
     worker.finish(first)
     assert len({first, store.trigger("report")}) == len(take(app)) == 2
 

@@ -121,6 +121,31 @@ def test_the_history_of_a_name_that_is_no_entry_is_an_error(run: Run, app: Celer
     assert run("delete", "report").exit_code == run("history", "report").exit_code == 0, "its log is kept"
 
 
+def test_a_change_that_redis_refuses_says_what_to_do(
+    run: Run, app: Celery, client: redis.Redis, report: RedisScheduleEntry
+) -> None:
+    before = client.config_get("maxmemory*")
+    client.config_set("maxmemory-policy", "noeviction")
+    client.config_set("maxmemory", 1)
+    try:
+        full = run("disable", "report")
+    finally:
+        client.config_set("maxmemory", before["maxmemory"])
+        client.config_set("maxmemory-policy", before["maxmemory-policy"])
+    client.replicaof("127.0.0.1", 1)  # nobody is there, so that it keeps its data
+    try:
+        replica = run("disable", "report")
+        unknown = run("show", "nothere")
+    finally:
+        client.replicaof("NO", "ONE")
+
+    head = "Error: Redis refuses changes: "
+    assert full.stderr.startswith(f"{head}its memory is full; raise maxmemory, or delete what nobody needs (")
+    assert replica.stderr.startswith(f"{head}it is a replica; use the address of the master in redisbeater_redis_url")
+    assert (full.exit_code, replica.exit_code, unknown.exit_code) == (1, 1, 2)
+    assert unknown.stderr == "Error: no entry named 'nothere' in the schedule\n"
+
+
 def test_restore_says_that_no_such_entry_was_deleted(run: Run, app: Celery) -> None:
     RedisScheduleEntry("report", "proj.report", 60, app=app).save()
 

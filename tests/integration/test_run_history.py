@@ -126,6 +126,20 @@ def test_history_without_a_name_is_that_of_all_entries(store: ScheduleStore, app
     ]
 
 
+def test_a_history_without_a_match_does_not_say_that_nothing_is_kept(
+    store: ScheduleStore, app: Celery, write: Write, log: Callable[..., None]
+) -> None:
+    assert run(app, "history").stdout == "nothing is kept of the runs of any entry\n"
+    store.create("a", "t", 60)
+    log("a")  # leaves no line, such as that of its creation
+    write("a", "one", "SUCCESS", fire_time="23:00:00")
+
+    for selection in (("--state", "FAILURE"), ("--since", "+1d")):
+        for name in ((), ("a",)):
+            words = run(app, "history", *name, *selection).stdout
+            assert words == "nothing is kept that --state and --since select; without them all that is kept is shown\n"
+
+
 def test_history_as_json_is_one_object_a_line(
     store: ScheduleStore, app: Celery, write: Write, log: Callable[..., None], client: redis.Redis, prefix: str
 ) -> None:
@@ -327,7 +341,7 @@ def test_why_does_not_promise_that_a_run_that_waits_in_a_queue_can_be_ended(
             "SENT",
             {},
             "queued: Sent, and no worker has reported its start (queue reports, 31 min); no worker has ever reported: "
-            "is redisbeater.runs installed there?.",
+            "check that redisbeater.runs is in their imports setting.",
         ),
         (
             "LOST",

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,6 +56,28 @@ def write_many(client: redis.Redis, prefix: str, number: int, defined: int) -> N
     for each in range(defined):
         pipeline.hset(f"{prefix}{each:06}", "definition", DEFINITION)
     pipeline.execute()
+
+
+class Interrupted(io.StringIO):
+    """The output of a command that Ctrl-C interrupts when it has printed a text so many times."""
+
+    def __init__(self, at: str, times: int) -> None:
+        super().__init__()
+        self._at, self._times = at, times
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self._times and self.getvalue().count(self._at) >= self._times:
+            self._times = 0
+            os.kill(os.getpid(), signal.SIGINT)
+        return written
+
+
+def interrupted(app: Celery, *arguments: str, at: str, times: int) -> tuple[int, str, str]:
+    """Run a command up to its interruption; return its exit code, its output and its errors."""
+    with redirect_stdout(Interrupted(at, times)) as printed, redirect_stderr(io.StringIO()) as errors:
+        code = redisbeater([*arguments], obj=SimpleNamespace(app=app), standalone_mode=False)
+    return code or 0, printed.getvalue(), errors.getvalue()
 
 
 # Filters and orders
@@ -284,6 +307,20 @@ def test_ctrl_c_ends_after_a_page_and_says_what_was_done(
     assert len(store.list(enabled=False, limit=2000).entries) == len(disabled) == 500
 
 
+def test_ctrl_c_while_a_page_is_printed_counts_all_of_it(
+    client: redis.Redis, prefix: str, app: Celery, store: ScheduleStore
+) -> None:
+    write_many(client, prefix, 600, defined=600)
+
+    code, printed, errors = interrupted(app, "disable", "--all", "--yes", at=": disabled\n", times=30)
+
+    number = len(store.list(enabled=False, limit=2000).entries)
+    assert (code, 0 < number < 600) == (130, True)
+    assert errors == f"interrupted: {number} of 600 entries disabled; the others are as they were\n"
+    assert printed.count(": disabled\n") == number
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_entries_disabled_until_a_time_are_enabled_at_once(
     store: ScheduleStore, run: Callable[..., Result], client: redis.Redis, prefix: str
 ) -> None:
@@ -314,14 +351,14 @@ def test_a_broken_entry_runs_again_when_its_reason_is_gone(
     still = run("broken", "--retry", "odd")
 
     client.hset(f"{prefix}odd", "definition", DEFINITION)
-    done = run("broken", "--retry", "odd", "--note", "deployed")
+    done = run("broken", "--retry", "odd", "--note", "deployed", "--json")
 
     assert (still.exit_code, still.stderr[:26]) == (2, "Error: $.schedule.__type__")
-    assert (done.exit_code, done.stdout[:26]) == (0, "odd: enabled, next run in ")
+    assert (done.exit_code, json.loads(done.stdout)["state"]) == (0, "enabled")
     assert store.broken() == {}
     assert store.get("odd").due_at is not None
     assert store.log("odd")[0].details["note"] == "deployed"
-    with pytest.raises(InvalidEntry, match=r"is not broken"):
+    with pytest.raises(InvalidEntry, match=r"^'odd': is not broken"):
         store.retry("odd")
     assert run("broken", "--retry", "od").stderr.endswith("did you mean 'odd'?\n")
 
@@ -388,6 +425,18 @@ def test_states_have_colours_on_a_terminal(
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in run("list", color=True).stdout
     assert json.loads(run("list", "--json", color=True).stdout)["state"] == "disabled"
+
+
+def test_what_was_deleted_is_drawn_again_until_ctrl_c(
+    store: ScheduleStore, app: Celery, run: Callable[..., Result]
+) -> None:
+    store.create("a", "proj.work", 60)
+    store.delete("a")
+
+    code, printed, _ = interrupted(app, "list", "--state", "deleted", "--watch", "0.1s", at="NAME  DELETED", times=3)
+
+    assert (code, printed.count("NAME  DELETED")) == (0, 3)
+    assert json.loads(run("list", "--state", "deleted", "--names", "--json").stdout)["name"] == "a"
 
 
 def test_a_listing_is_drawn_again_until_ctrl_c(store: ScheduleStore, run: Callable[..., Result]) -> None:

@@ -355,6 +355,22 @@ def test_that_redis_is_a_replica_is_said(store: ScheduleStore, client: redis.Red
     assert why.startswith(f"redis_refuses: Not sent yet: Redis refuses changes: {refusal}; due since ")
 
 
+def test_all_times_of_an_answer_are_in_utc_if_asked(store: ScheduleStore, log: Write, app: Celery) -> None:
+    report(store)
+    store.disable("report")
+    log("report", ("disabled", "2026-11-17T14:02", 1, {"by": "anna@ops1", "next": [NOW.isoformat(), None]}))
+    words = ["why", "report", "--now", "2026-11-21T22:31:07Z"]
+
+    here, universal = (
+        CliRunner().invoke(redisbeater, [*words, *more], obj=SimpleNamespace(app=app)).stdout
+        for more in ((), ("--utc",))
+    )
+
+    assert ("14:02:00 CET" in here, "13:02:00 UTC" in universal) == (True, True)
+    assert "CET" not in universal
+    assert "22:31:07 UTC" in universal
+
+
 def test_it_was_deleted(store: ScheduleStore, log: Write, say: Say) -> None:
     report(store)
     store.delete("report")

@@ -179,6 +179,14 @@ def test_the_examples_of_every_help_can_be_read() -> None:
             assert left == [], example
 
 
+def test_help_breaks_no_example_on_a_narrow_terminal() -> None:
+    for name, command in (("import", redisbeater.commands["import"]), *command_reference().commands()):
+        examples = [line.strip() for line in (command.help or "").splitlines() if "celery -A" in line]
+        shown = command.get_help(Context(command, info_name=name, terminal_width=40))
+        assert examples, name
+        assert [line.strip() for line in shown.splitlines() if "celery -A" in line] == examples
+
+
 def text_of_all() -> dict[str, str]:
     pages = [*PAGES, ROOT / "README.rst"]
     return {page.stem: page.read_text(encoding="utf-8") for page in pages if page.stem != "changelog"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime, tzinfo
 from typing import Any
 
@@ -19,16 +20,19 @@ from redisbeater.cli.table import View
 from redisbeater.cli.terminal import is_terminal, with_progress
 from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
+from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import shown
 from redisbeater.editing.author import Author
 from redisbeater.editing.deletion import COMES_BACK
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
 from redisbeater.management.entry_filter import Filter
-from redisbeater.management.many import Outcome, delete_many, enable_many
+from redisbeater.management.many import Outcome
+from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import selected_names
 from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
+from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.time_words import clock_words, read_time, relative_words
 
 __all__ = ("adopt", "confirm", "delete", "disable", "enable", "for_each", "selection", "skip_next")
@@ -38,6 +42,9 @@ SHOWN_NAMES = 5
 
 #: Of more entries than this not each one gets a line.
 MOST_LINES = 1000
+
+#: Ctrl-C waits this long for a page to be printed; longer takes only a pipe that nobody reads.
+PRINTING_SECONDS = 1.0
 
 
 def selection(function: Callable[..., None]) -> Callable[..., None]:
@@ -122,7 +129,11 @@ def for_each(app: Celery, names: Sequence[str], change: Callable[[str], str], *,
 
 
 def _print_outcomes(
-    app: Celery, done: str, outcomes: Iterable[Outcome], number: int, describe: Callable[[Outcome], str]
+    app: Celery,
+    done: str,
+    names: Sequence[str],
+    change: Callable[[Sequence[str]], Iterator[Outcome]],
+    describe: Callable[[Outcome], str],
 ) -> None:
     """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
 
@@ -131,18 +142,20 @@ def _print_outcomes(
     Raises:
         StoreError: Redis failed; the entries of the pages after that were not changed.
     """
-    is_brief, changed, failed = number > MOST_LINES, 0, 0
+    number, changed, failed = len(names), 0, 0
+    is_brief = number > MOST_LINES
     try:
-        for outcome in with_progress(outcomes, done, number) if is_brief else outcomes:
-            if isinstance(outcome.error, StoreError):
-                raise outcome.error
-            if outcome.error is not None:
-                failed += 1
-                click.echo(f"Error: {error_of(app, outcome.name, outcome.error)}", err=True)
-                continue
-            changed += 1
-            if not is_brief:
-                click.echo(f"{shown(outcome.name)}: {describe(outcome)}")
+        with closing(_page_by_page(names, change)) as outcomes:
+            for outcome in with_progress(outcomes, done, number) if is_brief else outcomes:
+                if isinstance(outcome.error, StoreError):
+                    raise outcome.error
+                if outcome.error is not None:
+                    failed += 1
+                    click.echo(f"Error: {error_of(app, outcome.name, outcome.error)}", err=True)
+                    continue
+                changed += 1
+                if not is_brief:
+                    click.echo(f"{shown(outcome.name)}: {describe(outcome)}")
     except KeyboardInterrupt:
         click.echo(f"interrupted: {changed:,} of {number:,} entries {done}; the others are as they were", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -150,6 +163,15 @@ def _print_outcomes(
         click.echo(f"{changed:,} entries {done}{f', {failed:,} failed' if failed else ''}")
     if failed:
         raise click.exceptions.Exit(BadInput.exit_code)
+
+
+def _page_by_page(
+    names: Sequence[str], change: Callable[[Sequence[str]], Iterator[Outcome]]
+) -> Generator[Outcome, None, None]:
+    """Change the entries of each page; Ctrl-C waits until each of a page was printed, as all of them are written."""
+    for page in pages(list(dict.fromkeys(names)), SAVE_PAGE):
+        with deferred_signals(PRINTING_SECONDS):
+            yield from change(page)
 
 
 @redisbeater.command()
@@ -170,8 +192,8 @@ def enable(app: Celery, names: Sequence[str], *, note: str, by: str, now: str | 
     def describe(outcome: Outcome) -> str:
         return "enabled" if outcome.entry is None else f"enabled, {_next_run(outcome.entry, view)}"
 
-    outcomes = enable_many(app, names, is_enabled=True, author=Author.of(by, note))
-    _print_outcomes(app, "enabled", outcomes, len(names), describe)
+    change = functools.partial(ScheduleStore(app).enable_many, note=note, by=by)
+    _print_outcomes(app, "enabled", names, change, describe)
 
 
 @redisbeater.command()
@@ -194,8 +216,8 @@ def disable(
       celery -A proj redisbeater disable report --until "tomorrow 09:00" --note "the printer is away"
     """
     if not until:
-        outcomes = enable_many(app, names, is_enabled=False, author=Author.of(by, note))
-        _print_outcomes(app, "disabled", outcomes, len(names), lambda _: "disabled")
+        disable_page = functools.partial(ScheduleStore(app).disable_many, note=note, by=by)
+        _print_outcomes(app, "disabled", names, disable_page, lambda _: "disabled")
         return
     view = view_of(Context.of(app), now, is_utc)
 
@@ -266,9 +288,9 @@ def delete(app: Celery, names: Sequence[str], *, note: str, by: str) -> None:
       celery -A proj redisbeater delete report clean-up
       celery -A proj redisbeater delete --prefix customer-7-
     """
-    outcomes = delete_many(app, names, author=Author.of(by, note))
+    change = functools.partial(ScheduleStore(app).delete_many, note=note, by=by)
     _print_outcomes(
-        app, "deleted", outcomes, len(names), lambda each: f"deleted; {COMES_BACK}" if each.is_static else "deleted"
+        app, "deleted", names, change, lambda each: f"deleted; {COMES_BACK}" if each.is_static else "deleted"
     )
 
 
@@ -281,7 +303,9 @@ def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
 
     What the code no longer declares of them is deleted when a beat begins to lead.
 
-    Example: celery -A shop redisbeater adopt proj --note "proj is shop now"
+    \b
+    Example:
+      celery -A shop redisbeater adopt proj --note "proj is shop now"
     """
     context = Context.of(app)
     adopted, failures = adopt_statics(context, application, Author.of(by, note))

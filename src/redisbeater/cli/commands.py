@@ -8,7 +8,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import NAME
+from redisbeater.cli.completion import NAME, complete_name
 from redisbeater.cli.details import details
 from redisbeater.cli.group import (
     BadInput,
@@ -80,8 +80,12 @@ def list_(
     if state == "deleted":
         if task or queue or labels or enabled is not None:
             raise BadInput("--state deleted: expected no other filter than --prefix")
-        view = view_of(context, now, is_utc)
-        print_lines(_deleted_lines(context, prefix, limit, view, as_json=as_json, names_only=names_only))
+
+        def draw_deleted() -> None:
+            view = view_of(context, now, is_utc)
+            print_lines(_deleted_lines(context, prefix, limit, view, as_json=as_json, names_only=names_only))
+
+        watched(watch, draw_deleted)
         return
     states = _states(state)
     wanted = Filter(prefix=prefix, task=task, enabled=enabled, queue=queue, labels=labels)
@@ -120,13 +124,13 @@ def _deleted_lines(
 ) -> Iterable[str]:
     """Return the lines about entries that can be restored, the newest first."""
     found = [item for item in context.redis.deleted.names().items() if item[0].startswith(prefix)][:limit]
-    if names_only:
-        return [shown(name, None) for name, _ in found]
     if as_json:
         return [
             printable_json({"name": name, "state": "deleted", "deleted_at": at.isoformat(timespec="seconds")})
             for name, at in found
         ]
+    if names_only:
+        return [shown(name, None) for name, _ in found]
     lines = [(name, f"{age_words(at.astimezone(view.zone), view.now_in(view.zone))}") for name, at in found]
     return aligned([("NAME", "DELETED"), *lines]) if lines else ["no deleted entry can be restored"]
 
@@ -189,7 +193,9 @@ def show(
 
 
 @redisbeater.command()
-@click.option("--retry", metavar="NAME", help="Let this entry run again: the reason is gone.")
+@click.option(
+    "--retry", metavar="NAME", shell_complete=complete_name, help="Let this entry run again: the reason is gone."
+)
 @authored
 @as_json
 @times
@@ -202,13 +208,17 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, no
       celery -A proj redisbeater broken --json
       celery -A proj redisbeater broken --retry report --note "the class is registered now"
     """
+    context = Context.of(app)
     if retry is not None:
         entry = ScheduleStore(app).retry(retry, note=note, by=by)
-        view = view_of(Context.of(app), now, is_utc)
+        if as_json:
+            click.echo(printable_json(row_of(context, retry).as_dict(), indent=2))
+            return
+        view = view_of(context, now, is_utc)
         due = "" if entry.due_at is None else f", next run {relative_words(entry.due_at, view.now)}"
         click.echo(f"{shown(retry)}: {entry.state}{due}")
         return
-    reports = Context.of(app).redis.broken.reports()
+    reports = context.redis.broken.reports()
     if as_json:
         click.echo(printable_json(reports, indent=2))
     else:

@@ -1,4 +1,4 @@
-"""Completion of the names of entries, and of the ids of runs, in a shell."""
+"""Completion of the names of entries and files, and of the ids of runs, in a shell."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 import click
 from celery import Celery
 from celery.app.utils import find_app
+from click.shell_completion import CompletionItem
 
 from redisbeater.context import Context, with_prefix
 
-__all__ = ("NAME", "NAMES", "OPTIONAL_NAME", "RUN", "RUNS")
+__all__ = ("NAME", "NAMES", "OPTIONAL_NAME", "RUN", "RUNS", "complete_file", "complete_name")
 
 #: More names than a shell shows at once.
 MOST_NAMES = 200
@@ -23,7 +24,7 @@ MOST_NAMES = 200
 TIMEOUT_SECONDS = 1.0
 
 
-def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin with a text."""
     return _within_time(ctx, lambda app: _names(app, incomplete))
 
@@ -31,6 +32,11 @@ def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[s
 def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the ids of runs that have not ended and begin with a text."""
     return _within_time(ctx, lambda app: _run_ids(app, incomplete))
+
+
+def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leave the names of files to the shell."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> list[str]:
@@ -71,13 +77,13 @@ def _run_ids(app: Celery, prefix: str) -> list[str]:
 
 
 #: The name of one entry.
-NAME = click.argument("name", shell_complete=_complete)
+NAME = click.argument("name", shell_complete=complete_name)
 
 #: The names of entries.
-NAMES = click.argument("names", nargs=-1, metavar="NAME...", shell_complete=_complete)
+NAMES = click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_name)
 
 #: The name of an entry that may be left out.
-OPTIONAL_NAME = click.argument("name", required=False, shell_complete=_complete)
+OPTIONAL_NAME = click.argument("name", required=False, shell_complete=complete_name)
 
 #: The id of one run.
 RUN = click.argument("run_id", metavar="ID", shell_complete=_complete_run)

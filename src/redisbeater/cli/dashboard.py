@@ -7,6 +7,7 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import complete_file
 from redisbeater.cli.group import BadInput, command, redisbeater
 from redisbeater.display import shown
 
@@ -19,8 +20,16 @@ INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]
 @redisbeater.command()
 @click.option("--bind", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=5577, show_default=True, help="Port to listen on.")
-@click.option("--token-file", default="", metavar="FILE", help="Log in with the token in this file.")
-@click.option("--basic-file", default="", metavar="FILE", help="Log in with the names and passwords in this file.")
+@click.option(
+    "--token-file", default="", metavar="FILE", shell_complete=complete_file, help="Log in with the token in this file."
+)
+@click.option(
+    "--basic-file",
+    default="",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Log in with the names and passwords in this file.",
+)
 @click.option("--auth-header", default="", metavar="NAME", help="Take the user from a header that a proxy sets.")
 @click.option("--trusted", multiple=True, metavar="CIDR", help="Network of that proxy; it can be repeated.")
 @click.option("--no-auth", is_flag=True, help="Nobody logs in; on loopback only.")

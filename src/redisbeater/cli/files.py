@@ -12,6 +12,7 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import complete_file
 from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, ask, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.plan_lines import changes_as_dict, forecast_line, plan_lines
 from redisbeater.cli.progress import Progress
@@ -35,7 +36,14 @@ MOST_DUE_AT_ONCE = 100
 @click.option("--owner", default="", help="Only entries that the file of this owner declares.")
 @click.option("--state", is_flag=True, help="Also run counts, next runs and the schedule's identity: a backup.")
 @click.option("--redact", is_flag=True, help="Blank secrets; what is blanked cannot be applied again.")
-@click.option("-o", "--output", "file", help="Write this file; one that ends with .yaml or .yml becomes YAML.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Write this file; one that ends with .yaml or .yml becomes YAML.",
+)
 @command
 def export(app: Celery, *, prefix: str, owner: str, state: bool, redact: bool, file: str | None) -> None:
     """Write entries as a file, which apply reads.
@@ -98,7 +106,7 @@ def _replace(file: Path, text: str) -> None:
 
 
 @redisbeater.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_file)
 @click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
 @click.option("--check", is_flag=True, help="Like --dry-run, with exit code 1 if anything would change.")
 @click.option("--owner", help="Whose the entries are, in place of the owner that the file names.")

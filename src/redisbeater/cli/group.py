@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import errno
 import functools
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -19,6 +21,8 @@ from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal,
 from redisbeater.context import Context, with_prefix
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
+from redisbeater.management.migration.candidate import SourceError
+from redisbeater.store import RedisSchedule
 from redisbeater.time_words import read_time
 
 __all__ = (
@@ -41,6 +45,9 @@ INTERRUPTED = 130
 
 #: The errors of an output that takes no more, such as that of a full disk; click ends quietly when nobody reads on.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+#: What Redis says when it takes no changes: as a replica, without its replicas, or with a full memory or disk.
+REFUSED = re.compile(r"READONLY|ReadOnlyError|NOREPLICAS|OOM|OutOfMemoryError|MISCONF")
 
 #: Characters of an error: one about a setting may list them all.
 MOST_ERROR = 2000
@@ -100,10 +107,21 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 def _with_address(app: Celery, error: Exception) -> str:
     """Return the text of an error; of one of Redis also the address that was asked, and which setting has it."""
     text = error_text(app, error)
-    if not isinstance(error, StoreError):
+    if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
-    address = Context.of(app).redis.address
-    return f"{text.rstrip('.')}; the schedule is looked for in {address}, by redisbeater_redis_url, else broker_url"
+    redis = Context.of(app).redis
+    text = _with_way_out(redis, text.rstrip("."))
+    return f"{text}; the schedule is looked for in {redis.address}, by redisbeater_redis_url, else broker_url"
+
+
+def _with_way_out(redis: RedisSchedule, text: str) -> str:
+    """Return the text of an error, behind what to do about a Redis that takes no changes."""
+    if REFUSED.search(text) is None:
+        return text
+    with suppress(StoreError):
+        if refusal := redis.refusal():
+            return f"Redis refuses changes: {refusal} ({text})"
+    return text
 
 
 def error_text(app: Celery, error: Exception) -> str:
@@ -115,6 +133,8 @@ def error_text(app: Celery, error: Exception) -> str:
         known = [name for name in known if name != error.args[0]]  # a member without an entry
         if near := difflib.get_close_matches(error.args[0], known, n=1, cutoff=0.7):
             return f"{text}; did you mean {shown(repr(near[0]))}?"
+    if isinstance(error, RunActive):
+        return text.replace("overlap='allow'", "--overlap allow")  # it is written for programs
     return text
 
 

@@ -90,7 +90,8 @@ def history(
             print_lines(printable_json(item_dict(item)) for item in items)
             return
         drawn = view_of(context, now, is_utc, is_long=is_long)
-        print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
+        lines = table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long) if items else []
+        print_lines(lines or [_nothing(name, is_filtered=bool(states or start))])
         if not context.config.track_runs:
             click.echo("runs are not recorded: redisbeater_track_runs is off", err=True)
 
@@ -98,6 +99,13 @@ def history(
         _followed(context, draw) if follow else draw()
     except ValueError as exc:
         raise BadInput(f"--{exc}") from exc
+
+
+def _nothing(name: str | None, *, is_filtered: bool) -> str:
+    """Return what is printed where there is neither a run nor a line: often there are others than those asked for."""
+    if is_filtered:
+        return "nothing is kept that --state and --since select; without them all that is kept is shown"
+    return "nothing is kept of the runs of any entry" if name is None else "nothing is kept of its runs"
 
 
 def item_dict(item: Run | LogLine) -> dict[str, object]:
@@ -112,8 +120,6 @@ def table_of_runs(
     items: Sequence[Run | LogLine], view: View, zone: tzinfo, *, has_names: bool = False, has_ids: bool = False
 ) -> list[str]:
     """Return the lines of a table of runs and lines of a log."""
-    if not items:
-        return ["nothing is kept of its runs"]
     rows = [_of_run(item, view, zone) if isinstance(item, Run) else _of_line(item, view, zone) for item in items]
     places = [
         place

@@ -15,9 +15,9 @@ from redisbeater.cli.changing import confirm
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
 from redisbeater.cli.options import authored
 from redisbeater.cli.progress import Progress
-from redisbeater.cli.table import aligned
+from redisbeater.cli.table import aligned_heads
 from redisbeater.cli.terminal import with_progress
-from redisbeater.display import printable_json, shown
+from redisbeater.display import printable_json
 from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
 from redisbeater.management.migration.comparison import Comparison
@@ -45,7 +45,9 @@ def import_() -> None:
     A dry run compares the next 1,000 fire times of each entry, or those of five years, with those of the other
     scheduler, whose own code is run in simulated time.
 
-    Example: celery -A proj redisbeater import django-celery-beat --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import django-celery-beat --dry-run
     """
 
 
@@ -101,7 +103,9 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
 def redbeat(app: Celery, url: str | None, prefix: str | None) -> Source:
     """Import the entries of RedBeat, from another prefix, server or database.
 
-    Example: celery -A proj redisbeater import redbeat --from redis://old:6379/1 --prefix redbeat: --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import redbeat --from redis://old:6379/1 --prefix redbeat: --dry-run
     """
     return RedBeatSource(app, url, prefix)
 
@@ -112,7 +116,9 @@ def redbeat(app: Celery, url: str | None, prefix: str | None) -> Source:
 def django_celery_beat(app: Celery) -> Source:
     """Import the periodic tasks of django-celery-beat, from the database of the Django project.
 
-    Example: celery -A proj redisbeater import django-celery-beat --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import django-celery-beat --dry-run
     """
     return DjangoSource(app)
 
@@ -123,7 +129,9 @@ def django_celery_beat(app: Celery) -> Source:
 def beat_schedule(app: Celery) -> Source:
     """Import the beat_schedule of this app as dynamic entries; then remove it from the code.
 
-    Example: celery -A proj redisbeater import beat-schedule --dry-run
+    \b
+    Example:
+      celery -A proj redisbeater import beat-schedule --dry-run
     """
     return BeatScheduleSource(app)
 
@@ -161,9 +169,7 @@ def _deletion(names: Sequence[str], app_name: str) -> str:
 
 
 def _lines(work: Import, undo: str) -> Iterator[str]:
-    if work.entries:  # the column of what was found is not cut
-        heads = aligned([(entry.name, _schedule(entry), ".") for entry in work.entries])
-        yield from (f"{head[:-1]}{shown(_outcome(entry))}" for head, entry in zip(heads, work.entries))
+    yield from aligned_heads([(each.name, _schedule(each)) for each in work.entries], map(_outcome, work.entries))
     counts = [(state, len(work.of_state(state))) for state in _STATES]
     yield ", ".join(f"{count:,} {_WORDS.get(state, state)}" for state, count in counts if count) or "nothing to import"
     if undo:

@@ -7,19 +7,25 @@ from collections.abc import Sequence
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import complete_file
 from redisbeater.cli.files import read_export
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
 from redisbeater.cli.progress import Progress
-from redisbeater.cli.table import aligned
+from redisbeater.cli.table import aligned_heads
 from redisbeater.display import did_you_mean, printable_json, shown
-from redisbeater.management.lint_rules import RULES, Finding
+from redisbeater.management.lint_rules import RULES
 from redisbeater.management.schedule_store import ScheduleStore
 
 __all__ = ("lint",)
 
 
 @redisbeater.command()
-@click.option("--file", help="The entries of this file, in place of those of the schedule.")
+@click.option(
+    "--file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="The entries of this file, in place of those of the schedule.",
+)
 @click.option("--strict", is_flag=True, help="Exit code 1 for hints, too.")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
 @click.option("--sentry", is_flag=True, help="Find entries that Sentry's monitors cannot follow, too.")
@@ -49,7 +55,8 @@ def lint(
     if as_json:
         click.echo(printable_json([vars(each) for each in found], indent=2))
     else:
-        print_lines(_lines(found) or ["nothing found"])
+        heads = [(each.severity, each.rule, each.name or "the schedule") for each in found]
+        print_lines(aligned_heads(heads, (each.text for each in found)) or ["nothing found"])
     if any(strict or each.severity != "hint" for each in found):
         raise click.exceptions.Exit(1)
 
@@ -59,12 +66,5 @@ def _print_rules(is_json: bool) -> None:
         rows = [{"rule": rule, "severity": severity, "finds": text} for rule, (severity, text) in RULES.items()]
         click.echo(printable_json(rows, indent=2))
     else:
-        print_lines(aligned([(severity, rule, text) for rule, (severity, text) in RULES.items()]))
-
-
-def _lines(found: Sequence[Finding]) -> list[str]:
-    if not found:
-        return []
-    heads = aligned([(each.severity, each.rule, each.name or "the schedule") for each in found])
-    width = max(map(len, heads))
-    return [f"{head.ljust(width)}  {shown(each.text)}" for head, each in zip(heads, found)]
+        heads = [(severity, rule) for rule, (severity, _) in RULES.items()]
+        print_lines(aligned_heads(heads, (text for _, text in RULES.values())))

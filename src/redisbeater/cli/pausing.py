@@ -68,7 +68,9 @@ def _end(until: str, view: View) -> datetime:
 def resume(app: Celery, note: str, by: str) -> None:
     """End the pause of the whole schedule.
 
-    Example: celery -A proj redisbeater resume --note "database is back"
+    \b
+    Example:
+      celery -A proj redisbeater resume --note "database is back"
     """
     ended = ScheduleStore(app).resume(note, by)
     if ended.pause is None:

@@ -15,6 +15,7 @@ from redisbeater.management.files.moments import moment_text
 from redisbeater.management.files.schedule_words import words_of
 from redisbeater.management.forecast import Forecast
 from redisbeater.management.redaction import redacted, redacted_field
+from redisbeater.model.policy_fields import NULLABLE
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.time_words import clock_words, date_words
 
@@ -135,7 +136,7 @@ def _difference(difference: FieldDifference, context: Context) -> str:
 def _value(path: str, value: Any, context: Context) -> str:
     value = redacted_field(path, value, context.config.redact)
     if value is None:
-        return "none"
+        return "the setting" if path in NULLABLE else "none"
     if path == "schedule" and isinstance(value, Mapping):
         word, text = next(iter(words_of(value, context.codec, context.zone).items()))
         return shown(text if word == "cron" else f"{word} {text}", MOST_VALUE)

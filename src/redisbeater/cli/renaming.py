@@ -27,7 +27,9 @@ __all__ = ("rename", "restore")
 def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
     """Rename an entry. It keeps its counters and its log; its task ids, its jitter and H in its schedule change.
 
-    Example: celery -A proj redisbeater rename report "weekly report" --note "there is a daily one now"
+    \b
+    Example:
+      celery -A proj redisbeater rename report "weekly report" --note "there is a daily one now"
     """
     entry = ScheduleStore(app).rename(name, new, note=note, by=by)
     click.echo(f"{shown(name)}: renamed to {shown(entry.name)}")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from celery import Celery
 
+from redisbeater.cli.completion import complete_file
 from redisbeater.cli.files import read_export
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.progress import Progress
@@ -39,7 +40,7 @@ _HERD = 100
 @redisbeater.command()
 @click.option("--from", "start", metavar="TIME", default="now", show_default=True, help="When it begins.")
 @click.option(
-    "--to", "end", metavar="TIME", default="+24h", show_default=True, help="When it ends; +24h counts from the begin."
+    "--to", "end", metavar="TIME", default="+24h", show_default=True, help="When it ends; +24h counts from --from."
 )
 @click.option(
     "--per",
@@ -50,7 +51,12 @@ _HERD = 100
 )
 @click.option("--prefix", default="", help="Only entries whose name begins with this text.")
 @click.option("--task", help="Only entries of this task.")
-@click.option("--file", help="The entries of this file, in place of those of the schedule.")
+@click.option(
+    "--file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="The entries of this file, in place of those of the schedule.",
+)
 @as_json
 @times
 @command

@@ -13,7 +13,7 @@ from celery import Celery
 from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
 from redisbeater.cli.pausing import pause_words
 from redisbeater.cli.table import View
-from redisbeater.cli.terminal import watched
+from redisbeater.cli.terminal import WATCH, watched
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.runs.record import NO_REPORTS
@@ -23,9 +23,6 @@ from redisbeater.model.beat_line import BeatLine
 from redisbeater.time_words import duration_words, read_duration
 
 __all__ = ("health", "status")
-
-#: Redrawing more often would only keep Redis busy.
-SHORTEST_WATCH = timedelta(seconds=0.2)
 
 
 def _duration(option: str, text: str) -> timedelta:
@@ -37,10 +34,10 @@ def _duration(option: str, text: str) -> timedelta:
 
 @redisbeater.command()
 @as_json
-@click.option("--watch", metavar="DURATION", help="Draw it again after this duration, such as 2s, until Ctrl-C.")
+@WATCH
 @times
 @command
-def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_utc: bool) -> None:
+def status(app: Celery, as_json: bool, watch: float | None, now: str | None, is_utc: bool) -> None:
     """Show who leads, who stands by, what is late, and whether the schedule is paused.
 
     \b
@@ -48,15 +45,16 @@ def status(app: Celery, as_json: bool, watch: str | None, now: str | None, is_ut
       celery -A proj redisbeater status --watch 2s
       celery -A proj redisbeater status --json | jq .leader
     """
-    delay = None if watch is None else max(_duration("--watch", watch), SHORTEST_WATCH)
     context, store = Context.of(app), ScheduleStore(app)
 
     def draw() -> None:
         found = store.status(details=as_json)
-        text = printable_json(found.as_dict(), indent=2) if as_json else ""
-        print_lines([text] if as_json else status_lines(found, view_of(context, now, is_utc)))
+        if as_json:
+            click.echo(printable_json(found.as_dict(), indent=2))
+        else:
+            print_lines(status_lines(found, view_of(context, now, is_utc)))
 
-    watched(None if delay is None else delay.total_seconds(), draw)
+    watched(watch, draw)
 
 
 def status_lines(found: Status, view: View) -> list[str]:
@@ -150,7 +148,9 @@ def _broker(beat: BeatLine, view: View) -> str:
 
 
 @redisbeater.command()
-@click.option("--max-late", default="60s", show_default=True, help="How late the oldest entry may be.")
+@click.option(
+    "--max-late", metavar="DURATION", default="60s", show_default=True, help="How late the oldest entry may be."
+)
 @click.option(
     "--require",
     type=click.Choice(["leader", "any"]),
@@ -159,7 +159,7 @@ def _broker(beat: BeatLine, view: View) -> str:
     help="That a beat leads, or that any beat runs.",
 )
 @click.option("--self", "self_token", default="", help="Ask for one beat alone, by its token or host:pid.")
-@click.option("--timeout", default="3s", show_default=True, help="How long Redis may take.")
+@click.option("--timeout", metavar="DURATION", default="3s", show_default=True, help="How long Redis may take.")
 @click.option(
     "--strict", is_flag=True, help="Broken and failing entries are unhealthy, too, and workers that do not report runs."
 )

@@ -15,7 +15,7 @@ from redisbeater.management.search import LATE
 from redisbeater.schedules.words import zone_text
 from redisbeater.time_words import age_words, clock_words, date_words, duration_words
 
-__all__ = ("STATE", "View", "aligned", "beginning_of", "columns_of", "head", "table")
+__all__ = ("STATE", "View", "aligned", "aligned_heads", "beginning_of", "columns_of", "head", "table")
 
 #: The name of the column of states.
 STATE = "STATE"
@@ -91,6 +91,12 @@ def aligned(lines: Sequence[Sequence[str]], width: int | None = None) -> list[st
         widths = _narrowed(lines[0], widths, width)
     texts = ("  ".join(_fitted(cell, size) for cell, size in zip(line, widths)).rstrip() for line in cells)
     return [text if width is None else _cut(text, width) for text in texts]
+
+
+def aligned_heads(heads: Sequence[Sequence[str]], texts: Iterable[str]) -> list[str]:
+    """Return lines of aligned columns, each with a text behind it that is not cut as cells are."""
+    lines = aligned([(*head, ".") for head in heads])
+    return [f"{line[:-1]}{shown(text)}" for line, text in zip(lines, texts)]
 
 
 def _entries(number: int) -> str:

@@ -39,7 +39,8 @@ def why(app: Celery, name: str, at: str | None, as_json: bool, now: str | None, 
     context = Context.of(app)
     view, zone = view_of(context, now, is_utc), zone_of(app, name)
     moment = None if at is None else read_past(at, view.now, zone)
-    answer = explain(context, check_name(name), moment, now=view.now, max_interval=app.conf.beat_max_loop_interval or 0)
+    longest, shown_in = app.conf.beat_max_loop_interval or 0, view.zone if is_utc else None
+    answer = explain(context, check_name(name), moment, now=view.now, max_interval=longest, shown_in=shown_in)
     if as_json:
         click.echo(printable_json(answer.as_dict(), indent=2))
     else:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import NAME
+from redisbeater.cli.completion import NAME, complete_file
 from redisbeater.cli.definition_options import Given, definition_options, read_at
 from redisbeater.cli.group import BadInput, command, print_lines, redisbeater
 from redisbeater.cli.table import View
@@ -34,7 +34,12 @@ SHOWN_RUNS = 3
 @redisbeater.command()
 @click.argument("name", required=False)
 @click.argument("task", required=False)
-@click.option("--json-file", metavar="FILE", help="Take the definition from a file, as show --definition prints it.")
+@click.option(
+    "--json-file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Take the definition from a file, as show --definition prints it.",
+)
 @click.option("--if-missing", is_flag=True, help="Do nothing if an entry of that name exists.")
 @command
 @definition_options
@@ -60,7 +65,8 @@ def create(
     except EntryExists:
         if not if_missing:
             raise
-        click.echo(f"{shown(wanted.name)}: exists, left as it is")
+        data = {"name": wanted.name, "dry_run": given.dry_run, "created": False}
+        click.echo(printable_json(data, indent=2) if given.as_json else f"{shown(wanted.name)}: exists, left as it is")
         return
     _show_created(store, app, entry, given)
 
@@ -88,8 +94,8 @@ def _show_created(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry, 
     words = describe(entry.schedule, zone)
     if given.as_json:
         data = {
-            "name": entry.name, "dry_run": given.dry_run, "schedule": words, "next": [run.as_dict() for run in runs],
-            "clock_change": change and change.as_dict(),
+            "name": entry.name, "dry_run": given.dry_run, "created": not given.dry_run, "schedule": words,
+            "next": [run.as_dict() for run in runs], "clock_change": change and change.as_dict(),
         }  # fmt: skip
         click.echo(printable_json(data, indent=2))
     else:

@@ -8,8 +8,8 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,16 +104,19 @@ class Serving:
         """Return what recognizes people.
 
         Raises:
-            OSError, ValueError: a file cannot be read, or has nothing of the kind.
+            ValueError: a file cannot be read, or has nothing of the kind, or a network is none; it names the option.
         """
         if self.no_auth:
             return _everybody
         if self.token_file:
-            return token(Path(self.token_file).read_text().strip())
+            with _named(f"--token-file {self.token_file}"):
+                return token(Path(self.token_file).read_text().strip())
         if self.basic_file:
-            return basic(read_passwords(Path(self.basic_file).read_text()))
+            with _named(f"--basic-file {self.basic_file}"):
+                return basic(read_passwords(Path(self.basic_file).read_text()))
         if self.auth_header:
-            return header(self.auth_header, trusted=self.trusted, rights=ALL)
+            with _named("--trusted"):
+                return header(self.auth_header, trusted=self.trusted, rights=ALL)
         return token(self.made_token)
 
     @property
@@ -143,6 +146,17 @@ class Serving:
         mounted = Starlette(routes=[Route(self.path, _to_first_page), Mount(self.path, page)])
         mounted.router.redirect_slashes = False  # as in the page itself
         return mounted
+
+
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Put the option that is wrong in front of an error."""
+    try:
+        yield
+    except OSError as exc:
+        raise ValueError(f"{option}: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise ValueError(f"{option}: {exc}") from exc
 
 
 def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = lambda: None) -> None:

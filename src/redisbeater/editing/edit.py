@@ -11,6 +11,7 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.json_text import changed_fields
 from redisbeater.model.meta import Meta
+from redisbeater.model.policy_fields import NULLABLE
 from redisbeater.model.score import Score
 from redisbeater.model.skip import read_skipped
 from redisbeater.store import Change, Snapshot
@@ -79,7 +80,7 @@ class Edit:
         if self.known_changes is not None:
             return list(self.known_changes)
         before = self.snapshot.definition
-        return changed_fields(before, self.text) if before and before != self.text else []
+        return changed_fields(before, self.text, nullable=NULLABLE) if before and before != self.text else []
 
     @property
     def switches(self) -> str:

@@ -20,6 +20,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.redaction import redacted_field
 from redisbeater.model import json_text
+from redisbeater.model.policy_fields import NULLABLE
 from redisbeater.schedules.description.describe import describe_in_brief
 
 __all__ = ("EditReport", "draft", "edit_entry", "value_words")
@@ -38,7 +39,8 @@ class EditReport:
     Attributes:
         entry: the entry after the edit.
         changed: each changed field -> its values before and after as JSON has them, None: it was or is not set; of a
-            schedule its words. An argument or option by name has an item of its own, such as ``kwargs.pages``.
+            schedule its words, and ``none`` for a grace without an end. An argument or option by name has an item of
+            its own, such as ``kwargs.pages``.
         next_before, next_after: when the entry was, and is, next due, aware UTC; None: it is not.
     """
 
@@ -108,7 +110,12 @@ def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iter
         elif field in _OBJECTS and isinstance(was, dict) and isinstance(is_, dict):
             yield from _changes_by_key(field, was, is_)
         else:
-            yield field, (was, is_)
+            yield field, (_value(old, field), _value(new, field))
+
+
+def _value(stored: Mapping[str, Any], field: str) -> Any:
+    """Return the value of a field; ``none`` for a null that is one, such as that of a grace that never ends."""
+    return "none" if field in NULLABLE and field in stored and stored[field] is None else stored.get(field)
 
 
 def _changes_by_key(field: str, was: dict[str, Any], is_: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:

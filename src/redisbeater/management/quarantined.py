@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import Celery
 
 from redisbeater.context import Context
+from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
@@ -26,5 +27,5 @@ def retry(app: Celery, name: str, author: Author) -> RedisScheduleEntry:
     if not snapshot.exists:
         raise EntryNotFound(name)
     if not snapshot.is_broken:
-        raise InvalidEntry("$.name", "is not broken; only a quarantined entry can be tried again")
+        raise InvalidEntry(quoted(name), "is not broken; only a quarantined entry can be tried again")
     return RedisScheduleEntry.of(write(context, FieldChange(name=name, author=author)), app)

@@ -22,6 +22,7 @@ from redisbeater.schedules.zone import in_iana_zone
 __all__ = (
     "MOST_SKIPPED",
     "NO_LABELS",
+    "NULLABLE",
     "POLICY_FIELDS",
     "checked_policies",
     "given_policies",
@@ -29,6 +30,9 @@ __all__ = (
     "stored_policies",
 )
 
+
+#: The fields of which null is a value; of all others it is the same as no field.
+NULLABLE = frozenset({"misfire_grace_time"})
 
 #: How many fire times of an entry can be left out.
 MOST_SKIPPED = 100

@@ -25,6 +25,7 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.options import OptionRules
 from redisbeater.model.origin import changed_since, file_origin, file_owner
+from redisbeater.model.policy_fields import NULLABLE
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("Terms", "plan_changes")
@@ -247,7 +248,7 @@ def _differences(snapshot: Snapshot, text: str) -> tuple[FieldDifference, ...]:
     found: list[FieldDifference] = []
     for name in (name for name in ("schedule", *FIELDS, *new) if name != "name"):
         if _differ(old, new, name) and name not in (each.path.partition(".")[0] for each in found):
-            found += _parts(name, old.get(name), new.get(name))
+            found += _parts(name, _value(old, name), _value(new, name))
     return tuple(found)
 
 
@@ -258,10 +259,17 @@ def _parts(name: str, old: Any, new: Any) -> list[FieldDifference]:
     return [FieldDifference(name, old, new)]
 
 
+def _value(data: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a field; ``none`` for a null that is one, such as that of a grace that never ends."""
+    return "none" if name in NULLABLE and name in data and data[name] is None else data.get(name)
+
+
 def _differ(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
     """Tell whether a field has another value; 1 and true are different, and most fields are in neither."""
     if name not in old and name not in new:
         return False
+    if name in NULLABLE and (name in old) != (name in new):
+        return True
     if marshal.dumps(old.get(name), 0) == marshal.dumps(new.get(name), 0):  # most are the same, types included
         return False
     return _text(old, name) != _text(new, name)

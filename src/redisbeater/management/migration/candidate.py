@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from redisbeater.exceptions import StoreError
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
 
-__all__ = ("Candidate", "OldEngine", "Source")
+__all__ = ("Candidate", "OldEngine", "Source", "SourceError")
 
 #: Yields the fire times after an instant, as the other scheduler itself finds them; the zone is that of the app.
 OldEngine = Callable[[datetime], Iterator[datetime]]
@@ -37,6 +38,10 @@ class Candidate:
     engine_key: str = ""
     refused: str = ""
     left_out: str = ""
+
+
+class SourceError(StoreError):
+    """The schedule to import cannot be read or written; the message says where it is looked for."""
 
 
 class Source(Protocol):

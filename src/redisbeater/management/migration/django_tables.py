@@ -17,8 +17,8 @@ from django_celery_beat.models import PeriodicTask, PeriodicTasks
 from django_celery_beat.schedulers import ModelEntry
 
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry, StoreError
-from redisbeater.management.migration.candidate import Candidate, OldEngine
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError
 from redisbeater.management.migration.old_engine import SimulatedClock, engine_app, fire_times, on_clock
 from redisbeater.schedules import clocked
 from redisbeater.schedules.zone import zone_name
@@ -40,13 +40,13 @@ def read(app: Celery) -> Iterator[Candidate]:
     """Yield all periodic tasks, in the order of their names.
 
     Raises:
-        StoreError: the database failed.
+        SourceError: the database failed.
     """
     engines = engine_app(app)
     try:
         rows = list(PeriodicTask.objects.select_related(*_KINDS).order_by("name"))
     except Error as exc:
-        raise StoreError(_failure(exc)) from exc
+        raise SourceError(_failure(exc)) from exc
     for row in rows:
         yield _candidate(app, engines, row)
 
@@ -55,14 +55,14 @@ def disable(names: Sequence[str]) -> None:
     """Disable periodic tasks, and let running beats read the table again.
 
     Raises:
-        StoreError: the database failed.
+        SourceError: the database failed.
     """
     try:
         for start in range(0, len(names), 500):  # databases bound the parameters of a query
             PeriodicTask.objects.filter(name__in=names[start : start + 500]).update(enabled=False)
         PeriodicTasks.update_changed()
     except Error as exc:
-        raise StoreError(_failure(exc)) from exc
+        raise SourceError(_failure(exc)) from exc
 
 
 def _failure(error: Exception) -> str:

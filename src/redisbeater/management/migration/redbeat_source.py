@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 from celery import Celery
 
 from redisbeater.config.given import PREFIX, given_settings
+from redisbeater.config.redis_url import RedisUrl
 from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
-from redisbeater.management.migration.candidate import Candidate, OldEngine
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, StoreError
+from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError
 from redisbeater.management.migration.old_engine import engine_app, engine_of
 from redisbeater.model import json_text
 from redisbeater.store import SAVE_PAGE, Snapshot, pages
@@ -46,6 +48,7 @@ class RedBeatSource:
         self._app = app
         self._prefix = prefix or theirs.get("key_prefix") or DEFAULT_PREFIX
         self._url = url or theirs.get("redis_url")
+        self._setting = "--from" if url else "redbeat_redis_url"
 
     def read(self) -> Iterator[Candidate]:
         """Yield its entries; see :class:`Source`."""
@@ -54,11 +57,12 @@ class RedBeatSource:
         except ImportError as exc:
             raise ImproperlyConfigured("RedBeat is not installed here: pip install celery-redbeat") from exc
         contents = self._context.redis.contents
-        statics, names = contents.statics(), sorted(contents.names())
-        for page in pages(names, SAVE_PAGE):
-            for snapshot in self._context.redis.load_many(page):
-                if snapshot.exists:
-                    yield self._candidate(snapshot, snapshot.name in statics or snapshot.name == CLEANUP)
+        with self._located():
+            statics, names = contents.statics(), sorted(contents.names())
+            for page in pages(names, SAVE_PAGE):
+                for snapshot in self._context.redis.load_many(page):
+                    if snapshot.exists:
+                        yield self._candidate(snapshot, snapshot.name in statics or snapshot.name == CLEANUP)
 
     def check_disabling(self) -> None:
         """Do nothing: it is always possible."""
@@ -66,14 +70,23 @@ class RedBeatSource:
     def disable(self, names: Sequence[str]) -> str:
         """Store ``enabled: false`` and a negative score, which RedBeat does not look at; see :class:`Source`."""
         author = Author.of("", "imported by redisbeater")
-        for page in pages(names, SAVE_PAGE):
-            write_page(
-                self._context, [FieldChange(name=name, fields={"enabled": False}, author=author) for name in page]
-            )
+        with self._located():
+            for page in pages(names, SAVE_PAGE):
+                changes = [FieldChange(name=name, fields={"enabled": False}, author=author) for name in page]
+                write_page(self._context, changes)
         return (
             f"for name in {list(names)!r}: entry = RedBeatSchedulerEntry.from_key({self._prefix!r} + name, app=app); "
             "entry.enabled = True; entry.save()"
         )
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Say in errors of its Redis where that is; it may not be the one of this app."""
+        try:
+            yield
+        except StoreError as exc:
+            place = f"{self._context.redis.address}, by --from, else redbeat_redis_url, else redisbeater_redis_url"
+            raise SourceError(f"{str(exc).rstrip('.')}; RedBeat's schedule is looked for in {place}") from exc
 
     @cached_property
     def _context(self) -> Context:
@@ -85,6 +98,7 @@ class RedBeatSource:
         app.conf.timezone, app.conf.enable_utc = self._app.conf.timezone, self._app.conf.enable_utc
         app.conf[f"{PREFIX}key_prefix"], app.conf[f"{PREFIX}lock_key"] = self._prefix, f"{self._prefix}:lock"
         if self._url is not None:
+            RedisUrl.read(self._setting, self._url)  # its error names what was set
             app.conf[f"{PREFIX}redis_url"] = self._url
         context = Context.of(app)
         if (context.config.url.hosts, self._prefix) == (ours.url.hosts, ours.key_prefix):

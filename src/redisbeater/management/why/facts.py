@@ -65,6 +65,7 @@ class Facts:
         beats: the lines of the beats, those that lead first.
         longest_pass: a beat whose line is older than that makes no passes any more.
         workers_report: whether a worker has ever reported a run of the schedule; True where runs are not recorded.
+        shown_in: the zone of the times in words; None: that of the entry.
     """
 
     name: str
@@ -87,11 +88,16 @@ class Facts:
     beats: Sequence[BeatLine] = ()
     longest_pass: timedelta = LONGEST_PASS
     workers_report: bool = True
+    shown_in: tzinfo | None = None
+
+    def local(self, moment: datetime) -> datetime:
+        """Return an instant as local time of the zone in which times are shown."""
+        return moment.astimezone(self.shown_in or self.zone)
 
     def time(self, moment: datetime) -> str:
-        """Return an instant in the zone of the entry: ``Fri 09:00:00 CET``."""
-        local = moment.astimezone(self.zone)
-        return f"{clock_words(local, self.now.astimezone(self.zone))} {local:%Z}"
+        """Return an instant in words: ``Fri 09:00:00 CET``."""
+        local = self.local(moment)
+        return f"{clock_words(local, self.local(self.now))} {local:%Z}"
 
     def time_and_distance(self, moment: datetime) -> str:
         """Return an instant with its distance from now: ``Fri 09:00:00 CET, in 3 h``."""

@@ -97,8 +97,8 @@ def _argument(name: str) -> str:
 
 
 def _clock(facts: Facts, moment: datetime) -> str:
-    """Return a time in the zone of the entry, with its day unless that is today."""
-    local, now = moment.astimezone(facts.zone), facts.now.astimezone(facts.zone)
+    """Return a local time, with its day unless that is today."""
+    local, now = facts.local(moment), facts.local(facts.now)
     return f"{local:%H:%M:%S}" if local.date() == now.date() else clock_words(local, now)
 
 
@@ -189,4 +189,6 @@ def _queue(facts: Facts) -> str:
 
 
 def _reporting(facts: Facts) -> str:
-    return "" if facts.workers_report else "; no worker has ever reported: is redisbeater.runs installed there?"
+    if facts.workers_report:
+        return ""
+    return "; no worker has ever reported: check that redisbeater.runs is in their imports setting"
