@@ -296,7 +296,10 @@ class RedisScheduler(Scheduler):
         self._clock.observe(claim.now, asked_at=claim.asked_at)
         report_removed(claim, self._redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
-            logger.error("Redis lost the schedule, or a backup was restored: storing static entries again")
+            logger.error(
+                "Redis lost the schedule, or a backup was restored: storing static entries again; "
+                "celery redisbeater list shows what is there"
+            )
             self._leadership.restart()
         if self._schedule_id != claim.schedule_id:
             self._foreign_keys.check_identity(claim.schedule_id)

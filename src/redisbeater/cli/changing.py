@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, tzinfo
 from typing import Any
@@ -132,7 +132,7 @@ def _print_outcomes(
     app: Celery,
     done: str,
     names: Sequence[str],
-    change: Callable[[Sequence[str]], Iterator[Outcome]],
+    change: Callable[[Sequence[str]], Iterable[Outcome]],
     describe: Callable[[Outcome], str],
 ) -> None:
     """Print what became of each entry, of very many only how many were changed; end with exit code 2 if one was not.
@@ -166,7 +166,7 @@ def _print_outcomes(
 
 
 def _page_by_page(
-    names: Sequence[str], change: Callable[[Sequence[str]], Iterator[Outcome]]
+    names: Sequence[str], change: Callable[[Sequence[str]], Iterable[Outcome]]
 ) -> Generator[Outcome, None, None]:
     """Change the entries of each page; Ctrl-C waits until each of a page was printed, as all of them are written."""
     for page in pages(list(dict.fromkeys(names)), SAVE_PAGE):
