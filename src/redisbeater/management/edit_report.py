@@ -20,7 +20,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.redaction import redacted_field
 from redisbeater.model import json_text
-from redisbeater.model.policy_fields import NULLABLE
+from redisbeater.model.policy_fields import shown_value
 from redisbeater.schedules.description.describe import describe_in_brief
 
 __all__ = ("EditReport", "draft", "edit_entry", "value_words")
@@ -110,12 +110,7 @@ def _changes(edit: Edit, before: StoredEntry | None, after: StoredEntry) -> Iter
         elif field in _OBJECTS and isinstance(was, dict) and isinstance(is_, dict):
             yield from _changes_by_key(field, was, is_)
         else:
-            yield field, (_value(old, field), _value(new, field))
-
-
-def _value(stored: Mapping[str, Any], field: str) -> Any:
-    """Return the value of a field; ``none`` for a null that is one, such as that of a grace that never ends."""
-    return "none" if field in NULLABLE and field in stored and stored[field] is None else stored.get(field)
+            yield field, (shown_value(old, field), shown_value(new, field))
 
 
 def _changes_by_key(field: str, was: dict[str, Any], is_: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any]]]:

@@ -27,6 +27,7 @@ __all__ = (
     "checked_policies",
     "given_policies",
     "read_policies",
+    "shown_value",
     "stored_policies",
 )
 
@@ -99,6 +100,11 @@ def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
         for name, default in _DEFAULTS.items()
         if values[name] is not default and values[name] != default
     }
+
+
+def shown_value(stored: Mapping[str, Any], name: str) -> Any:
+    """Return the value of a stored field, None without one; ``none`` for a null that is a value."""
+    return "none" if name in NULLABLE and name in stored and stored[name] is None else stored.get(name)
 
 
 def _check_order(start_at: datetime | None, end_at: datetime | None) -> None:

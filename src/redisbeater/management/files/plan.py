@@ -25,7 +25,7 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import NEW, Meta
 from redisbeater.model.options import OptionRules
 from redisbeater.model.origin import changed_since, file_origin, file_owner
-from redisbeater.model.policy_fields import NULLABLE
+from redisbeater.model.policy_fields import NULLABLE, shown_value
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("Terms", "plan_changes")
@@ -248,7 +248,7 @@ def _differences(snapshot: Snapshot, text: str) -> tuple[FieldDifference, ...]:
     found: list[FieldDifference] = []
     for name in (name for name in ("schedule", *FIELDS, *new) if name != "name"):
         if _differ(old, new, name) and name not in (each.path.partition(".")[0] for each in found):
-            found += _parts(name, _value(old, name), _value(new, name))
+            found += _parts(name, shown_value(old, name), shown_value(new, name))
     return tuple(found)
 
 
@@ -257,11 +257,6 @@ def _parts(name: str, old: Any, new: Any) -> list[FieldDifference]:
         keys = [key for key in {**old, **new} if _differ(old, new, key)]
         return [FieldDifference(f"{name}.{key}", old.get(key), new.get(key)) for key in keys]
     return [FieldDifference(name, old, new)]
-
-
-def _value(data: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a field; ``none`` for a null that is one, such as that of a grace that never ends."""
-    return "none" if name in NULLABLE and name in data and data[name] is None else data.get(name)
 
 
 def _differ(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
