@@ -297,8 +297,7 @@ class RedisScheduler(Scheduler):
         report_removed(claim, self._redis.keys)
         if self._schedule_id not in ("", claim.schedule_id):
             logger.error(
-                "Redis lost the schedule, or a backup was restored: storing static entries again; "
-                "celery redisbeater list shows what is there"
+                "Redis lost the schedule, or a backup was restored: storing static entries again; see redisbeater list"
             )
             self._leadership.restart()
         if self._schedule_id != claim.schedule_id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+import redis
 from celery import Celery
 from celery.schedules import crontab
 from pages import block_with
@@ -24,6 +26,7 @@ from redisbeater.testing import (
     embedded_server,
     own_schedule,
     run_due,
+    schedule,
 )
 
 pytest_plugins = ["pytester"]
@@ -127,6 +130,19 @@ def test_servers_that_start_at_once_have_ports_of_their_own() -> None:
         urls = {begun.result() for begun in [pool.submit(serve) for _ in range(3)]}
 
     assert len(urls) == 3
+
+
+def test_a_port_that_another_program_takes_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    free_port = schedule._free_port
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = [other.getsockname()[1]]
+        monkeypatch.setattr(schedule, "_free_port", lambda: taken.pop() if taken else free_port())
+        with embedded_server() as url:
+            assert redis.Redis.from_url(url).ping()
+            assert not taken
+            assert not url.endswith(f":{other.getsockname()[1]}/0")
 
 
 def test_tasks_are_executed_if_asked(app: Celery) -> None:

