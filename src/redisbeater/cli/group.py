@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import errno
 import functools
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -22,7 +21,7 @@ from redisbeater.context import Context, with_prefix
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.migration.candidate import SourceError
-from redisbeater.store import RedisSchedule
+from redisbeater.store.refused import takes_no_changes
 from redisbeater.time_words import read_time
 
 __all__ = (
@@ -45,9 +44,6 @@ INTERRUPTED = 130
 
 #: The errors of an output that takes no more, such as that of a full disk; click ends quietly when nobody reads on.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-
-#: What Redis says when it takes no changes: as a replica, without its replicas, or with a full memory or disk.
-REFUSED = re.compile(r"READONLY|ReadOnlyError|NOREPLICAS|OOM|OutOfMemoryError|MISCONF")
 
 #: Characters of an error: one about a setting may list them all.
 MOST_ERROR = 2000
@@ -105,23 +101,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_address(app: Celery, error: Exception) -> str:
-    """Return the text of an error; of one of Redis also the address that was asked, and which setting has it."""
+    """Return the text of an error; of one of Redis also what to do about it, and the address that was asked."""
     text = error_text(app, error)
     if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text
-    redis = Context.of(app).redis
-    text = _with_way_out(redis, text.rstrip("."))
+    redis, text = Context.of(app).redis, text.rstrip(".")
+    if takes_no_changes(error):
+        with suppress(StoreError):
+            if refusal := redis.refusal():
+                text = f"Redis refuses changes: {refusal} ({text})"
     return f"{text}; the schedule is looked for in {redis.address}, by redisbeater_redis_url, else broker_url"
-
-
-def _with_way_out(redis: RedisSchedule, text: str) -> str:
-    """Return the text of an error, behind what to do about a Redis that takes no changes."""
-    if REFUSED.search(text) is None:
-        return text
-    with suppress(StoreError):
-        if refusal := redis.refusal():
-            return f"Redis refuses changes: {refusal} ({text})"
-    return text
 
 
 def error_text(app: Celery, error: Exception) -> str:

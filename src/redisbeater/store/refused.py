@@ -8,13 +8,16 @@ from typing import TypeVar
 
 from redisbeater.exceptions import StoreError, StoreUnavailable
 
-__all__ = ("NothingRecorded", "lacks_right", "refused_alone", "will_pass")
+__all__ = ("NothingRecorded", "lacks_right", "refused_alone", "takes_no_changes", "will_pass")
 
 Item = TypeVar("Item")
 
 #: Refusals of whatever is written: no memory, or a disk that is full. redis-py has classes for some, and takes the
 #: word out of the text.
 _FULL = re.compile(r"\b(OOM|OutOfMemoryError|MISCONF)\b")
+
+#: Refusals of a server that takes changes elsewhere, or with more replicas.
+_READ_ONLY = re.compile(r"\b(READONLY|ReadOnlyError|NOREPLICAS)\b")
 
 #: Refusals of a command within a script, for a right that is missing, by several versions of Redis.
 _NO_COMMAND = re.compile(r"can't run this command|ACL failure in script|NOPERM|NoPermissionError")
@@ -33,6 +36,11 @@ class NothingRecorded(StoreError):
 def lacks_right(error: StoreError) -> bool:
     """Return whether Redis refuses a command because the user has no right to it."""
     return bool(_NO_COMMAND.search(str(error)))
+
+
+def takes_no_changes(error: StoreError) -> bool:
+    """Return whether Redis refuses every change: as a replica, without its replicas, or with a full memory or disk."""
+    return bool(_FULL.search(str(error)) or _READ_ONLY.search(str(error)))
 
 
 def will_pass(error: StoreError) -> bool:
