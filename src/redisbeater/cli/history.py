@@ -90,8 +90,10 @@ def history(
             print_lines(printable_json(item_dict(item)) for item in items)
             return
         drawn = view_of(context, now, is_utc, is_long=is_long)
-        lines = table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long) if items else []
-        print_lines(lines or [_nothing(name, is_filtered=bool(states or start))])
+        if items:
+            print_lines(table_of_runs(items, drawn, zone, has_names=name is None, has_ids=is_long))
+        else:
+            print_lines([_nothing(name, is_filtered=bool(states or start))])
         if not context.config.track_runs:
             click.echo("runs are not recorded: redisbeater_track_runs is off", err=True)
 

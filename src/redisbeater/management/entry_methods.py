@@ -120,9 +120,10 @@ class EntryMethods(RunMethods):
 
         With a store that has a ``prefix``, the entry belongs to its schedule from then on.
         """
-        if self._prefix is not None and isinstance(entry, RedisScheduleEntry):
+        entry = checked_entry(entry)
+        if self._prefix is not None:
             entry.app = self._app
-        return checked_entry(entry).save(note=note, by=by)
+        return entry.save(note=note, by=by)
 
     def bulk(self, *, note: str = "", by: str = "") -> Bulk:
         """Make tens of thousands of changes in seconds.
