@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pytest
+import redis
 from celery import Celery
 from failing_saves import end_failing_saves, fail_saves
 from servers import Server, programs, running
@@ -15,8 +17,28 @@ from redisbeater.beat import heartbeat, outage
 from redisbeater.context import Context
 from redisbeater.store.connection import connection
 
-REFUSED, AGAIN = "Redis refused a command, retrying", "Redis available again"
-UNAVAILABLE = "Redis unavailable, retrying"
+AGAIN = "Redis available again"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A way in which a Redis refuses writes, how that is cured, the line that beat logs, and what it counts."""
+
+    begin: Callable[[redis.Redis], object]
+    cure: Callable[[redis.Redis], object]
+    line: str
+    kind: str
+
+
+REFUSALS = {
+    "NOREPLICAS": Refusal(
+        lambda client: client.config_set("min-replicas-to-write", 1),
+        lambda client: client.config_set("min-replicas-to-write", 0),
+        "Redis unavailable, retrying",
+        "connection",
+    ),
+    "MISCONF": Refusal(fail_saves, end_failing_saves, "Redis refused a command, retrying", "refused"),
+}
 
 
 @pytest.fixture
@@ -26,8 +48,9 @@ def schedule_server() -> Iterator[Server]:
         yield server
 
 
-def test_a_standby_whose_redis_lacks_its_replicas_logs_one_outage(
-    schedule_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_a_standby_whose_redis_refuses_writes_logs_one_outage(
+    schedule_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusal: Refusal
 ) -> None:
     caplog.set_level("INFO", "redisbeater")
     monkeypatch.setattr(connection, "RETRY_SECONDS", 0)
@@ -37,38 +60,15 @@ def test_a_standby_whose_redis_lacks_its_replicas_logs_one_outage(
     app.conf.update(redisbeater_redis_url=schedule_server.url(), redisbeater_lock_timeout=600)
     client = schedule_server.client()
     client.set("redisbeater::lock", "another:1:beat", ex=600)
-    client.config_set("min-replicas-to-write", 1)
     standby = RedisScheduler(app)
     errors = Context.of(app).redis.errors
 
-    wait_until(lambda: standby.tick() and sum(errors.values()) >= 3, "three refusals")
-    assert (caplog.text.count(UNAVAILABLE), caplog.text.count(AGAIN)) == (1, 0)
+    refusal.begin(client)
+    wait_until(lambda: standby.tick() and errors.get(refusal.kind, 0) >= 3, "three refusals")
+    assert (caplog.text.count(refusal.line), caplog.text.count(AGAIN)) == (1, 0)
 
-    client.config_set("min-replicas-to-write", 0)
+    refusal.cure(client)
     monkeypatch.setattr(outage, "REFUSAL_SECONDS", 0.2)
     wait_until(lambda: standby.tick() and AGAIN in caplog.text, "the end of the outage")
-    standby.close()
-
-
-def test_a_standby_whose_redis_cannot_save_logs_one_outage(
-    schedule_server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "redisbeater")
-    monkeypatch.setattr(heartbeat, "PERIOD_SECONDS", 0.1)
-    monkeypatch.setattr(outage, "REFUSAL_SECONDS", 600.0)
-    app = Celery("proj", broker="memory://", set_as_current=False)
-    app.conf.update(redisbeater_redis_url=schedule_server.url(), redisbeater_lock_timeout=600)
-    client = schedule_server.client()
-    client.set("redisbeater::lock", "another:1:beat", ex=600)
-    standby = RedisScheduler(app)
-    errors = Context.of(app).redis.errors
-
-    fail_saves(client)
-    wait_until(lambda: standby.tick() and errors.get("refused", 0) >= 3, "three refusals")
-    assert (caplog.text.count(REFUSED), caplog.text.count(AGAIN)) == (1, 0)
-
-    end_failing_saves(client)
-    monkeypatch.setattr(outage, "REFUSAL_SECONDS", 0.2)
-    wait_until(lambda: standby.tick() and AGAIN in caplog.text, "the end of the outage")
-    assert (caplog.text.count(REFUSED), caplog.text.count(AGAIN)) == (1, 1)
+    assert (caplog.text.count(refusal.line), caplog.text.count(AGAIN)) == (1, 1)
     standby.close()
