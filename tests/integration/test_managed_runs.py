@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,20 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from outbox import run_due, take
 from ports import dead_port
-from servers import programs
+from proxy import LOOPBACK, Proxy
+from servers import Server, programs
+from waiting import WAIT_SECONDS, wait_until
 
-from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduler, RunActive, ScheduleStore, SendFailed
+from redisbeater import (
+    AsyncScheduleStore,
+    ImproperlyConfigured,
+    InvalidEntry,
+    RedisScheduler,
+    RunActive,
+    ScheduleStore,
+    SendFailed,
+    StoreUnavailable,
+)
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.model.run import State
@@ -203,6 +215,54 @@ def test_waiting_ends_with_the_time(store: ScheduleStore) -> None:
     store.create("report", "t", 3600)
 
     assert store.wait(store.trigger("report"), timedelta(milliseconds=1)).state is State.SENT
+
+
+@pytest.fixture
+def behind_proxy(make_app: Callable[..., Celery], server: Server) -> Iterator[tuple[Celery, Proxy]]:
+    """An app whose Redis a test can take away, and what does so."""
+    with Proxy(server.port) as proxy:
+        url = f"redis://{LOOPBACK}:{proxy.port}/0"
+        yield make_app(redisbeater_track_runs=True, redisbeater_redis_url=url, redisbeater_retry_period=0.2), proxy
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_waiting_outlasts_an_outage_of_redis(
+    behind_proxy: tuple[Celery, Proxy], app: Celery, worker: Worker, caplog: pytest.LogCaptureFixture, is_async: bool
+) -> None:
+    client, proxy = behind_proxy
+    store = ScheduleStore(client)
+    store.create("report", "t", 3600)
+    task_id = store.trigger("report")
+    looked, found = threading.Event(), []
+
+    def wait() -> None:
+        waits = AsyncScheduleStore(client) if is_async else store
+        run = waits.wait(task_id, progress=lambda _: looked.set())
+        found.append(asyncio.run(run) if is_async else run)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert looked.wait(WAIT_SECONDS)
+    proxy.refuse()
+    wait_until(lambda: "still waiting for the end of run" in caplog.text, "a warning")
+    worker.execute(task_id, State.SUCCESS)
+    proxy.heal()
+    waiting.join(WAIT_SECONDS)
+
+    assert [run.state for run in found] == [State.SUCCESS]
+    assert caplog.text.count("still waiting") == 1
+
+
+def test_waiting_ends_with_the_time_in_an_outage_too(behind_proxy: tuple[Celery, Proxy]) -> None:
+    client, proxy = behind_proxy
+    store = ScheduleStore(client)
+    store.create("report", "t", 3600)
+    task_id = store.trigger("report")
+
+    with pytest.raises(StoreUnavailable):
+        store.wait(task_id, 0.5, progress=lambda _: proxy.refuse())
+    with pytest.raises(StoreUnavailable):  # at the first look: the address may be wrong
+        store.wait(task_id)
 
 
 @pytest.mark.parametrize(("state", "code"), [(State.SUCCESS, 0), (State.FAILURE, 1)])

@@ -20,6 +20,7 @@ from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import SendFailed
 from redisbeater.management.runs.backfill import Backfill
 from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.model.policies import OverlapWord
 from redisbeater.time_words import clock_words, read_time
 
 __all__ = ("backfill",)
@@ -43,7 +44,7 @@ def backfill(
     start: str,
     end: str,
     rate_text: str | None,
-    overlap: str | None,
+    overlap: OverlapWord | None,
     yes: bool,
     note: str,
     by: str,

@@ -13,7 +13,7 @@ from redisbeater.cli.options import authored
 from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import RedisBeaterError, RunActive, SendFailed, StoreError
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.model.policies import Overlap
+from redisbeater.model.policies import Overlap, OverlapWord
 
 __all__ = ("OVERLAP", "restart", "stop")
 
@@ -54,7 +54,9 @@ def stop(app: Celery, run_ids: Sequence[str], *, note: str, by: str, as_json: bo
 @authored
 @as_json
 @command
-def restart(app: Celery, run_ids: Sequence[str], *, overlap: str | None, note: str, by: str, as_json: bool) -> None:
+def restart(
+    app: Celery, run_ids: Sequence[str], *, overlap: OverlapWord | None, note: str, by: str, as_json: bool
+) -> None:
     """Send runs that have ended without success again, as new runs with the same task and arguments.
 
     \b

@@ -25,6 +25,7 @@ from redisbeater.management.runs.history import check_tracked
 from redisbeater.management.runs.words import end_words
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.json_text import unique
+from redisbeater.model.policies import OverlapWord
 from redisbeater.model.run import Run, State
 from redisbeater.time_words import read_duration, span_words
 
@@ -57,7 +58,7 @@ def trigger(
     args_text: str | None,
     kwargs_text: str | None,
     at: str | None,
-    overlap: str | None,
+    overlap: OverlapWord | None,
     wait: str | None,
     note: str,
     by: str,

@@ -18,8 +18,9 @@ from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
-from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of
+from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.pause import Pause
 from redisbeater.model.run import Run
@@ -183,15 +184,16 @@ class AsyncScheduleStore:
         """Wait until a run has ended, and return it as it is then; it may not have ended after ``timeout`` seconds.
 
         It looks each second, at first more often, and takes no thread between two looks: many may wait, for long, and
-        give up. ``progress`` is called after each look.
+        give up. ``progress`` is called after each look. A failover of Redis meanwhile does not end the wait.
 
         Raises:
             RunNotFound: none of that id is kept.
+            StoreUnavailable: Redis cannot be reached at the first look, or when the time is over.
         """
         deadline = deadline_of(timeout)
         pause = SHORTEST_LOOK_SECONDS
+        found = await self.run(run_id)
         while True:
-            found = await self.run(run_id)
             if progress is not None:
                 progress(found)
             left = deadline - time.monotonic()
@@ -199,6 +201,17 @@ class AsyncScheduleStore:
                 return found
             await asyncio.sleep(min(pause, left))
             pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+            found = await self._run_again(run_id, deadline)
+
+    async def _run_again(self, run_id: str, deadline: float) -> Run:
+        is_first = True
+        while True:
+            try:
+                return await self.run(run_id)
+            except StoreUnavailable as exc:
+                wait_on(exc, run_id, deadline, is_first=is_first)
+                is_first = False
+                await asyncio.sleep(LONGEST_LOOK_SECONDS)
 
     async def close(self) -> None:
         """End the threads, once the calls that they have begun are over; others are cancelled.

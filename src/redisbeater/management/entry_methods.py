@@ -25,6 +25,7 @@ from redisbeater.management.run_methods import RunMethods
 from redisbeater.management.template import checked_entry
 from redisbeater.management.trigger import Triggers
 from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
+from redisbeater.model.policies import Overlap, OverlapWord
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along
     from typing_extensions import Unpack
@@ -228,7 +229,7 @@ class EntryMethods(RunMethods):
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
         scheduled_for: datetime | None = None,
-        overlap: str | None = None,
+        overlap: OverlapWord | Overlap | None = None,
         by: str = "",
         note: str = "",
     ) -> str:

@@ -16,6 +16,7 @@ from redisbeater.management.runs.restart import restart_run
 from redisbeater.management.runs.stop import Stopped, stop_run
 from redisbeater.management.runs.waiting import wait_for_end
 from redisbeater.management.trigger import read_overlap
+from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.run import Run, RunCounts
 from redisbeater.model.run_brief import RunBrief
 
@@ -106,10 +107,12 @@ class RunMethods(AppStore):
     ) -> Run:
         """Wait until a run has ended, and return it as it is then; it may not have ended after ``timeout`` seconds.
 
-        ``progress`` is called with the run each second, and when it may have changed.
+        ``progress`` is called with the run each second, and when it may have changed. A failover of Redis meanwhile
+        does not end the wait.
 
         Raises:
             RunNotFound: none of that id is kept.
+            StoreUnavailable: Redis cannot be reached at the first look, or when the time is over.
         """
         return wait_for_end(self._context, run_id, timeout, progress)
 
@@ -123,7 +126,9 @@ class RunMethods(AppStore):
         """
         return stop_run(self._app, run_id, Author.of(by, note))
 
-    def restart(self, run_id: str, *, overlap: str | None = None, by: str = "", note: str = "") -> str:
+    def restart(
+        self, run_id: str, *, overlap: OverlapWord | Overlap | None = None, by: str = "", note: str = ""
+    ) -> str:
         """Send a run that has ended without success again, and return the id of the new run.
 
         It has the task, the arguments and the options that the other one had when it was sent.
@@ -149,7 +154,7 @@ class RunMethods(AppStore):
         end: datetime,
         *,
         rate: float | None = None,
-        overlap: str | None = None,
+        overlap: OverlapWord | Overlap | None = None,
         dry_run: bool = False,
         progress: Callable[[int], None] | None = None,
         by: str = "",

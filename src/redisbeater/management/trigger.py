@@ -19,7 +19,7 @@ from redisbeater.management.runs.caller import Caller
 from redisbeater.management.runs.reserved import Errand, send_run
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import checked_instant
-from redisbeater.model.policies import Overlap
+from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.policy_fields import checked_policies
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
@@ -45,7 +45,7 @@ class Triggers:
         args: Sequence[Any] | None,
         kwargs: Mapping[str, Any] | None,
         scheduled_for: datetime | None,
-        overlap: str | None,
+        overlap: OverlapWord | Overlap | None,
         author: Author,
     ) -> str:
         """Send a run of an entry, and return its task id; :meth:`redisbeater.ScheduleStore.trigger`."""
@@ -99,7 +99,7 @@ def triggered_run(app: Celery, stored: StoredEntry, definition: Definition, fire
     return run
 
 
-def read_overlap(given: str | None) -> Overlap | None:
+def read_overlap(given: OverlapWord | Overlap | None) -> Overlap | None:
     """Return the overlap that a caller asks for; None: the entry's own.
 
     Raises:
