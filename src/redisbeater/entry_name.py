@@ -80,18 +80,21 @@ def check_new_name(name: Any) -> str:
     Another program may store others, which are read and run all the same.
 
     Raises:
-        InvalidEntry: as for :func:`check_name`, or it holds a character that forges log lines or drives terminals.
+        InvalidEntry: as for :func:`check_name`, or it is blank or holds a character that forges log lines or drives
+            terminals.
     """
     refuse_unsafe("$.name", check_name(name, ""))
     return name
 
 
 def refuse_unsafe(path: str, text: str) -> None:
-    """Refuse a text with control characters, line separators or marks of direction, since people see it in logs.
+    """Refuse a text that people cannot read in logs: a blank one, or one with control characters or marks of direction.
 
     Raises:
         InvalidEntry: naming the first such character.
     """
+    if not text.strip():
+        raise InvalidEntry(path, f"expected a text that is not blank, got {text!r}")
     unsafe = unsafe_character(text)
     if unsafe is not None:
         raise InvalidEntry(path, f"holds {unsafe}, a control character or a mark of direction; leave it out")

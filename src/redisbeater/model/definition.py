@@ -129,7 +129,7 @@ class Definition(NamedTuple):
         """Refuse a name or a task that another program may store, but ours must not.
 
         Raises:
-            InvalidEntry: it holds a control character or a mark of direction.
+            InvalidEntry: it is blank, or holds a control character or a mark of direction.
         """
         check_new_name(self.name)
         refuse_unsafe("$.task", self.task)
