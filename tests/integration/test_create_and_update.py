@@ -8,9 +8,10 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 from celery.schedules import crontab, solar
 from click.testing import CliRunner, Result
 from servers import programs
@@ -196,6 +197,43 @@ def test_a_task_that_the_app_does_not_have_is_a_warning(run: Callable[..., Resul
         "Warning: this app has no task 'shop.rreport', and workers refuse to run a task that they do not have; "
         "did you mean 'shop.report'?\n"
     )
+
+
+def test_arguments_that_the_task_does_not_take_are_a_warning(
+    run: Callable[..., Result], vienna: Celery, store: ScheduleStore
+) -> None:
+    @vienna.task(name="shop.send", bind=True, shared=False)
+    def send(self: Any, to: str, *, pages: int = 1) -> None: ...
+
+    warning = "Warning: each run will fail, the task does not take these arguments: "
+    kwargs = ["--kwargs", '{"page": 2}']
+
+    created = run("create", "a", "shop.send", "--every", "10s")
+    copied = run("copy", "a", "b", *kwargs, "--args", '["anna"]')
+    moved = run("update", "b", "--every", "20s")
+    healed = run("update", "b", "--kwargs", '{"pages": 2}')
+
+    assert created.stderr == f"{warning}send() missing 1 required positional argument: 'to'\n"
+    assert copied.stderr == f"{warning}send() got an unexpected keyword argument 'page'\n"
+    assert moved.stderr == healed.stderr == ""  # nothing about what was left as it is
+    assert [store.count(), created.exit_code, copied.exit_code] == [2, 0, 0]
+
+
+class AddsAnna(Task):  # type: ignore[misc]
+    """A task that brings an argument of its own."""
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return super().apply_async([*args, "anna"], kwargs, **options)
+
+
+@pytest.mark.parametrize("terms", [{"typing": False}, {"base": AddsAnna}], ids=["typing", "apply_async"])
+def test_arguments_that_celery_does_not_check_are_not_checked(
+    run: Callable[..., Result], vienna: Celery, terms: dict[str, Any]
+) -> None:
+    @vienna.task(name="shop.send", shared=False, **terms)
+    def send(to: str) -> None: ...
+
+    assert run("create", "a", "shop.send", "--every", "10s").stderr == ""
 
 
 # update

@@ -137,6 +137,25 @@ def test_a_task_that_no_worker_has_is_a_hint(run: Callable[..., Result], vienna:
     assert result.exit_code == 0
 
 
+def test_arguments_that_a_task_does_not_take_are_found(
+    run: Callable[..., Result], vienna: Celery, tmp_path: Path
+) -> None:
+    @vienna.task(name="shop.send", shared=False)
+    def send(to: str, pages: int = 1) -> None: ...
+
+    for name, args in {"good": ["anna"], "bad": [], "worse": [1, 2, 3]}.items():
+        RedisScheduleEntry(name, "shop.send", 60, args=args, app=vienna).save()
+    RedisScheduleEntry("unknown", "shop.gone", 60, args=[1, 2, 3], app=vienna).save()
+    path = tmp_path / "schedule.yaml"
+    path.write_text(ScheduleStore(vienna).export().to_text())
+
+    assert run().stdout == (
+        "warning  wrong-arguments  bad    send() missing 1 required positional argument: 'to'\n"
+        "warning  wrong-arguments  worse  send() takes from 1 to 2 positional arguments but 3 were given\n"
+    )
+    assert run("--file", str(path), "--json").stdout == run("--json").stdout
+
+
 def test_hints_count_if_strict(
     run: Callable[..., Result], make_app: Callable[..., Celery], client: redis.Redis
 ) -> None:

@@ -19,7 +19,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryExists
 from redisbeater.management.edit_report import EditReport, value_words
 from redisbeater.management.entry_words import default_of, fields_of_entry
-from redisbeater.management.registered import nearest_task
+from redisbeater.management.registered import argument_check, nearest_task, refusal_of
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.schedules import describe
 from redisbeater.schedules.zone import read_zone
@@ -101,7 +101,7 @@ def _show_created(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry, 
     else:
         print_lines([f"{shown(entry.name)}: {'would be created' if given.dry_run else 'created'}{like}"])
         print_lines(f"  {name:<12} {shown(value, None)}" for name, value in _lines(words, runs, change, view, entry))
-    _warn_of_task(store, app, entry.task)
+    _warn_of_task(store, app, entry)
 
 
 def _lines(
@@ -122,10 +122,15 @@ def _moment(run: UpcomingRun, view: View) -> str:
     return f"{date_words(local)} {local:%H:%M:%S %Z}"
 
 
-def _warn_of_task(store: ScheduleStore, app: Celery, task: str) -> None:
+def _warn_of_task(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry) -> None:
+    """Warn of a task that the app does not have, or that does not take the arguments of the entry."""
+    definition = entry.definition()
+    task, check = definition.task, argument_check(app, definition.task)
     if store.is_registered(task) is False:
         problem = f"this app has no task {shown(repr(task))}, and workers refuse to run a task that they do not have"
         click.echo(f"Warning: {problem}{nearest_task(app, task)}", err=True)
+    elif refusal := refusal_of(check, definition.args, definition.kwargs):
+        click.echo(f"Warning: each run will fail, the task does not take these arguments: {shown(refusal)}", err=True)
 
 
 @redisbeater.command()
@@ -196,8 +201,8 @@ def update(
         click.echo(printable_json({**report.as_dict(), "dry_run": given.dry_run}, indent=2))
     else:
         print_lines(_report_lines(report, given.view(app), dry_run=given.dry_run))
-    if "task" in report.changed:
-        _warn_of_task(store, app, report.entry.task)
+    if any(field.partition(".")[0] in ("task", "args", "kwargs") for field in report.changed):
+        _warn_of_task(store, app, report.entry)
 
 
 def _report_lines(report: EditReport, view: View, *, dry_run: bool) -> Iterator[str]:

@@ -46,6 +46,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "grace-too-short": ("warning", "a misfire_grace_time shorter than the lock: a failover skips runs"),
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
     "failing": ("warning", "an entry whose run cannot be sent"),
+    "wrong-arguments": ("warning", "arguments that the task does not take, as this app has it"),
     "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "unknown-task": ("hint", "a task that no worker has registered"),

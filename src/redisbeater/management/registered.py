@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 
 from redisbeater.display import did_you_mean
 
-__all__ = ("is_registered", "nearest_task", "task_names")
+__all__ = ("argument_check", "is_registered", "nearest_task", "refusal_of", "task_names")
 
 
 def is_registered(app: Celery, task: str) -> bool | None:
@@ -22,6 +24,31 @@ def is_registered(app: Celery, task: str) -> bool | None:
         return task in app.tasks
     except Exception:  # the application's code; a worker that has all it needs may import it
         return None
+
+
+def argument_check(app: Celery, task: str) -> Callable[..., object] | None:
+    """Return the function by which Celery checks arguments before it sends a task of the app.
+
+    None: it checks none, because nobody knows the task here, it has ``typing=False``, or its own ``apply_async`` may
+    change them.
+    """
+    if not is_registered(app, task):
+        return None
+    found = app.tasks[task]
+    if not found.typing or type(found).apply_async is not Task.apply_async:
+        return None
+    check: Callable[..., object] | None = getattr(found, "__header__", None)
+    return check
+
+
+def refusal_of(check: Callable[..., object] | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return what an :func:`argument_check` says against arguments; empty: nothing."""
+    try:
+        if check is not None:
+            check(*args, **kwargs)
+    except TypeError as exc:
+        return str(exc)
+    return ""
 
 
 def task_names(app: Celery) -> list[str]:
