@@ -195,6 +195,22 @@ def test_the_preview_of_a_form_shows_the_schedule_of_an_entry_that_exists(
         assert (answer.status_code, "at 09:00" in answer.text) == (200, True)
 
 
+def test_the_preview_says_which_arguments_the_task_does_not_take(app: Celery, store: ScheduleStore) -> None:
+    @app.task(name="shop.send", shared=False)
+    def send(to: str) -> None: ...
+
+    store.create("report", "shop.send", 3600.0, args=["anna"])
+    web = browse(app)
+    form = {"name": "new", "task": "shop.send", "kind": "every", "every": "1h"}
+    missing, unexpected = "wrong-arguments: <bdi>send() missing 1", "wrong-arguments: <bdi>send() got an unexpected"
+
+    assert missing in web.post("/preview", data=form).text
+    assert missing in web.post("/entry", data={**form, "step": "check"}).text
+    assert "wrong-arguments" not in web.post("/preview", data={**form, "args": '["anna"]'}).text
+    assert unexpected in web.post("/preview", data={**form, "args": '["anna"]', "kwargs": '{"cc": 1}'}).text
+    assert "wrong-arguments" not in web.post("/preview", data={**form, "was": "report", "every": "2h"}).text
+
+
 def test_a_form_whose_entry_was_deleted_keeps_what_was_typed(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "shop.report", 3600.0)
     web = browse(app)

@@ -20,13 +20,14 @@ from redisbeater.management.lint_rules import (
     SEVERITIES,
     Finding,
     clock_changes,
+    of_arguments,
     of_definition,
     of_sentry,
     of_stored,
     redbeat_lacks,
 )
 from redisbeater.management.lint_runs import memory, of_policies, overlapping
-from redisbeater.management.registered import argument_check, refusal_of
+from redisbeater.management.registered import argument_check
 from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -156,8 +157,7 @@ class Linter:
             self._findings += of_sentry(definition)
         self._findings += of_policies(definition, context.defaults)
         self._by_task[definition.task].append(definition.name)
-        if refusal := refusal_of(self._argument_check(definition.task), definition.args, definition.kwargs):
-            self._findings.append(Finding.of("wrong-arguments", definition.name, refusal))
+        self._findings += of_arguments(definition, self._argument_check(definition.task))
         if definition.enabled:
             found = self._clock_changes(definition)
             self._findings += [Finding.of(rule, definition.name, text) for rule, text in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, cast
@@ -11,6 +11,7 @@ from celery.schedules import crontab, schedule
 
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.registered import refusal_of
 from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import Timetable, describe
@@ -23,6 +24,7 @@ __all__ = (
     "SEVERITIES",
     "Finding",
     "clock_changes",
+    "of_arguments",
     "of_definition",
     "of_sentry",
     "of_stored",
@@ -120,6 +122,12 @@ def of_definition(
     if grace is not None and lock_timeout is not None and grace.total_seconds() < lock_timeout:
         seconds = f"{grace.total_seconds():g} s is shorter than the lock, {lock_timeout:g} s"
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
+
+
+def of_arguments(definition: Definition, check: Callable[..., object] | None) -> Iterator[Finding]:
+    """Yield what its task says against the arguments; ``check`` is what :func:`argument_check` returns for the task."""
+    if refusal := refusal_of(check, definition.args, definition.kwargs):
+        yield Finding.of("wrong-arguments", definition.name, refusal)
 
 
 def of_sentry(definition: Definition) -> Iterator[Finding]:

@@ -12,8 +12,9 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.management.lint_rules import Finding, of_definition
+from redisbeater.management.lint_rules import Finding, of_arguments, of_definition
 from redisbeater.management.lint_runs import of_policies
+from redisbeater.management.registered import argument_check
 from redisbeater.schedules import describe
 from redisbeater.schedules.budget import StepsExhausted
 
@@ -65,7 +66,10 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
     return Preview(
         schedule=describe(definition.schedule, definition.zone(zoned.zone)),
         runs=runs,
-        findings=list(_findings(definition, now, zoned, lock_timeout)),
+        findings=[
+            *_findings(definition, now, zoned, lock_timeout),
+            *of_arguments(definition, argument_check(entry.app, definition.task)),
+        ],
         problem=problem,
     )
 

@@ -264,10 +264,11 @@ async def preview(visit: Visit) -> Page:
     draft = Draft.of_form(await read_form(visit.request))
     found: Preview | None = None
     try:
-        texts = draft.given
+        texts, task = draft.given, draft.words.get("task", "").strip()
         if draft.was:  # an unchanged secret is blank, and of no account here
             texts = {name: text for name, text in texts.items() if name not in ("args", "kwargs", "options")}
-        entry = await visit.store.draft(draft.name or "new", "preview", await visit.store.words(texts))
+            task = ""
+        entry = await visit.store.draft(draft.name or "new", task or "preview", await visit.store.words(texts))
         found = await visit.store.preview(entry, RUNS)
     except InvalidEntry as exc:
         draft.refuse(exc)
