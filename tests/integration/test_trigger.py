@@ -22,6 +22,7 @@ from servers import programs
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduler, ScheduleStore, SendFailed
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
+from redisbeater.model.run import RunCounts
 
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
@@ -122,6 +123,29 @@ def test_what_cannot_be_sent_is_refused_before_anything_leaves(
     assert str(refused.value).startswith(problem)
     assert take(app) == []
     assert [line.what for line in store.log("report")] == ["created"]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_arguments_that_the_task_does_not_take_are_refused_before_anything_is_written(
+    make_app: Callable[..., Celery], tracked: bool
+) -> None:
+    app = make_app(redisbeater_track_runs=tracked)
+
+    @app.task(name="proj.send", shared=False)
+    def send(to: str) -> None: ...
+
+    store = ScheduleStore(app)
+    store.create("letter", "proj.send", 3600, args=["anna"])
+
+    with pytest.raises(InvalidEntry, match=r"\$.args: the task does not take these arguments: send\(\) missing 1"):
+        store.trigger("letter", args=[])
+    result = run(app, "trigger", "letter", "--kwargs", '{"cc": 1}')
+
+    assert (result.exit_code, take(app)) == (2, [])
+    assert "send() got an unexpected keyword argument 'cc'" in result.output
+    assert [line.what for line in store.log("letter")] == ["created"]
+    assert store.run_counts("letter") == RunCounts()
+    assert store.trigger("letter") == take(app)[0].id
 
 
 def test_an_entry_that_does_not_exist_cannot_be_triggered(store: ScheduleStore) -> None:

@@ -125,11 +125,11 @@ def _moment(run: UpcomingRun, view: View) -> str:
 def _warn_of_task(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry) -> None:
     """Warn of a task that the app does not have, or that does not take the arguments of the entry."""
     definition = entry.definition()
-    task, check = definition.task, argument_check(app, definition.task)
+    task = definition.task
     if store.is_registered(task) is False:
         problem = f"this app has no task {shown(repr(task))}, and workers refuse to run a task that they do not have"
         click.echo(f"Warning: {problem}{nearest_task(app, task)}", err=True)
-    elif refusal := refusal_of(check, definition.args, definition.kwargs):
+    elif refusal := refusal_of(argument_check(app, task), definition.args, definition.kwargs):
         click.echo(f"Warning: each run will fail, the task does not take these arguments: {shown(refusal)}", err=True)
 
 

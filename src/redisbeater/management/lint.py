@@ -27,7 +27,7 @@ from redisbeater.management.lint_rules import (
     redbeat_lacks,
 )
 from redisbeater.management.lint_runs import memory, of_policies, overlapping
-from redisbeater.management.registered import argument_check
+from redisbeater.management.registered import argument_check, import_tasks
 from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -81,6 +81,7 @@ class Linter:
         self._findings: list[Finding] = []
         self._courses: list[Course] = []
         self._by_task: defaultdict[str, list[str]] = defaultdict(list)
+        import_tasks(app)
         self._argument_check = cache(partial(argument_check, app))
         self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
 

@@ -10,7 +10,7 @@ from celery import Celery, Task
 
 from redisbeater.display import did_you_mean
 
-__all__ = ("argument_check", "is_registered", "nearest_task", "refusal_of", "task_names")
+__all__ = ("argument_check", "import_tasks", "is_registered", "nearest_task", "refusal_of", "task_names")
 
 
 def is_registered(app: Celery, task: str) -> bool | None:
@@ -27,15 +27,13 @@ def is_registered(app: Celery, task: str) -> bool | None:
 
 
 def argument_check(app: Celery, task: str) -> Callable[..., object] | None:
-    """Return the function by which Celery checks arguments before it sends a task of the app.
+    """Return the function by which Celery checks arguments before it sends a task that the app has imported.
 
-    None: it checks none, because nobody knows the task here, it has ``typing=False``, or its own ``apply_async`` may
-    change them.
+    None: it checks none, because the task is not known, has ``typing=False``, or its own ``apply_async`` may change
+    them.
     """
-    if not is_registered(app, task):
-        return None
-    found = app.tasks[task]
-    if not found.typing or type(found).apply_async is not Task.apply_async:
+    found = app.tasks.get(task)
+    if found is None or not found.typing or type(found).apply_async is not Task.apply_async:
         return None
     check: Callable[..., object] | None = getattr(found, "__header__", None)
     return check
@@ -51,10 +49,15 @@ def refusal_of(check: Callable[..., object] | None, args: Sequence[Any], kwargs:
     return ""
 
 
-def task_names(app: Celery) -> list[str]:
-    """Return the names of the tasks of an app, without Celery's own; of those that can be imported here."""
+def import_tasks(app: Celery) -> None:
+    """Import the modules of an app, as a worker does, as far as they can be imported here."""
     with suppress(Exception):  # the application's code; a worker that has all it needs may import it
         app.loader.import_default_modules()
+
+
+def task_names(app: Celery) -> list[str]:
+    """Return the names of the tasks of an app, without Celery's own; of those that can be imported here."""
+    import_tasks(app)
     return sorted(name for name in app.tasks if not name.startswith("celery."))
 
 

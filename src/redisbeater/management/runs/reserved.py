@@ -10,8 +10,9 @@ from redisbeater.context import Context
 from redisbeater.display import quoted, shown
 from redisbeater.editing.author import Author
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import RunActive, SendFailed, StoreError
+from redisbeater.exceptions import InvalidEntry, RunActive, SendFailed, StoreError
 from redisbeater.log_lines import get_logger
+from redisbeater.management.registered import argument_check, refusal_of
 from redisbeater.management.runs.caller import Caller
 from redisbeater.management.runs.history import check_tracked
 from redisbeater.model.policies import Overlap
@@ -63,10 +64,13 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
 
     Raises:
         RunActive: another run of the entry is active, or is being sent.
+        InvalidEntry: its task does not take its arguments.
         SendFailed: the broker did not take it.
         ImproperlyConfigured: an overlap was asked for, and runs are not recorded.
     """
     context = Context.of(caller.app)
+    if refusal := refusal_of(argument_check(caller.app, str(run.task)), run.args or (), run.kwargs or {}):
+        raise InvalidEntry("$.args", f"the task does not take these arguments: {refusal}")
     if context.config.track_runs:
         reservation = _reserve(context, run, errand, now)
         for active in reservation.active if errand.overlap is Overlap.CANCEL_OTHER else ():
