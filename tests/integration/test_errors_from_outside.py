@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +70,11 @@ def test_an_entry_that_is_planned_or_counted_just_then_runs_once_and_counts(
     assert ScheduleStore(app).broken() == {}
 
 
-def test_a_run_that_is_about_to_be_sent_just_then_is_not_lost(app: Celery, scheduler: RedisScheduler) -> None:
+@pytest.mark.parametrize("level", [logging.INFO, logging.CRITICAL], ids=logging.getLevelName)
+def test_a_run_that_is_about_to_be_sent_just_then_is_not_lost(
+    app: Celery, scheduler: RedisScheduler, caplog: pytest.LogCaptureFixture, level: int
+) -> None:
+    caplog.set_level(level, "celery.beat")
     scheduler.tick()
     for late, name in ((2.0, "early"), (1.0, "late")):
         save_due(app, name, late=late)

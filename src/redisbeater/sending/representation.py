@@ -21,7 +21,7 @@ from celery.utils.saferepr import saferepr
 
 from redisbeater.entry import RedisScheduleEntry
 
-__all__ = ("Representations",)
+__all__ = ("Representations", "is_from")
 
 #: Number of texts kept, and characters in the longest one: Celery puts a given text into its message twice.
 MAX_TEXTS, MAX_TEXT_CHARACTERS = 10_000, 64
@@ -65,17 +65,17 @@ class Representations:
     def _builds_messages_as_celery(self) -> bool:
         """Return whether everything between a run and its message is Celery's own."""
         return (
-            _is_from(celery.app.base, self._app.send_task)
-            and _is_from(celery.app.amqp, self._app.amqp.create_task_message)
-            and _is_from(celery.beat, Scheduler.apply_async)
-            and _is_from(celery.beat, self._scheduler.send_task)
+            is_from(celery.app.base, self._app.send_task)
+            and is_from(celery.app.amqp, self._app.amqp.create_task_message)
+            and is_from(celery.beat, Scheduler.apply_async)
+            and is_from(celery.beat, self._scheduler.send_task)
             and celery.app.amqp.saferepr is saferepr
         )
 
     def _has_own_apply_async(self, name: str | None) -> bool:
         """Return whether the task's ``apply_async`` is not Celery's; it may change the arguments."""
         task = self._app.tasks.get(name)
-        return task is not None and not _is_from(celery.app.task, task.apply_async)
+        return task is not None and not is_from(celery.app.task, task.apply_async)
 
     def _text(self, value: Any, max_characters: int | None) -> str | None:
         """Return the text of a value, or None if it is longer than a given text may be."""
@@ -94,7 +94,7 @@ class Representations:
         return self._texts[key]
 
 
-def _is_from(module: ModuleType, function: Any) -> bool:
+def is_from(module: ModuleType, function: Any) -> bool:
     """Return whether a function is defined in a module; a wrapper is not, whatever its name."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_filename == module.__file__

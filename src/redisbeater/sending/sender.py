@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import Any
 
 import celery.app.trace
+import celery.beat
 from celery.beat import ScheduleEntry, Scheduler
 
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.log_lines import Mute
-from redisbeater.sending.representation import Representations
+from redisbeater.sending.representation import Representations, is_from
 
 __all__ = ("Sender",)
 
@@ -36,6 +37,8 @@ class Sender:
         self._representations = Representations(scheduler.app, scheduler, is_enabled=self.prepares_representations)
         self._run: RedisScheduleEntry | None = None
         self._error: Exception | None = None
+        #: Whether the call of ``apply_async`` for that run has begun.
+        self._has_begun = False
 
     def send(self, run: RedisScheduleEntry) -> Exception | None:
         """Send a run. Return why it was not sent, or None."""
@@ -47,7 +50,7 @@ class Sender:
             self._representations.add_to(self._run)
 
     def _send(self, run: RedisScheduleEntry) -> Exception | None:
-        scheduler, self._run, self._error = self._scheduler, run, None
+        scheduler, self._run, self._error, self._has_begun = self._scheduler, run, None, False
         own = vars(scheduler).get("apply_async")
         # On the object, for this run: apply_entry logs the errors of whatever it finds there, and does not raise them.
         scheduler.apply_async = self._recording(scheduler.apply_async)
@@ -63,20 +66,27 @@ class Sender:
                 del scheduler.apply_async
             else:
                 scheduler.apply_async = own
-        logged = _logged_error()
-        return logged if self._error is None else self._error
+        error = _logged_error() if self._error is None else self._error
+        return self._unlogged_error() if error is None else error
 
     def _recording(self, apply_async: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``apply_async`` with a record of each error that leaves it."""
 
         def recording(*args: Any, **options: Any) -> Any:
             try:
+                self._has_begun = True
                 return apply_async(*args, **options)
             except Exception as exc:
                 self._error = None if _was_executed(exc.__traceback__) else exc
                 raise
 
         return recording
+
+    def _unlogged_error(self) -> Exception | None:
+        """Return that nothing was sent, where Celery met an error before that and its logger is switched off."""
+        if self._has_begun or not is_from(celery.beat, self._scheduler.apply_entry):
+            return None
+        return RuntimeError("an error before it was sent, which the logger celery.beat is set not to show")
 
 
 def _logged_error() -> Exception | None:
