@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,6 +62,39 @@ def test_tasks_run_without_redis_and_the_record_catches_up(server: Server, proxy
 
         assert [(run.state, run.starts) for run in runs] == [(State.SUCCESS, 1)] * 4
         process.says("Redis available again")
+    finally:
+        worker.close()
+
+
+def fill_memory(worker: Worker) -> Callable[[], object]:
+    worker.admin.config_set("maxmemory", 1)
+    return lambda: worker.admin.config_set("maxmemory", 0)
+
+
+def exchange_password(worker: Worker) -> Callable[[], object]:
+    worker.admin.execute_command("ACL", "SETUSER", worker.user, "resetpass", ">other")
+    worker.admin.client_kill_filter(user=worker.user)
+    return lambda: worker.admin.execute_command("ACL", "SETUSER", worker.user, ">secret")
+
+
+@pytest.mark.parametrize("refuse", [fill_memory, exchange_password])
+def test_a_redis_that_refuses_everything_for_some_time_costs_no_report(
+    server: Server, tmp_path: Path, refuse: Callable[[Worker], Callable[[], object]]
+) -> None:
+    worker = Worker(server, tmp_path, "--pool", "threads")
+    process = worker.start()
+    try:
+        run_id = worker.send("work", 1)
+        worker.reaches(run_id, State.STARTED)
+        accept = refuse(worker)
+        try:
+            process.says("Redis refuses all reports of runs, which are kept until that is corrected")
+            process.says(f"Task proj.work[{run_id}] succeeded")
+        finally:
+            accept()
+
+        assert worker.ends(run_id).state == State.SUCCESS
+        assert "dropped" not in process.output()
     finally:
         worker.close()
 

@@ -132,7 +132,7 @@ def test_what_redis_refuses_is_dropped_and_logged_once(
     redis: Redis, caplog: pytest.LogCaptureFixture, waits: list[tuple[float, bool]]
 ) -> None:
     outbox = Outbox(WAIT_SECONDS, lambda: None, lambda: math.inf)
-    redis.error = StoreError("NOPERM")
+    redis.error = StoreError("WRONGTYPE")
     for number in range(3):
         outbox.put(redis.writing(number))
     assert waits == [(WAIT_SECONDS, True)] * 3
@@ -141,8 +141,21 @@ def test_what_redis_refuses_is_dropped_and_logged_once(
 
     assert redis.written == ["next"]
     assert [record.getMessage() for record in caplog.records] == [
-        "Redis refused a report of a run, which is dropped: NOPERM"
+        "Redis refused a report of a run, which is dropped: WRONGTYPE"
     ]
+
+
+def test_what_redis_refuses_for_the_moment_is_kept_in_order(
+    outbox: Outbox, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    redis.error = StoreError("OutOfMemoryError: command not allowed when used memory > 'maxmemory'")
+    for number in range(3):
+        outbox.put(redis.writing(number))
+    assert redis.written == []
+    redis.error = None
+
+    wait_until(lambda: redis.written == [0, 1, 2], "all reports")
+    assert caplog.records[0].getMessage().startswith("Redis refuses all reports of runs, which are kept until")
 
 
 def test_a_report_that_fails_by_a_bug_does_not_hold_up_the_next_one(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 
 import pytest
 
 from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.store.refused import NothingRecorded, refused_alone, will_pass
+
+
+def behind(error: StoreError, cause: Exception) -> StoreError:
+    error.__cause__ = cause
+    return error
 
 
 def test_only_the_items_that_are_refused_alone_are_left_out() -> None:
@@ -33,6 +39,7 @@ def test_only_the_items_that_are_refused_alone_are_left_out() -> None:
         (StoreError("ResponseError: MISCONF Redis is configured to save RDB snapshots"), True),
         (StoreError("NoPermissionError: this user has no permissions to run the 'eval' command"), True),
         (StoreError("AuthenticationError: WRONGPASS invalid username-password pair"), True),
+        (behind(StoreError("ConnectionError: certificate verify failed"), ssl.SSLCertVerificationError()), True),
         (NothingRecorded(StoreError("ResponseError: The user can't run this command on @user_script:120")), True),
         (StoreError("ResponseError: The user executing the script can't run this command on @user_script:120"), False),
         (StoreError("NoPermissionError: can't run this command, on @user_script:120"), False),

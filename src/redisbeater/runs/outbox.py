@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
+from redisbeater.store.refused import will_pass
 
 __all__ = ("Outbox", "Report")
 
@@ -104,7 +105,7 @@ class Outbox:
             self._wait_for_work()
             try:
                 self._work()
-            except StoreUnavailable as exc:
+            except StoreError as exc:
                 self._is_away(exc)
 
     def _wait_for_work(self) -> None:
@@ -135,14 +136,18 @@ class Outbox:
             self._duty_from = 0.0 if is_done else host_seconds() + RETRY_SECONDS
 
     def _write(self, write: Callable[[], None]) -> bool:
-        """Write, and return whether Redis accepted it. What Redis refuses is dropped: it would refuse it again."""
+        """Write, and return whether Redis accepted it. What Redis refuses is dropped: it would refuse it again.
+
+        Raises:
+            StoreError: Redis is away, or refuses everything at this moment.
+        """
         try:
             write()
             self._is_back()
             return True
-        except StoreUnavailable:
-            raise
         except StoreError as exc:
+            if will_pass(exc):
+                raise
             if self._may_log():
                 logger.error("Redis refused a report of a run, which is dropped: %s", exc)
         except Exception:
@@ -157,12 +162,15 @@ class Outbox:
         self._silent_until = host_seconds() + REPEAT_SECONDS
         return True
 
-    def _is_away(self, error: StoreUnavailable) -> None:
+    def _is_away(self, error: StoreError) -> None:
         now = host_seconds()
         self._away_until, self._retry_at = now + AWAY_SECONDS, now + RETRY_SECONDS
         if self._away_since is None:
             self._away_since = now
-            logger.warning("Redis unavailable, reports of runs are kept until it is back: %s", error)
+            if isinstance(error, StoreUnavailable):
+                logger.warning("Redis unavailable, reports of runs are kept until it is back: %s", error)
+            else:
+                logger.error("Redis refuses all reports of runs, which are kept until that is corrected: %s", error)
         for report in list(self._waiting):
             report.is_over.set()
 

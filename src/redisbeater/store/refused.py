@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from redisbeater.exceptions import StoreError, StoreUnavailable
+from redisbeater.exceptions import StoreError, StoreUnavailable, causes
 
 __all__ = ("NothingRecorded", "lacks_right", "refused_alone", "takes_no_changes", "will_pass")
 
@@ -47,6 +48,7 @@ def will_pass(error: StoreError) -> bool:
     """Return whether Redis refuses everything at this moment, until somebody mends that; not one entry alone."""
     text = str(error)
     is_general = isinstance(error, (StoreUnavailable, NothingRecorded))
+    is_general = is_general or any(isinstance(cause, ssl.SSLError) for cause in causes(error))  # no connection
     return is_general or bool(_FULL.search(text) or _NO_RIGHTS.search(text))
 
 
