@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -26,11 +27,11 @@ class Certificates:
     client_key: str
 
     @classmethod
-    def issued(cls, folder: Path, name: str = LOOPBACK) -> Certificates:
-        """Issue them by a new authority, the server's for ``name``."""
+    def issued(cls, folder: Path, name: str = LOOPBACK, not_after: datetime | None = None) -> Certificates:
+        """Issue them by a new authority, the server's for ``name`` and until ``not_after``."""
         folder.mkdir(exist_ok=True)
         authority = trustme.CA()
-        server, client = authority.issue_cert(name), authority.issue_cert("beat@example.org")
+        server, client = authority.issue_cert(name, not_after=not_after), authority.issue_cert("beat@example.org")
         files = {"ca": authority.cert_pem, "server": server.cert_chain_pems[0], "server_key": server.private_key_pem}
         files |= {"client": client.cert_chain_pems[0], "client_key": client.private_key_pem}
         for file, blob in files.items():

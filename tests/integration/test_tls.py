@@ -6,6 +6,7 @@ import contextlib
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,32 @@ def test_an_unknown_authority_is_refused(connect: Callable[..., Celery], port: i
 
     assert "CERTIFICATE_VERIFY_FAILED" in refusal(connect(port, {"ssl_ca_certs": others.ca}))
     assert "CERTIFICATE_VERIFY_FAILED" in refusal(connect(port, True))
+    assert "set ssl_ca_certs in redisbeater_redis_use_ssl" in refusal(connect(port, True))
+
+
+def test_a_refused_certificate_of_a_sentinel_is_said(connect: Callable[..., Celery], port: int) -> None:
+    said = refusal(connect(port, True, "rediss-sentinel", service_name=SERVICE))
+
+    assert "CERTIFICATE_VERIFY_FAILED" in said
+    assert "set ssl_ca_certs in redisbeater_redis_use_ssl" in said
+
+
+def test_a_certificate_that_has_expired_is_to_be_renewed(
+    connect: Callable[..., Celery], server: Server, tmp_path: Path
+) -> None:
+    certificates = Certificates.issued(tmp_path / "old", not_after=datetime.now(timezone.utc) - timedelta(days=1))
+    with terminator(server.port, certificates.for_server()) as port:
+        assert "renew the server's certificate" in refusal(connect(port, {"ssl_ca_certs": certificates.ca}))
+
+
+def test_files_that_do_not_belong_together_are_named(
+    connect: Callable[..., Celery], port: int, certificates: Certificates
+) -> None:
+    swapped = {"ssl_certfile": certificates.client, "ssl_keyfile": certificates.server_key}
+
+    said = refusal(connect(port, {"ssl_ca_certs": certificates.ca, **swapped}))
+
+    assert "check the files of ssl_ca_certs, ssl_certfile and ssl_keyfile" in said
 
 
 def test_a_certificate_for_another_name_is_refused(
@@ -109,7 +136,9 @@ def test_a_certificate_for_another_name_is_refused(
 ) -> None:
     certificates = Certificates.issued(tmp_path / "elsewhere", name="cache.example.org")
     with terminator(server.port, certificates.for_server()) as port:
-        assert "IP address mismatch" in refusal(connect(port, {"ssl_ca_certs": certificates.ca}))
+        said = refusal(connect(port, {"ssl_ca_certs": certificates.ca}))
+        assert "IP address mismatch" in said
+        assert "use a name of the server's certificate" in said
 
         app = connect(port, {"ssl_ca_certs": certificates.ca, "ssl_check_hostname": False})
         assert ScheduleStore(app).count() == 0
@@ -131,7 +160,9 @@ def test_a_client_sends_its_certificate_to_a_server_that_asks_for_one(
 def test_a_server_that_asks_for_a_certificate_refuses_a_client_without_one(
     connect: Callable[..., Celery], strict_port: int, certificates: Certificates
 ) -> None:
-    assert "ALERT" in refusal(connect(strict_port, {"ssl_ca_certs": certificates.ca})).upper()
+    said = refusal(connect(strict_port, {"ssl_ca_certs": certificates.ca}))
+    assert "ALERT" in said.upper()
+    assert "check ssl_certfile, ssl_keyfile" in said
 
 
 @pytest.mark.usefixtures("short_retries")

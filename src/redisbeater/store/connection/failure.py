@@ -55,6 +55,17 @@ _IS_CLUSTER = (
 _IS_NO_CLUSTER = "the server is no cluster: use redis:// in redisbeater_redis_url"
 
 
+#: What to do about an error of TLS, by what OpenSSL says; the first that is found counts.
+_TLS_HINTS = {
+    "certificate has expired|not yet valid": "renew the server's certificate, or correct the clock of this host",
+    "mismatch, certificate": "use a name of the server's certificate in redisbeater_redis_url",
+    "CERTIFICATE_VERIFY_FAILED": "set ssl_ca_certs in redisbeater_redis_use_ssl to the authority of the server",
+    r"ALERT_\w*CERTIFICATE|ALERT_UNKNOWN_CA": "the server wants another certificate: check ssl_certfile, ssl_keyfile",
+    r"\[X509|PEM lib": "check the files of ssl_ca_certs, ssl_certfile and ssl_keyfile",
+    "WRONG_VERSION_NUMBER": "the server speaks no TLS on this port: use redis:// in redisbeater_redis_url",
+}
+
+
 #: What errors are counted as.
 KINDS = ("timeout", "connection", "refused", "readonly")
 
@@ -90,7 +101,7 @@ def wrapped(error: BaseException) -> StoreError:
     decisive = _decisive(error)
     behind = "" if decisive is error else f": {type(decisive).__name__}: {decisive}"
     kind = StoreUnavailable if is_transient(error) else StoreError
-    return kind(f"{type(error).__name__}: {error}{behind}{_hint(decisive)}")
+    return kind(f"{type(error).__name__}: {error}{behind}{_tls_hint(error) or _hint(decisive)}")
 
 
 def right_hint(problem: str, commands: Collection[str] = ()) -> str:
@@ -108,6 +119,12 @@ def right_hint(problem: str, commands: Collection[str] = ()) -> str:
     named = _REFUSED_COMMAND.search(problem)
     found = {named[1] or named[2]} if named else {*commands}
     return f" (grant the right: ACL SETUSER <user> +{found.pop().lower()})" if len(found) == 1 else ""
+
+
+def _tls_hint(error: BaseException) -> str:
+    """Return what to do if TLS has failed; empty if it has not, or nobody knows."""
+    problem = " ".join(str(cause) for cause in causes(error) if isinstance(cause, ssl.SSLError))
+    return next((f" ({hint})" for pattern, hint in _TLS_HINTS.items() if re.search(pattern, problem)), "")
 
 
 def _hint(error: BaseException) -> str:

@@ -33,4 +33,5 @@ class SentinelClient(Sentinel):
             if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
                 self.sentinels.sort(key=lambda other: other is not sentinel)
                 return state["ip"], state["port"]
-        raise MasterNotFoundError(f"no Sentinel knows a master {service_name!r} that is up") from failure
+        why = f" (one of them failed: {failure})" if failure is not None else ""
+        raise MasterNotFoundError(f"no Sentinel knows a master {service_name!r} that is up{why}") from failure
