@@ -250,7 +250,7 @@ def test_a_lost_run_waits_while_a_later_one_is_active(site: BeatSite, fields: di
     site.start(second.id, "w2:1:b")
     assert site.monitor(1) == []
     assert site.state(first.id) is State.LOST
-    assert [run.id for run in site.after(30)] == []
+    assert [run.id for run in site.after(90)] == []
 
     site.finish(second.id, holder="w2:1:b")
     assert [run.id for run in site.after(10)] == [first.id]
@@ -267,10 +267,24 @@ def test_a_lost_run_that_a_person_triggered_waits_as_well(site: BeatSite) -> Non
     site.start(second.id, "w2:1:b")
     site.monitor(1)
     assert site.state(triggered) is State.LOST
-    assert site.after(30) == []
+    assert site.after(90) == []
 
     site.finish(second.id, holder="w2:1:b")
     assert [run.id for run in site.after(10)] == [triggered]
+
+
+def test_a_step_of_redis_clock_leaves_a_worker_the_time_to_renew_its_lease(site: BeatSite) -> None:
+    site.save(every=100_000.0, requeue_lost=1)
+    (run,) = site.after(100_000)
+    site.start(run.id)
+
+    assert site.monitor(LEASE + 3600) == []
+    assert site.state(run.id) is State.LOST
+    assert site.after(LEASE // 4) == []  # by then a worker that is alive renews
+    site.runs.renew({run.id: "w1:1:a"})
+
+    assert site.state(run.id) is State.STARTED
+    assert site.after(60) == []
 
 
 def test_a_worker_that_was_slow_to_renew_keeps_its_run(site: BeatSite) -> None:

@@ -56,6 +56,14 @@ def test_a_lost_run_is_sent_again_as_often_as_its_entry_says(
     assert verdict.note
 
 
+@pytest.mark.parametrize(("late", "requeue_in"), [(-1, 10.0), (20, 10.0), (21, 20.0), (3600, 20.0)])
+def test_a_lease_that_ended_long_ago_leaves_its_worker_the_time_to_renew_it(late: int, requeue_in: float) -> None:
+    """Redis's clock was set, or older data was restored: a worker that is alive comes within a period."""
+    lost = run(lease_end=NOW - timedelta(seconds=late))
+
+    assert judge(lost, entry(requeue_lost=1), NOW, 0, period=15.0).requeue_in == requeue_in
+
+
 @pytest.mark.parametrize("state", [State.SENT, State.RETRY])
 @pytest.mark.parametrize(
     ("seconds", "expected"),

@@ -98,7 +98,8 @@ class Monitor:
         until, judged, logged = time.monotonic() + STEP_SECONDS, 0, 0
         for run in overdue:
             judged += 1
-            verdict = judge(run, definitions.get(run.name), now, self._context.defaults.requeue_lost)
+            definition, most = definitions.get(run.name), self._context.defaults.requeue_lost
+            verdict = judge(run, definition, now, most, self._period)
             outcome = self._runs.lose(run, verdict.state, requeue_in=verdict.requeue_in, note=verdict.note)
             if outcome == "LOST":
                 logged += 1

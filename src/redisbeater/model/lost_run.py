@@ -14,6 +14,9 @@ __all__ = ("Verdict", "judge")
 #: Seconds until the first requeue; each further one takes twice as long, up to the longest.
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 10.0, 300.0
 
+#: A verdict may come so much later than beat looks and workers renew, because a beat or a worker is busy.
+SLACK_SECONDS = 5.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -30,7 +33,7 @@ class Verdict:
     requeue_in: float | None = None
 
 
-def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: int) -> Verdict:
+def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: int, period: float = 0.0) -> Verdict:
     """Return the verdict on an active run whose lease is over.
 
     Arguments:
@@ -38,6 +41,7 @@ def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: 
         definition: that of its entry; None: it is deleted, or cannot be read.
         now: the server's time.
         requeue_lost: how often a lost run is sent again where its entry does not say.
+        period: seconds between two looks of beat, and between two renewals of a worker.
     """
     if run.state is not State.STARTED:
         if run.expires is not None and run.expires <= now:
@@ -53,5 +57,17 @@ def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: 
         return Verdict(state=State.LOST, note=worker)
     if run.acks_late and not (definition is not None and definition.once):
         return Verdict(state=State.LOST, note=f"{worker}; its task has acks_late, so the broker delivers it again")
-    delay = min(FIRST_DELAY_SECONDS * 2 ** (run.attempt - 1), LONGEST_DELAY_SECONDS)
+    delay = max(
+        min(FIRST_DELAY_SECONDS * 2 ** (run.attempt - 1), LONGEST_DELAY_SECONDS), _time_to_renew(run, now, period)
+    )
     return Verdict(state=State.LOST, note=f"{worker}; sent again as attempt {run.attempt + 1}", requeue_in=delay)
+
+
+def _time_to_renew(run: Run, now: datetime, period: float) -> float:
+    """Return for how many seconds its worker may still come to renew the lease.
+
+    Beat looks often enough to find a lease that nobody renews soon after its end. If it finds one later, the clock of
+    Redis was set, or older data was restored, and the worker has not seen that yet; or no beat has looked.
+    """
+    late = 0.0 if run.lease_end is None else (now - run.lease_end).total_seconds()
+    return period + SLACK_SECONDS if late > period + SLACK_SECONDS else 0.0
