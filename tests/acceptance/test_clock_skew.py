@@ -186,6 +186,24 @@ def test_a_beat_alone_whose_clock_is_wrong_sends_each_fire_time_once_and_on_time
     assert arrivals.longest_delay < SLACK
 
 
+@pytest.mark.parametrize("shift", [WRONG_BY, -WRONG_BY], ids=["ahead", "behind"])
+def test_no_run_expires_before_its_seconds_are_over(
+    skewed: Project, beat: Callable[[float], Process], shift: float
+) -> None:
+    process = beat(shift)
+    options = {"expires": 3600}
+    RedisScheduleEntry("report", "proj.note", 0.5, app=skewed.app(), options=options).save()
+
+    wait_until(skewed.queued, "a run")
+    assert process.end() == 0
+
+    message = json.loads(skewed.queued()[-1])
+    expires, fire_time = (datetime.fromisoformat(message["headers"][name]) for name in ("expires", "scheduled_for"))
+    kept = timedelta(milliseconds=int(message["properties"]["expiration"]))
+    for span in (expires - fire_time, kept):
+        assert timedelta(hours=1) - timedelta(seconds=1) <= span < timedelta(hours=1, seconds=WRONG_BY) + SLACK
+
+
 def test_an_entry_saved_by_a_program_whose_clock_is_wrong_is_planned_by_the_servers_clock(
     skewed: Project, beat: Callable[[float], Process]
 ) -> None:

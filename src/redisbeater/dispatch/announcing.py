@@ -40,5 +40,5 @@ def announce_run(run: RedisScheduleEntry, kind: str, claim: Claim) -> None:
 
 
 def _announce_runs(job: Job, claim: Claim, resources: Resources) -> None:
-    for run in job.runs(claim.schedule_id, resources.app, entry_class=resources.entry_class):
+    for run in job.runs(claim.schedule_id, resources.app, entry_class=resources.entry_class, now=claim.now):
         announce_run(run, "schedule", claim)

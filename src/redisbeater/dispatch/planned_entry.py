@@ -109,5 +109,6 @@ def _plan_catch_up(claim: Claim, catch_up: CatchUp, count: int, resources: Resou
 
 
 def _runs(job: Job, claim: Claim, resources: Resources, *, first: int, count: int) -> list[RedisScheduleEntry]:
+    now = claim.server_time()
     with _MAKING_RUNS:
-        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, claim.now)
+        return job.runs(claim.schedule_id, resources.app, first, first + count, resources.entry_class, now)

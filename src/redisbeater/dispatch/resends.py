@@ -122,14 +122,13 @@ class Resends:
         return None
 
     def _rebuilt(self, run: Run, now: datetime) -> RedisScheduleEntry:
-        """Return a run as its record has it, with a renewed expiry if it was lost."""
+        """Return a run as its record has it, with a renewed expiry."""
         payload = Payload.from_text(run.payload)
         fire_time = run.fire_time or run.sent_at
         if fire_time is None:
             raise InvalidEntry("fire_time", "is missing")
         again = run_again(run.name, payload, fire_time, app=self._resources.app, task_id=run.id, attempt=run.attempt)
-        if run.state is State.LOST:  # it had begun before it expired
-            again.options.update(renewed_expiry(again.options.get("expires"), run, now))
+        again.options.update(renewed_expiry(again.options.get("expires"), run, now))
         return again
 
     def _publish(self, run: RedisScheduleEntry) -> Exception | None:

@@ -23,7 +23,7 @@ from redisbeater.model.policies import Overlap, OverlapWord
 from redisbeater.model.policy_fields import checked_policies
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
-from redisbeater.sending.run import make_run, own_options
+from redisbeater.sending.run import counted_from, make_run, own_options
 
 __all__ = ("Triggers", "read_overlap", "triggered_run")
 
@@ -93,7 +93,7 @@ def triggered_run(app: Celery, stored: StoredEntry, definition: Definition, fire
     count, attempt = stored.meta.total_run_count, int(context.config.track_runs)
     run = make_run(definition, moment, schedule_id="", run_count=count, app=app, attempt=attempt, now=stored.now)
     if definition.deadline is not None:
-        run.options["expires"] = own_options(definition, stored.now, stored.now)["expires"]
+        run.options["expires"] = counted_from(stored.now, own_options(definition, stored.now, stored.now)["expires"])
     # A random id: the run at that fire time has the other one, and workers discard what they know as revoked.
     run.options["task_id"] = str(uuid.uuid4())
     return run

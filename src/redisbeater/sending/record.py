@@ -13,7 +13,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.options import decoded_options, encoded_options, option_instant
 from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, Run, State
 from redisbeater.schedules.datetime_codec import encode_datetime
-from redisbeater.sending.run import own_options, sendable, with_headers
+from redisbeater.sending.run import counted_from, own_options, sendable, with_headers
 
 __all__ = ("new_run", "planned_run", "renewed_expiry", "run_again")
 
@@ -110,14 +110,16 @@ def run_again(
     )
 
 
-def renewed_expiry(expires: object, sent: Run, now: datetime) -> dict[str, datetime]:
+def renewed_expiry(expires: object, sent: Run, now: datetime) -> dict[str, Any]:
     """Return the option ``expires`` of a run that is sent again: as far from now as it was from the first send.
 
-    For a run of the schedule that time counts from the fire time, as a deadline does. Seconds stay as they are: Celery
-    counts them from each message.
+    For a run of the schedule that time counts from the fire time, as a deadline does. Seconds count from each message.
+    That of a run that waits for its first send stays: it had not begun before it expired.
     """
+    if not isinstance(expires, datetime):
+        return {} if expires is None else {"expires": counted_from(now, expires)}
     begin = (sent.kind is Kind.SCHEDULE and sent.fire_time) or sent.sent_at
-    if not isinstance(expires, datetime) or expires.tzinfo is None or begin is None:
+    if expires.tzinfo is None or begin is None or sent.state is State.BUFFERED:
         return {}
     return {"expires": now + max(expires - begin, timedelta(0))}
 

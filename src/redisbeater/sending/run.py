@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from redisbeater.model.options import option_instant
 from redisbeater.model.run import ATTEMPT_HEADER
 from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
-__all__ = ("make_run", "own_options", "sendable", "task_id", "with_headers")
+__all__ = ("counted_from", "make_run", "own_options", "sendable", "task_id", "with_headers")
 
 #: The namespace of schedule ids that are no UUIDs: another program wrote them.
 FOREIGN_IDS = uuid.UUID("7fcf8280-6e12-52f9-ab56-c6ac8bfedbce")
@@ -88,6 +88,8 @@ def make_run(
 def _run_options(definition: Definition, fire_time: datetime, now: datetime) -> dict[str, Any]:
     """Return the options of a run, all but its id: with its headers and its deadline."""
     options: dict[str, Any] = json_text.copied(own_options(definition, fire_time, now))
+    if "expires" in options:
+        options["expires"] = counted_from(now, options["expires"])
     return with_headers(options, definition.name, fire_time)
 
 
@@ -97,6 +99,19 @@ def own_options(definition: Definition, fire_time: datetime, now: datetime) -> d
         return definition.options
     deadline = fire_time + timedelta(seconds=definition.deadline)
     return {**definition.options, "expires": _sooner(definition.options.get("expires"), deadline, now)}
+
+
+def counted_from(now: datetime, expires: Any) -> Any:
+    """Return an ``expires`` in seconds as an instant if this host's clock is behind the server's, which shows ``now``.
+
+    Celery counts seconds by this host's clock, and such runs would have expired before a worker gets them. If it is
+    ahead, they stay seconds: from an instant Celery computes, by that clock too, how long a broker keeps the message.
+    """
+    if datetime.now(timezone.utc) >= now:
+        return expires
+    with suppress(OverflowError):
+        return option_instant(expires, now) or expires
+    return expires
 
 
 def with_headers(options: dict[str, Any], name: str, fire_time: datetime) -> dict[str, Any]:
