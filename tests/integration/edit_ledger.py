@@ -42,12 +42,12 @@ class ServerClock:
 def scripts_by_the_clock_at(client: redis.Redis, key: str) -> Iterator[None]:
     """Let the scripts read the time from a key of the server instead of the server's own clock."""
 
-    def load(name: str, *, with_runs: bool = False) -> script.Script:
-        text = script.load_script(name, with_runs=with_runs).text.replace(
+    def load(name: str, **terms: Any) -> script.Script:
+        text = script.load_script(name, **terms).text.replace(
             "redis.call('TIME')", f"{{redis.call('GET', '{key}'), '0'}}"
         )
         assert "TIME'" not in text, f"{name}.lua asks for the time in another way"
-        return script.Script(text=text, sha=sha1(text))
+        return script.Script(text=text, sha=sha1(text), absent=terms["absent"])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection, "load_script", load)

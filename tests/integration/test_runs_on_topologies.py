@@ -14,7 +14,7 @@ from servers import programs
 from topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with, wait_for_replicas
 from waiting import wait_until
 
-from redisbeater import RedisScheduler
+from redisbeater import RedisScheduler, StoreUnavailable
 from redisbeater.context import Context
 from redisbeater.model.run import NewRun, State
 from redisbeater.store import Execution
@@ -34,6 +34,24 @@ def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Clu
     skipped = started_once_while(app, fail_over)
 
     assert skipped == 1
+
+
+@pytest.mark.usefixtures("short_retries")
+@pytest.mark.parametrize("_cluster", programs()[:1] or [None], indirect=True, ids=["one-server"])
+def test_a_run_that_starts_while_the_slot_moves_is_not_written_on_both_nodes(cluster: Cluster) -> None:
+    """A cluster would not end the move of a slot while both nodes have a key of it."""
+    schedule = "{redisbeater}::schedule"
+    app = app_with(redisbeater_redis_url=f"redis-cluster://{cluster.owner(schedule).address}", **SETTINGS)
+    runs = Context.of(app).redis.runs
+    first, second = (Execution(run_id=id, name="report", task="proj.work", holder=f"w1:1:{id}") for id in "ab")
+    assert runs.start(first)[0] == "STARTED"
+
+    with cluster.moving(schedule, [], cluster.other_master(schedule)), pytest.raises(StoreUnavailable):
+        runs.start(second)
+
+    assert runs.start(second)[0] == "STARTED"
+    active = cluster.owner(schedule).ask("ZRANGE", "{redisbeater}::active", 0, -1)
+    assert set(active) == {"{redisbeater}::run:a", "{redisbeater}::run:b"}
 
 
 @pytest.mark.parametrize("_sentinels", programs()[:1] or [None], indirect=True, ids=["one-server"])

@@ -58,10 +58,13 @@ import uuid
 from redisbeater.entry_name import check_unreserved, is_name
 from redisbeater.exceptions import ImproperlyConfigured
 
-__all__ = ("DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "RUN_READY", "SEVERAL", "Keys")
+__all__ = ("ABSENT", "DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "RUN_READY", "SEVERAL", "Keys")
 
 #: The prefix of a broken declaration in the list of broken entries; no entry name begins with a colon.
 DECLARATION = ":static:"
+
+#: Behind the prefix, a key that never exists.
+ABSENT = ":absent"
 
 #: The message on the changes channel that the lock is free; no entry name begins with a colon.
 LOCK_RELEASED = ":lock"

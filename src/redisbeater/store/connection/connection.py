@@ -10,11 +10,13 @@ from typing import Any
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
+from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import StoreError
 from redisbeater.store.connection.client import make_client
 from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, kind_of, right_hint, wrapped
-from redisbeater.store.connection.script import commands_of, load_script
+from redisbeater.store.connection.script import Script, commands_of, load_script
+from redisbeater.store.keys import ABSENT
 
 __all__ = ("Connection", "Undo", "unless_wrong_type")
 
@@ -38,6 +40,7 @@ class Connection:
         #: How many tries have failed, by the kinds of :func:`~redisbeater.store.connection.failure.kind_of`.
         self.errors: dict[str, int] = {}
         self._client = make_client(config)
+        self._absent = f"{config.key_prefix}{ABSENT}" if config.url.topology is Topology.CLUSTER else ""
         #: UNIX seconds that scripts take for the server's time, as text; empty: they ask the server. For tests.
         self.fixed_now = ""
         self._attempts = Retrying(
@@ -71,12 +74,12 @@ class Connection:
             StoreUnavailable: Redis is unreachable; the script may have been executed.
             StoreError: Redis refused the script.
         """
-        loaded, attempts = load_script(script, with_runs=with_runs).at(self.fixed_now), count(1)
+        loaded, attempts = self._loaded(script, with_runs=with_runs), count(1)
 
         def attempt(client: Any) -> Any:
             is_retry = next(attempts) > 1
             if is_retry and undo is not None:
-                load_script(undo.script).at(self.fixed_now).run(client, undo.keys, undo.args)
+                self._loaded(undo.script).run(client, undo.keys, undo.args)
             return loaded.run(client, keys, retry_args if is_retry and retry_args else args)
 
         try:
@@ -112,6 +115,9 @@ class Connection:
             return self._once(partial(_subscribed, channels=channels))
         except CLIENT_ERRORS as exc:
             raise wrapped(exc) from exc
+
+    def _loaded(self, script: str, *, with_runs: bool = False) -> Script:
+        return load_script(script, with_runs=with_runs, absent=self._absent).at(self.fixed_now)
 
     def _once(self, operation: Callable[[Any], Any]) -> Any:
         client = self._client.get()

@@ -22,20 +22,23 @@ class Script:
 
     text: str
     sha: str
+    #: A key that never exists, which is passed behind the others; empty: none is.
+    absent: str = ""
 
     @classmethod
-    def of(cls, text: str) -> Script:
+    def of(cls, text: str, absent: str = "") -> Script:
         """Return the script with this text."""
-        return cls(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+        return cls(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), absent=absent)
 
     def at(self, now: str) -> Script:
         """Return the script as it takes UNIX seconds with six decimals for the server's time; empty: it asks it."""
         seconds, _, microseconds = now.partition(".")
         fixed = f"{{'{seconds}', '{microseconds}'}}"
-        return Script.of(self.text.replace("redis.call('TIME')", fixed)) if now else self
+        return Script.of(self.text.replace("redis.call('TIME')", fixed), self.absent) if now else self
 
     def run(self, client: Any, keys: Sequence[str], args: Sequence[str]) -> Any:
         """Run it, sending its text only when the server does not know it."""
+        keys = [*keys, self.absent] if self.absent else keys
         # Outside the handler: an error of the second call is no consequence of the first.
         with suppress(NoScriptError):
             return client.evalsha(self.sha, len(keys), *keys, *args)
@@ -53,17 +56,20 @@ def commands_of(line: str) -> set[str]:
 
 
 @cache
-def load_script(name: str, *, with_runs: bool = False) -> Script:
+def load_script(name: str, *, with_runs: bool = False, absent: str = "") -> Script:
     """Return the script of ``lua/<name>.lua``, behind the functions of ``lua/prelude.lua``.
 
     Arguments:
         name: ``commit``, for example; ``runs/start`` for a script of runs.
         with_runs: whether runs are tracked: then ``lua/runs/with_<name>.lua`` has what the script does with them.
+        absent: a key that never exists, for a cluster. A script uses keys that are not passed. While their slot is
+            moved it would find none of them on the node that it comes to, and write them there a second time; with a
+            key that neither node has, Redis answers TRYAGAIN until all keys are on one node.
     """
     folder = resources.files("redisbeater.store").joinpath("lua")
     parts = ["prelude", *_parts_of_runs(name, with_runs=with_runs), name]
     text = "\n".join(folder.joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in parts)
-    return Script.of(text)
+    return Script.of(f"table.remove(KEYS) {text}", absent) if absent else Script.of(text)
 
 
 def _parts_of_runs(name: str, *, with_runs: bool) -> list[str]:
