@@ -38,7 +38,7 @@ def test_memory_is_said_with_its_limit(known: dict[str, object], words: str) -> 
         ("allkeys-lru", 100, True, "the schedule can be lost; set maxmemory-policy noeviction"),
         ("allkeys-lru", None, True, "the schedule can be lost"),
         ("allkeys-lru", 0, False, "without a limit of memory: nothing is evicted"),
-        ("volatile-ttl", 100, False, "the lock and the records of runs, no entry"),
+        ("volatile-ttl", 100, False, "evicts no entry, but the lock, runs, deleted entries, and a pause with an end"),
     ],
 )
 def test_eviction_says_whether_the_schedule_can_be_lost(

@@ -40,7 +40,7 @@ def eviction_words(facts: ServerFacts) -> str:
     if facts.may_evict:
         return f"{policy}: full memory evicts any key, and the schedule can be lost; set maxmemory-policy noeviction"
     if policy.startswith("volatile"):
-        return f"{policy}: full memory evicts the lock and the records of runs, no entry"
+        return f"{policy}: full memory evicts no entry, but the lock, runs, deleted entries, and a pause with an end"
     return f"{policy}: full memory refuses changes, and nothing is lost"
 
 
