@@ -580,6 +580,16 @@ def test_beat_logs_once_that_workers_do_not_report(site: BeatSite, caplog: pytes
     assert caplog.text.count("workers do not report: is redisbeater.runs installed there?") == 1
 
 
+def test_beat_leaves_workers_the_time_to_start_the_first_runs(site: BeatSite, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(30):
+        site.save(f"entry {number}", every=100_000.0)
+
+    assert len(site.monitor(100_000)) == 30
+    assert "workers do not report" not in caplog.text
+    site.monitor(LEASE // 4)
+    assert "workers do not report" in caplog.text
+
+
 def test_beat_says_nothing_of_workers_where_one_has_reported(site: BeatSite, caplog: pytest.LogCaptureFixture) -> None:
     site.save(every=10.0)
     (first,) = site.after(10)

@@ -56,6 +56,8 @@ class Monitor:
         self._look_at = 0.0
         self._left = LeftRuns(context)
         self._knows_workers = False
+        #: How many runs had been sent at the look before: a worker has had the time to start these.
+        self._sent_before = 0
         self._has_warned = False
 
     def step(self) -> None:
@@ -122,7 +124,8 @@ class Monitor:
 
     def _look_for_workers(self) -> None:
         """Log once if runs are sent, and no worker has ever reported one."""
-        if self._knows_workers or self._has_warned or self._counts.sent < ENOUGH_RUNS:
+        sent, self._sent_before = self._sent_before, self._counts.sent
+        if self._knows_workers or self._has_warned or sent < ENOUGH_RUNS:
             return
         self._knows_workers = self._runs.has_reported()
         if not self._knows_workers:
