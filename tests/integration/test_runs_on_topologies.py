@@ -46,7 +46,8 @@ def test_a_run_that_starts_while_the_slot_moves_is_not_written_on_both_nodes(clu
     first, second = (Execution(run_id=id, name="report", task="proj.work", holder=f"w1:1:{id}") for id in "ab")
     assert runs.start(first)[0] == "STARTED"
 
-    with cluster.moving(schedule, [], cluster.other_master(schedule)), pytest.raises(StoreUnavailable):
+    target = cluster.other_master(schedule)
+    with cluster.moving(schedule, [], target), pytest.raises(StoreUnavailable, match="moves the slot"):
         runs.start(second)
 
     assert runs.start(second)[0] == "STARTED"

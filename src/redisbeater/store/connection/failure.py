@@ -52,6 +52,7 @@ _IS_CLUSTER = (
     "the server is part of a Redis Cluster: use redis-cluster:// in redisbeater_redis_url; or, if one address serves "
     "the whole cluster, set redisbeater_key_prefix = '{redisbeater}:'"
 )
+_IS_MOVING = "the cluster moves the slot of the schedule, which passes; if it lasts, redis-cli --cluster check says why"
 _IS_NO_CLUSTER = "the server is no cluster: use redis:// in redisbeater_redis_url"
 
 
@@ -131,6 +132,8 @@ def _hint(error: BaseException) -> str:
     # redis-py 5 parses these errors into classes only in its cluster client.
     if isinstance(error, (AskError, ClusterCrossSlotError)) or re.match("(MOVED|ASK|CROSSSLOT) ", str(error)):
         return f" ({_IS_CLUSTER})"
+    if "TTL exhausted" in str(error):  # of redis-py's redirections
+        return f" ({_IS_MOVING})"
     return f" ({_IS_NO_CLUSTER})" if "cluster support disabled" in str(error) else right_hint(str(error))
 
 
