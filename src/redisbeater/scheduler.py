@@ -105,7 +105,7 @@ class RedisScheduler(Scheduler):
         lock = None if config.lock_key is None else self._redis.lock()
         self._log = log = ScheduleLog(self._redis)
         self._pausing = Pausing(log)
-        self._leadership = leadership = Leadership(lock, self._begin_to_lead, self._redis.command_line, log)
+        self._leadership = leadership = Leadership(lock, self._begin_to_lead, self._context, log)
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._foreign_keys = ForeignKeys(self._redis)
@@ -122,7 +122,7 @@ class RedisScheduler(Scheduler):
         )
         self._monitor = Monitor(self._context, self._counts)
         self._heartbeat = Heartbeat(
-            self._redis, lock, self._counts, self._broker, self._clock, is_embedded=lambda: self.is_embedded
+            self._context, lock, self._counts, self._broker, self._clock, is_embedded=lambda: self.is_embedded
         )
         self._passes = Passes(self._counts)
         parts = (self._broker, self._outage, self._clock, self._heartbeat, self._passes)

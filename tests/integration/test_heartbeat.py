@@ -99,7 +99,7 @@ def test_a_leader_writes_what_it_is_and_what_it_has_sent(
     assert set(line) == {
         "host", "pid", "role", "since", "last_pass", "version", "celery", "python", "sent", "refused", "skipped",
         "skipped_by", "late_ms", "late_p50_ms", "late_p99_ms", "embedded", "broker", "broker_away", "redis", "server",
-        "clock_offset_ms",
+        "clock_offset_ms", "application",
     }  # fmt: skip
 
 
@@ -112,6 +112,51 @@ def test_a_standby_writes_its_line_with_its_try_to_lead(
 
     assert sorted(line["role"] for line in lines(client, prefix)) == ["leader", "standby"]
     assert {line["role"] for line in lines(client, prefix)} == {"leader", "standby"}
+
+
+def test_a_standby_of_another_application_than_the_leader_says_so_once(
+    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop, billing = make_app("shop"), make_app("billing")
+    leader, alike, other = make_scheduler(shop), make_scheduler(shop), make_scheduler(billing)
+    leader.tick()
+
+    for standby in (alike, other, other):
+        standby.tick()
+
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"{os.getpid()} is a beat of application 'shop', this one is of 'billing'" in warning
+    assert "set redisbeater_key_prefix for one of them" in warning
+    drawn = run(billing, "status").stdout
+    assert re.search(r"^leader .* of application shop for ", drawn, re.M)
+    assert re.search(r"^standby .* of application billing \(seen ", drawn, re.M)
+
+
+def test_a_leader_of_another_application_is_named_when_it_has_written_its_line(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, standby = make_scheduler(make_app("shop")), make_scheduler(make_app("billing"))
+    leader.tick()
+    line = client.hgetall(f"{prefix}:beats")
+    client.delete(f"{prefix}:beats")
+    standby.tick()
+    before = caplog.text
+    client.hset(f"{prefix}:beats", mapping=line)
+    standby.tick()
+
+    assert "application" not in before
+    assert "is a beat of application 'shop'" in caplog.text
+
+
+def test_beats_of_one_application_do_not_name_it(
+    make_scheduler: MakeScheduler, app: Celery, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, standby = make_scheduler(app), make_scheduler(app)
+    leader.tick()
+    standby.tick()
+
+    assert "application" not in caplog.text
+    assert "application" not in run(app, "status").stdout
 
 
 def test_a_heartbeat_is_no_round_trip_of_its_own(scheduler: RedisScheduler, client: redis.Redis, prefix: str) -> None:

@@ -6,20 +6,24 @@ import json
 import shlex
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
 from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
+from redisbeater.display import shown
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange, Upsert
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
+from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.origin import application_of, file_owner
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("adopt", "declared_digest", "record_declared", "report_taken")
+__all__ = ("OtherApplication", "adopt", "declared_digest", "record_declared", "report_taken")
 
 logger = get_logger(__name__)
 
@@ -103,6 +107,49 @@ def _report_other(context: Context, application: str, names: list[str], count: i
         context.application,
         name,
     )
+
+
+# A leader of another application
+
+
+class OtherApplication:
+    """Reports that the beat which leads is one of another application.
+
+    Arguments:
+        context: the app of the beat that stands by.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        #: The leader whose application is known; empty: that of none.
+        self._leader = ""
+
+    def report(self, leader: str) -> None:
+        """Log, once for each leader, that it belongs to another application; it may not have said so yet.
+
+        ``leader``: its token; empty: none leads.
+        """
+        if leader in ("", self._leader):
+            return
+        with suppress(StoreError):  # a beat that may not ask stands by all the same
+            line = BeatLine.from_text(leader, self._context.redis.beats.lines().get(leader, ""))
+            if line is not None:
+                self._leader = leader
+                self._compare(line)
+
+    def _compare(self, line: BeatLine) -> None:
+        ours = shown(self._context.application)
+        if line.application in ("", ours):
+            return
+        logger.warning(
+            "the leader %s is a beat of application %r, this one is of %r: that beat sends all entries, by the routes "
+            "and to the broker of its own application, and stores no static entries of %r; "
+            "unless they share the schedule on purpose, set redisbeater_key_prefix for one of them",
+            line.name,
+            line.application,
+            ours,
+            ours,
+        )
 
 
 # Declarations that alternate

@@ -16,8 +16,9 @@ import celery
 
 from redisbeater.beat.clock import ServerClock
 from redisbeater.broker.broker import Broker
+from redisbeater.context import Context
 from redisbeater.sending.counts import Counts
-from redisbeater.store import ClaimedEntry, Lock, RedisSchedule, new_token
+from redisbeater.store import ClaimedEntry, Lock, new_token
 
 __all__ = ("Heartbeat",)
 
@@ -29,7 +30,7 @@ class Heartbeat:
     """The line of one beat in ``P:beats``.
 
     Arguments:
-        redis: the schedule.
+        context: the app whose schedule it is.
         lock: the lock, whose requests carry the line, too; None: no lock is used.
         counts: what became of runs.
         broker: the broker of this beat.
@@ -39,7 +40,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        redis: RedisSchedule,
+        context: Context,
         lock: Lock | None,
         counts: Counts,
         broker: Broker,
@@ -50,7 +51,7 @@ class Heartbeat:
         self.token = lock.token if lock else new_token()
         if lock:
             lock.next_line = self.next_line
-        self._redis = redis
+        self._redis = redis = context.redis
         self._is_embedded = is_embedded
         #: Whether a line may be stored: one was given to a request.
         self.may_have_line = False
@@ -65,6 +66,7 @@ class Heartbeat:
         self._fixed = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
+            "application": context.application,
             "version": version("redisbeater"),
             "celery": celery.__version__,
             "python": platform.python_version(),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
+from redisbeater.beat.applications import OtherApplication
 from redisbeater.beat.schedule_log import ScheduleLog
+from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError
 from redisbeater.log_lines import event, get_logger
@@ -23,15 +25,16 @@ class Leadership:
     Arguments:
         lock: the lock; None: no lock is used.
         begin: called with the lock held, before the first claim; if it raises, this beat does not lead yet.
-        command_line: how ``redis-cli`` reaches this Redis, for hints.
+        context: the app whose schedule it is.
         log: reports who leads.
     """
 
-    def __init__(self, lock: Lock | None, begin: Callable[[], None], command_line: str, log: ScheduleLog) -> None:
+    def __init__(self, lock: Lock | None, begin: Callable[[], None], context: Context, log: ScheduleLog) -> None:
         self._log = log
         self._lock = lock
         self._begin = begin
-        self._command_line = command_line
+        self._command_line = context.redis.command_line
+        self._other_application = OtherApplication(context)
         self._leads = False
         self._logged_leader = ""
         #: Why this beat must not lead, as it was logged; empty when it may.
@@ -104,6 +107,7 @@ class Leadership:
             self._record_refusal(self._lock.refusal)
         if not self._leads:
             self._log.role_changed("standby", self.token)
+            self._other_application.report(self._lock.holder if self._lock else "")
         return self._leads
 
     def invalidate(self) -> None:

@@ -76,7 +76,7 @@ def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
     for beat in found.leaders:
         yield "leader", _leader(beat, found, view)
     for beat in found.standbys:
-        yield "standby", f"{beat.name} (seen {_seconds(view, beat)} ago)"
+        yield "standby", f"{beat.name}{_application(beat, found)} (seen {_seconds(view, beat)} ago)"
     yield "due now", "     ".join(filter(None, (_due(found), _counts(found.leaders))))
     states = f"broken {found.broken:,}, failing {found.failing:,}"
     if found.leaders:
@@ -88,6 +88,12 @@ def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
     yield "paused", pause_words(found.pause, view).removeprefix("paused ") if found.pause else "no"
 
 
+def _application(beat: BeatLine, found: Status) -> str:
+    """Return whose beat it is, where several applications have beats in the schedule."""
+    is_shared = len({each.application for each in found.beats if each.application}) > 1
+    return f" of application {beat.application}" if is_shared and beat.application else ""
+
+
 def _lock(found: Status) -> str:
     return "" if found.lock_timeout is None else f", lock {found.lock_timeout.total_seconds():g} s"
 
@@ -95,7 +101,8 @@ def _lock(found: Status) -> str:
 def _leader(beat: BeatLine, found: Status, view: View) -> str:
     since = duration_words(max(view.now - beat.since, timedelta(0)), units=2)
     versions = f"celery {beat.celery}, redisbeater {beat.redisbeater}"
-    return f"{beat.name} for {since}{_lock(found)}, last pass {_seconds(view, beat)} ago, {versions}"
+    name = f"{beat.name}{_application(beat, found)}"
+    return f"{name} for {since}{_lock(found)}, last pass {_seconds(view, beat)} ago, {versions}"
 
 
 def _seconds(view: View, beat: BeatLine) -> str:

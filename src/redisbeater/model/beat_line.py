@@ -24,6 +24,7 @@ class BeatLine:
         since: when it got that role; a pause does not change it.
         last_pass: when it wrote the line, by the clock of the Redis server.
         host, pid: where it runs.
+        application: the application that it belongs to; empty where an older beat does not say.
         redisbeater, celery, python: versions.
         sent, refused, skipped: runs that it has sent, entries that could not be sent and fire times that were skipped,
             since it leads.
@@ -44,6 +45,7 @@ class BeatLine:
     last_pass: datetime
     host: str = ""
     pid: int = 0
+    application: str = ""
     redisbeater: str = ""
     celery: str = ""
     python: str = ""
@@ -75,6 +77,7 @@ class BeatLine:
                 redisbeater=shown(stored["version"]),
                 is_embedded=bool(stored["embedded"]),
                 pid=int(stored["pid"]),
+                application=shown(stored.get("application", "")),
                 sent=int(stored["sent"]),
                 refused=int(stored["refused"]),
                 skipped=int(stored["skipped"]),
