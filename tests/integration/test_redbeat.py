@@ -18,7 +18,7 @@ from redbeat.schedulers import RedBeatScheduler
 from redbeat.schedules import rrule as redbeat_rrule
 from servers import Server
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, rrule
+from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.context import Context
 from redisbeater.instant import to_unix
 from redisbeater.model.meta import Meta
@@ -113,6 +113,15 @@ def test_a_disabled_entry_of_redbeat_does_not_run(app: Celery, scheduler: RedisS
     redbeat_entry(app, enabled=False, last_run_at=ago(minutes=5)).save()
 
     assert names(run_due(scheduler)) == []
+
+
+def test_a_disabled_entry_of_redbeat_is_never_due(app: Celery) -> None:
+    redbeat_entry(app, enabled=False, last_run_at=ago(minutes=5)).save()
+    store = ScheduleStore(app)
+
+    [row], entry = store.rows().rows, store.get("job")
+    assert (row.state, row.next, row.late) == ("disabled", None, timedelta(0))
+    assert (entry.due_at, entry.score, entry.upcoming(3)) == (None, None, [])
 
 
 def test_an_entry_that_redbeat_enables_again_runs(app: Celery, scheduler: RedisScheduler) -> None:

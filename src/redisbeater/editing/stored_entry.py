@@ -89,7 +89,7 @@ class StoredEntry:
         return timedelta(0) if due_at is None else max(self.now - due_at, timedelta(0))
 
     def due_at(self, defaults: Defaults) -> datetime | None:
-        """Return when the entry is next due, aware UTC; None when it is dormant, or has no fire time left."""
+        """Return when the entry is next due, aware UTC; None when it does not run, or has no fire time left."""
         policy = ResolvedPolicy.of(self.definition, defaults)
         fire_time = self.fire_time(policy)
         return None if fire_time is None else policy.due_at(fire_time)
@@ -97,10 +97,13 @@ class StoredEntry:
     def fire_time(self, policy: ResolvedPolicy) -> datetime | None:
         """Return the fire time that its score means, or the next one that is not left out; None: it has none.
 
-        A score after ``end_at`` or ``max_runs`` is none: beat looks then only to find that the entry has finished.
+        A score after ``end_at`` or ``max_runs`` is none: beat looks then only to find that the entry has finished. That
+        of a disabled entry is none either; RedBeat and other programs leave it in place.
         """
         score = self.score.fire_time
-        if self.score.dormant or score is None or policy.is_spent(self.meta.total_run_count):
+        if self.score.dormant or not self.definition.enabled:
+            return None
+        if score is None or policy.is_spent(self.meta.total_run_count):
             return None
         with suppress(InvalidEntry, OverflowError):  # beat meets it as well, and quarantines the entry
             fire_time = meant_fire_time(policy, score, self.meta)
