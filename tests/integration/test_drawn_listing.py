@@ -316,6 +316,23 @@ def test_a_renamed_application_adopts_what_it_left(
     assert run("adopt", "proj").exit_code == 2
 
 
+def test_what_a_renamed_application_declared_wrongly_is_listed_as_broken_until_it_is_adopted(
+    run: Callable[..., Result], vienna: Celery, make_app: Callable[..., Celery]
+) -> None:
+    old = make_app("proj")
+    old.conf.beat_schedule = {"nightly": {**NIGHTLY, "task": None}}
+    lead(old)
+    lead(vienna)
+    before = run("broken").stdout
+
+    own, adopted = run("adopt", "shop"), run("adopt", "proj")
+
+    assert before.startswith("nightly: $.task: ")
+    assert own.exit_code == 2
+    assert adopted.stdout == "nightly: its declaration, which could not be stored, is no longer listed as broken\n"
+    assert run("broken").stdout == "nothing is broken\n"
+
+
 def test_no_entry_loses_its_phase_by_an_edit_of_the_command_line(run: Callable[..., Result], vienna: Celery) -> None:
     entry = RedisScheduleEntry("a", "proj.work", timedelta(hours=1), app=vienna).save()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
@@ -23,7 +23,7 @@ from redisbeater.model.origin import application_of, file_owner
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("OtherApplication", "adopt", "declared_digest", "record_declared", "report_taken")
+__all__ = ("OtherApplication", "adopt", "declared_digest", "forget_declarations", "record_declared", "report_taken")
 
 logger = get_logger(__name__)
 
@@ -45,6 +45,15 @@ def adopt(context: Context, application: str, author: Author) -> tuple[list[str]
         written += result.written
         failures.update(result.failures)
     return sorted(written), failures
+
+
+def forget_declarations(context: Context, application: str, *, but: Set[str] = frozenset()) -> list[str]:
+    """Remove the reports about an application's broken declarations, except for some names. Return the others."""
+    reports = context.redis.broken.declarations()
+    forgotten = [name for name in reports if name not in but and reports[name].get("application") == application]
+    for name in forgotten:
+        context.redis.broken.forget_declaration(name)
+    return forgotten
 
 
 def _renamed(context: Context, origin: str) -> str:

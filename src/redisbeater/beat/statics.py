@@ -13,7 +13,7 @@ from typing import Any
 from celery import Celery
 from celery.schedules import crontab
 
-from redisbeater.beat.applications import declared_digest, record_declared, report_taken
+from redisbeater.beat.applications import declared_digest, forget_declarations, record_declared, report_taken
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.announcing import announce
@@ -68,7 +68,7 @@ def reconcile(
     report_taken(context, taken, origins)
     for name in statics - declared.keys():
         _prune(context, name, origins[name])
-    _forget_repaired(context, {*failures, *taken})
+    forget_declarations(context, context.application, but={*failures, *taken})
     record_declared(context, declared_digest(upserts, failures), len(declared))
 
 
@@ -156,13 +156,6 @@ def _prune(context: Context, name: str, origin: str | None) -> None:
     if context.redis.delete(name, origin=origin or f"{context.application} -", log=line):
         logger.info("static entry %r is no longer declared; deleted", name, extra=_event(context, name, "deleted"))
         announce([name], "deleted", by=_author(context).by)
-
-
-def _forget_repaired(context: Context, failed: Set[str]) -> None:
-    """Remove reports of declarations that were repaired or removed."""
-    for name, report in context.redis.broken.declarations().items():
-        if name not in failed and report.get("application") == context.application:
-            context.redis.broken.forget_declaration(name)
 
 
 def _entry(app: Celery, name: str, fields: Any, entry_class: type[RedisScheduleEntry]) -> RedisScheduleEntry:

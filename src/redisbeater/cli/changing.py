@@ -13,6 +13,7 @@ import click
 from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
+from redisbeater.beat.applications import forget_declarations
 from redisbeater.cli.completion import NAME, NAMES
 from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_of, redisbeater, times, view_of
 from redisbeater.cli.options import authored, labelled
@@ -309,10 +310,13 @@ def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
     """
     context = Context.of(app)
     adopted, failures = adopt_statics(context, application, Author.of(by, note))
-    if not adopted and not failures:
+    forgotten = forget_declarations(context, application) if application != context.application else []
+    if not adopted and not failures and not forgotten:
         raise BadInput(f"no static entry belongs to application {application!r}")
     for name in adopted:
         click.echo(f"{shown(name)}: belongs to application {shown(repr(context.application))} now")
+    for name in forgotten:
+        click.echo(f"{shown(name)}: its declaration, which could not be stored, is no longer listed as broken")
     for name, failure in failures.items():
         click.echo(f"Error: {shown(name)}: {shown(failure)}", err=True)
     if failures:
