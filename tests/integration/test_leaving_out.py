@@ -84,6 +84,18 @@ def test_an_entry_is_disabled_until_a_time_and_comes_back_in_its_phase(store: Sc
     assert disabled.details["until"] == paused.disabled_until.isoformat()
 
 
+@pytest.mark.parametrize("schedule_", [crontab(minute=0), 3600], ids=["crontab", "interval"])
+def test_an_entry_that_is_disabled_for_good_meanwhile_comes_back_in_its_phase(
+    store: ScheduleStore, schedule_: object
+) -> None:
+    first = store.create("report", "proj.work", schedule_).due_at  # type: ignore[arg-type]
+
+    store.disable("report", until=timedelta(hours=5))
+    store.disable("report")
+
+    assert store.enable("report").due_at == first
+
+
 def test_what_is_disabled_until_a_time_is_listed_as_such(store: ScheduleStore, run: Callable[..., Result]) -> None:
     store.create("report", "proj.work", crontab(minute=0))
     done = run("disable", "report", "--until", "2h", "--note", "no paper")

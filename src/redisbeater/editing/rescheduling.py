@@ -39,9 +39,10 @@ def score_after_edit(
         return score_of_new(after, meta, now, defaults)
     if before is None or not (after is before or after.has_same_fire_times_as(before, codec)):
         return _planned(after, after.timetable(defaults.zone).restarted(meta.last_run_at, now), now, defaults)
-    if not after.enabled:
-        return None if score.dormant else Score(fire_time=score.fire_time, dormant=True)
     policy = ResolvedPolicy.of(after, defaults)
+    if not after.enabled:
+        fire_time = _without_pause(score.fire_time, now, ResolvedPolicy.of(before, defaults), policy)
+        return None if score.dormant else Score(fire_time=fire_time, dormant=True)
     if score.is_finished and before.enabled and not _has_new_end(before, after):
         return None
     if score.dormant or not before.enabled:
@@ -107,14 +108,20 @@ def _resumed(score: Score, meta: Meta, now: datetime, policy: ResolvedPolicy) ->
 
 def _moved_by_pause(score: Score, now: datetime, before: ResolvedPolicy, after: ResolvedPolicy) -> Score | None:
     """Return the score of an entry whose ``disabled_until`` was changed, in its phase; None: the stored one stays."""
-    fire_time = score.fire_time
+    fire_time = _without_pause(score.fire_time, now, before, after)
     if fire_time is None:
         return None
-    was_paused = before.disabled_until is not None and before.disabled_until > now
-    if was_paused and fire_time > now:
-        fire_time = after.timetable.brought_back(fire_time, now)
     following = _resumed_after_pause(now if fire_time == EPOCH else fire_time, after)
     return None if following in (score.fire_time, now) else Score(fire_time=following)
+
+
+def _without_pause(
+    fire_time: datetime | None, now: datetime, before: ResolvedPolicy, after: ResolvedPolicy
+) -> datetime | None:
+    """Return a fire time, or the first one after now in its phase if ``disabled_until`` had moved it on."""
+    if fire_time is None or fire_time <= now or before.disabled_until is None or before.disabled_until <= now:
+        return fire_time
+    return after.timetable.brought_back(fire_time, now)
 
 
 def _resumed_after_pause(fire_time: datetime, policy: ResolvedPolicy) -> datetime:
