@@ -5,6 +5,7 @@ For a beat that is the same as a clock of its own that goes ahead of the server'
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -111,6 +112,28 @@ def test_a_lock_that_lasts_longer_than_ours_gets_a_minute(
     assert lock.taken_from == "dead"
     assert lock.acquire()
     assert lock.taken_from == ""
+
+
+def test_the_lock_of_redbeat_is_left_until_it_ends_and_is_named(
+    app: Celery,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    key: str,
+    let_pass: Pass,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    token = uuid.uuid1().hex  # as redis-py makes it
+    hold(client, key, 1500.0, by=token)
+    standby = make_scheduler(app)
+
+    standby.tick()
+    let_pass(LONGEST_RENEWAL_SECONDS + 1)
+    standby.tick()
+
+    assert client.get(key) == token
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"the lock {key} is RedBeat's and ends in 1500 s unless its beat renews it" in warning
+    assert warning.endswith(f" DEL {key}")
 
 
 def test_a_lock_without_a_time_to_live_is_left(lock: Lock, client: redis.Redis, key: str, let_pass: Pass) -> None:

@@ -99,7 +99,7 @@ class Leadership:
             self._log.role_changed(role, self.token)
         elif led and not self._lock.foreign_type:
             self._report_loss(self._lock.holder, lock_lost)
-            self._report_endless(self._lock)
+            self._report_long_lock(self._lock)
         elif self._logged_leader != (holder := self._lock.holder or f"a {self._lock.foreign_type}"):
             self._logged_leader = holder
             self._report_holder(self._lock)
@@ -146,14 +146,23 @@ class Leadership:
         extra = event("lead_changed", role="standby", token=self.token)
         logger.info("standing by; the leader is %s", lock.holder, extra=extra)
         self._log.add("standing_by", leader=name_of(lock.holder))
-        self._report_endless(lock)
+        self._report_long_lock(lock)
 
-    def _report_endless(self, lock: Lock) -> None:
+    def _report_long_lock(self, lock: Lock) -> None:
         if lock.is_endless:
             logger.warning(
                 "the lock %s of %s has no time to live; if that beat has ended, no beat leads until %s DEL %s",
                 lock.key,
                 lock.holder,
+                self._command_line,
+                shlex.quote(lock.key),
+            )
+        elif lock.is_of_redbeat:
+            logger.warning(
+                "the lock %s is RedBeat's and ends in %.0f s unless its beat renews it; if that beat has ended, "
+                "this one leads at once after %s DEL %s",
+                lock.key,
+                lock.free_in,
                 self._command_line,
                 shlex.quote(lock.key),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 from collections.abc import Callable
@@ -23,6 +24,9 @@ RENEWALS_PER_TIMEOUT = 3
 #: abandoned after this long, or after our timeout if that is longer.
 LONGEST_RENEWAL_SECONDS = 60.0
 
+#: The token of RedBeat's lock, made by redis-py.
+_TOKEN_OF_REDBEAT = re.compile(r"[0-9a-f]{32}")
+
 #: Two replies about a lock that was not renewed meanwhile differ by less: the server counts in milliseconds.
 SAME_END_SECONDS = 0.05
 
@@ -42,6 +46,11 @@ class Hold:
     #: When it was seen first, on this host's clock, and how many seconds it had left then.
     seen_at: float
     seconds_left: float
+
+    @property
+    def is_of_redbeat(self) -> bool:
+        """Whether RedBeat holds it: it renews its lock once a tick, by default every 5 of its 25 minutes."""
+        return _TOKEN_OF_REDBEAT.fullmatch(self.holder) is not None
 
     def is_same(self, other: Hold | None) -> bool:
         """Return whether the lock was not renewed between the two."""
@@ -88,6 +97,11 @@ class Lock:
         return self._is_held and self.free_in == float("inf")
 
     @property
+    def is_of_redbeat(self) -> bool:
+        """Whether RedBeat holds the lock: nothing tells a beat of it that was killed from one that sleeps."""
+        return self._hold is not None and self._hold.is_of_redbeat
+
+    @property
     def is_fresh(self) -> bool:
         """Whether it is too early to renew."""
         return host_seconds() < self._asked_at + self._timeout / RENEWALS_PER_TIMEOUT
@@ -119,9 +133,9 @@ class Lock:
 
     @property
     def _is_abandoned(self) -> bool:
-        """Whether its holder has not renewed it for as long as it lasts."""
+        """Whether its holder has not renewed it for as long as it lasts; RedBeat's is left until it ends."""
         hold = self._hold
-        if hold is None:
+        if hold is None or hold.is_of_redbeat:
             return False
         is_like_ours = hold.seconds_left <= self._timeout
         limit = self._timeout if is_like_ours else max(self._timeout, LONGEST_RENEWAL_SECONDS)
