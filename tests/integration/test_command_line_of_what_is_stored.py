@@ -35,6 +35,10 @@ def test_list_shows_the_next_entry_first_and_marks_broken_ones(
     ]  # fmt: skip
     assert lines[0].startswith("now ")
     assert [line.split()[0] for line in lines[1:]] == ["NAME", "sooner", "later", "broken"]
+    assert run("list", "--state", "broken", "--names").output == "broken\n"
+    assert run("broken").output == (
+        "nothing is quarantined; list --state broken also finds what beat has not read yet\n"
+    )
 
 
 def test_an_entry_can_be_shown_disabled_enabled_and_deleted(run: Run, app: Celery) -> None:

@@ -222,7 +222,10 @@ def broken(app: Celery, retry: str | None, note: str, by: str, as_json: bool, no
     if as_json:
         click.echo(printable_json(reports, indent=2))
     else:
-        print_lines(_report_lines(reports) or ["nothing is broken"])
+        print_lines(
+            _report_lines(reports)
+            or ["nothing is quarantined; list --state broken also finds what beat has not read yet"]
+        )
 
 
 def _report_lines(reports: Mapping[str, Mapping[str, str]]) -> list[str]:
