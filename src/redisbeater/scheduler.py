@@ -32,7 +32,7 @@ from redisbeater.beat.removed import report_removed
 from redisbeater.beat.repair import Repair
 from redisbeater.beat.run_line import complete_lines, complete_next_line
 from redisbeater.beat.schedule_log import ScheduleLog
-from redisbeater.beat.statics import add_cleanup, reconcile
+from redisbeater.beat.statics import add_cleanup, reconcile, store_lost
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
@@ -109,7 +109,7 @@ class RedisScheduler(Scheduler):
         self._notifier = self._redis.notifier()
         self._max_wait = min(MAX_WAIT_SECONDS, config.lock_timeout / 3)
         self._foreign_keys = ForeignKeys(self._redis)
-        self._repair = Repair(self._context, self._foreign_keys)
+        self._repair = Repair(self._context, self._foreign_keys, lambda: store_lost(app, self.setup_schedule))
         self._zone_change, self._edits = ZoneChange(self._context), Edits(self._context)
         self._schedule_id = ""
         self._outage = Outage(config.retry_period, self._max_wait, log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -14,6 +15,9 @@ from outbox import run_due
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
+
+MakeApp = Callable[..., Celery]
+MakeScheduler = Callable[..., RedisScheduler]
 
 
 def repair_all(app: Celery) -> Repair:
@@ -141,3 +145,55 @@ def test_a_second_repair_waits_for_its_time(app: Celery, client: redis.Redis, pr
     repair.step()
     assert repair.repaired == 1
     assert (stored(app, "report").due_at or now()) > ago(seconds=5)
+
+
+def start_with_two_statics(make_app: MakeApp, make_scheduler: MakeScheduler) -> tuple[Celery, RedisScheduler]:
+    entry = {"task": "proj.work", "schedule": crontab("0", "0", day_of_month="29", month_of_year="2")}
+    app = make_app(beat_schedule={"a": dict(entry), "b": dict(entry)})
+    scheduler = make_scheduler(app)
+    scheduler.tick()
+    return app, scheduler
+
+
+@pytest.mark.parametrize("is_member_left", [True, False], ids=["evicted", "deleted-by-another-program"])
+def test_a_static_entry_that_nobody_deleted_is_stored_again(
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, is_member_left: bool
+) -> None:
+    app, scheduler = start_with_two_statics(make_app, make_scheduler)
+    client.delete(f"{prefix}a")
+    if not is_member_left:
+        client.zrem(f"{prefix}:schedule", f"{prefix}a")
+
+    scheduler._repair.begin()
+    scheduler.tick()
+
+    assert stored(app, "a").due_at == stored(app, "b").due_at
+
+
+def test_a_lost_static_entry_whose_declaration_cannot_be_stored_is_logged_once(
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    prefix: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app, scheduler = start_with_two_statics(make_app, make_scheduler)
+    client.delete(f"{prefix}a")
+    app.conf.beat_schedule["a"]["task"] = None
+
+    for _ in range(3):
+        scheduler._repair.begin()
+        scheduler.tick()
+
+    assert len([message for message in caplog.messages if "'a'" in message and "storing them again" in message]) == 1
+
+
+def test_a_static_entry_that_somebody_deleted_stays_away(make_app: MakeApp, make_scheduler: MakeScheduler) -> None:
+    app, scheduler = start_with_two_statics(make_app, make_scheduler)
+    store = ScheduleStore(app)
+    store.delete("a")
+
+    scheduler._repair.begin()
+    scheduler.tick()
+
+    assert list(store.names()) == ["b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from redisbeater.beat.foreign_keys import ForeignKeys
 from redisbeater.beat.removed import first_of
@@ -42,11 +42,18 @@ class Repair:
 
     Arguments:
         foreign_keys: checks at the start of each walk what other programs have overwritten.
+        store_lost: stores static entries again that the server has lost; called at the start of each walk.
     """
 
-    def __init__(self, context: Context, foreign_keys: ForeignKeys | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        foreign_keys: ForeignKeys | None = None,
+        store_lost: Callable[[], None] | None = None,
+    ) -> None:
         self._context = context
         self._foreign_keys = foreign_keys or ForeignKeys(context.redis)
+        self._store_lost = store_lost
         self._cursor, self._failing_cursor = "0", "0"
         self._found: deque[Unscheduled] = deque()
         self._started_at = float("-inf")
@@ -72,6 +79,8 @@ class Repair:
                 return
             self._started_at = time.monotonic()
             self._foreign_keys.check()
+            if self._store_lost is not None:
+                self._store_lost()
             self._mend_failing()
         deadline = time.monotonic() + STEP_SECONDS
         if not self._found:

@@ -7,13 +7,14 @@ other applications, and dynamic ones, are not touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from celery import Celery
 from celery.schedules import crontab
 
 from redisbeater.beat.applications import declared_digest, forget_declarations, record_declared, report_taken
+from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.announcing import announce
@@ -30,7 +31,7 @@ from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("CLEANUP", "reconcile")
+__all__ = ("CLEANUP", "reconcile", "store_lost")
 
 #: The entry that Celery itself declares: it deletes expired results.
 CLEANUP = "celery.backend_cleanup"
@@ -70,6 +71,22 @@ def reconcile(
         _prune(context, name, origins[name])
     forget_declarations(context, context.application, but={*failures, *taken})
     record_declared(context, declared_digest(upserts, failures), len(declared))
+
+
+def store_lost(app: Celery, store: Callable[[], None]) -> None:
+    """Call ``store`` if entries that the app declares are gone though nobody deleted them, and log which.
+
+    A server that evicts keys leaves that, or another program. What :func:`~redisbeater.editing.deletion.delete_entry`
+    deletes is no static entry any more, and comes back when a beat begins to lead.
+    """
+    redis = Context.of(app).redis
+    names = sorted(redis.contents.statics() & set(map(str, app.conf.beat_schedule)))
+    lost = [name for name, origin in redis.contents.origins(names).items() if origin is None]
+    if lost and (lost := sorted(set(lost) - redis.broken.declarations().keys())):
+        logger.warning(
+            "%d static entries are gone and nobody deleted them, storing them again: %s", len(lost), first_of(lost)
+        )
+        store()
 
 
 def _upserts(
