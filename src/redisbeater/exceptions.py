@@ -24,6 +24,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from traceback import walk_tb
+from types import ModuleType
 
 from celery import exceptions as celery_exceptions
 
@@ -183,6 +185,12 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
+
+
+def passed_through(error: BaseException, module: ModuleType) -> bool:
+    """Tell whether an error came through code of a module, by its traceback."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return any(frame.f_code.co_filename == module.__file__ for frame in frames)
 
 
 def reason_of(error: BaseException) -> str:

@@ -20,7 +20,7 @@ __all__ = ()
 def _serve(sender: Service, **_: Any) -> None:
     from redisbeater.beat.hooks import report_unused_hooks
     from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
-    from redisbeater.beat.process import end_with_other_signals, tune_process
+    from redisbeater.beat.process import end_with_other_signals, log_last_error_once, tune_process
     from redisbeater.scheduler import RedisScheduler
 
     scheduler = sender.scheduler
@@ -32,6 +32,7 @@ def _serve(sender: Service, **_: Any) -> None:
     scheduler.serve(is_embedded=threading.current_thread() is not threading.main_thread())
     if not scheduler.is_embedded:
         end_with_other_signals()
+        log_last_error_once()
         if scheduler.tunes_process:
             tune_process(scheduler.app)
 

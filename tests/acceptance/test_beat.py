@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -256,8 +258,25 @@ def test_a_leader_that_was_paused_past_its_lock_sends_nothing_and_exits(make_pro
 
     assert first.popen.wait(WAIT_SECONDS) != 0
 
-    assert "LockNotOwnedError" in first.output()
+    assert first.output().count("LockNotOwnedError: lost the lock to") == 1, "no line but Celery's"
+    assert "WARNING/MainProcess]" not in first.output()
     assert first.output().count("Sending due task") - sent_before <= 1, "one may have been in flight"
+
+
+def test_the_error_of_a_service_that_a_program_runs_itself_is_printed(
+    make_project: Callable[..., Project], client: redis.Redis, prefix: str
+) -> None:
+    project = make_project(redisbeater_lock_timeout=LOCK_SECONDS)
+    program = "import proj, celery.beat; celery.beat.Service(proj.app, scheduler_cls='redisbeater').start()"
+    popen = subprocess.Popen([sys.executable, "-c", program], cwd=project.folder, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: client.get(f"{prefix}:lock"), "the lock")
+        client.set(f"{prefix}:lock", "ops2:1:abc", px=60_000)
+        errors = popen.communicate(timeout=WAIT_SECONDS)[1]
+    finally:
+        popen.kill()
+
+    assert (popen.returncode, "LockNotOwnedError: lost the lock to ops2:1:abc" in errors) == (1, True)
 
 
 def test_a_leader_that_lost_its_lock_becomes_a_standby_when_the_setting_says_so(

@@ -1,17 +1,20 @@
-"""The process of beat: tune it, let SIGHUP and SIGQUIT end it, too, and do not let it outlive its worker."""
+"""The process of beat: tune it, let it end with one line and by SIGHUP and SIGQUIT, too, and not outlive its worker."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
-from types import FrameType
+import sys
+from types import FrameType, TracebackType
 
+import celery.apps.beat
 from celery import Celery
 
+from redisbeater.exceptions import RedisBeaterError, passed_through
 from redisbeater.log_lines import get_logger
 
-__all__ = ("ParentProcess", "end_with_other_signals", "tune_process")
+__all__ = ("ParentProcess", "end_with_other_signals", "log_last_error_once", "tune_process")
 
 logger = get_logger(__name__)
 
@@ -56,6 +59,22 @@ def end_with_other_signals() -> None:
 
 def _terminate(_number: int, _frame: FrameType | None) -> None:
     signal.raise_signal(signal.SIGTERM)  # its handler may be a deferred one
+
+
+def log_last_error_once() -> None:
+    """Let Python not print the error of redisbeater that ends ``celery beat``, which Celery has just logged.
+
+    What Python prints on standard error becomes lines of the log as well, one for each piece of a line: hundreds, most
+    of them ``^``. A hook of the application, or of an instrument, stays.
+    """
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_unless_logged
+
+
+def _print_unless_logged(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    is_logged = isinstance(error, RedisBeaterError) and passed_through(error, celery.apps.beat)
+    if not is_logged:
+        sys.__excepthook__(kind, error, traceback)
 
 
 class ParentProcess:

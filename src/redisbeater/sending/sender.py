@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextvars import copy_context
-from types import TracebackType
 from typing import Any
 
 import celery.app.trace
@@ -13,6 +12,7 @@ import celery.beat
 from celery.beat import ScheduleEntry, Scheduler
 
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import passed_through
 from redisbeater.log_lines import Mute
 from redisbeater.sending.representation import Representations, is_from
 
@@ -77,7 +77,7 @@ class Sender:
                 self._has_begun = True
                 return apply_async(*args, **options)
             except Exception as exc:
-                self._error = None if _was_executed(exc.__traceback__) else exc
+                self._error = None if _was_executed(exc) else exc
                 raise
 
         return recording
@@ -95,16 +95,12 @@ def _logged_error() -> Exception | None:
     It may have been raised before the call of ``apply_async`` had begun, by the handler of a signal.
     """
     error = _MESSAGE_ERRORS.pop_error()
-    return error if isinstance(error, Exception) and not _was_executed(error.__traceback__) else None
+    return error if isinstance(error, Exception) and not _was_executed(error) else None
 
 
-def _was_executed(traceback: TracebackType | None) -> bool:
+def _was_executed(error: Exception) -> bool:
     """Return whether an error came from the task itself: with ``task_always_eager`` beat executes it.
 
     That run was sent, and the task failed. Without ``task_eager_propagates`` Celery would not even raise its error.
     """
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == celery.app.trace.__file__:
-            return True
-        traceback = traceback.tb_next
-    return False
+    return passed_through(error, celery.app.trace)
