@@ -84,8 +84,9 @@ def test_a_redis_that_refuses_everything_for_some_time_costs_no_report(
     worker = Worker(server, tmp_path, "--pool", "threads")
     process = worker.start()
     try:
-        run_id = worker.send("work", 1)
+        run_id = worker.send("work", 3)
         worker.reaches(run_id, State.STARTED)
+        wait_until(lambda: worker.noted("began", run_id), "the task, whose own write is not to be refused")
         accept = refuse(worker)
         try:
             process.says("Redis refuses all reports of runs, which are kept until that is corrected")
