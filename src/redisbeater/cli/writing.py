@@ -19,7 +19,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryExists
 from redisbeater.management.edit_report import EditReport, value_words
 from redisbeater.management.entry_words import default_of, fields_of_entry
-from redisbeater.management.registered import argument_check, nearest_task, refusal_of
+from redisbeater.management.registered import nearest_task, refused_arguments
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.schedules import describe
 from redisbeater.schedules.zone import read_zone
@@ -129,7 +129,7 @@ def _warn_of_task(store: ScheduleStore, app: Celery, entry: RedisScheduleEntry) 
     if store.is_registered(task) is False:
         problem = f"this app has no task {shown(repr(task))}, and workers refuse to run a task that they do not have"
         click.echo(f"Warning: {problem}{nearest_task(app, task)}", err=True)
-    elif refusal := refusal_of(argument_check(app, task), definition.args, definition.kwargs):
+    elif refusal := refused_arguments(app, task, definition.args, definition.kwargs):
         click.echo(f"Warning: each run will fail, the task does not take these arguments: {shown(refusal)}", err=True)
 
 

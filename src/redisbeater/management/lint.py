@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache, partial
 from typing import Any
 
 from celery import Celery
@@ -27,7 +26,7 @@ from redisbeater.management.lint_rules import (
     redbeat_lacks,
 )
 from redisbeater.management.lint_runs import memory, of_policies, overlapping
-from redisbeater.management.registered import argument_check, import_tasks
+from redisbeater.management.registered import import_tasks
 from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -82,7 +81,6 @@ class Linter:
         self._courses: list[Course] = []
         self._by_task: defaultdict[str, list[str]] = defaultdict(list)
         import_tasks(app)
-        self._argument_check = cache(partial(argument_check, app))
         self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
 
     def schedule(self) -> list[Finding]:
@@ -158,7 +156,7 @@ class Linter:
             self._findings += of_sentry(definition)
         self._findings += of_policies(definition, context.defaults)
         self._by_task[definition.task].append(definition.name)
-        self._findings += of_arguments(definition, self._argument_check(definition.task))
+        self._findings += of_arguments(definition, self._app)
         if definition.enabled:
             found = self._clock_changes(definition)
             self._findings += [Finding.of(rule, definition.name, text) for rule, text in found]

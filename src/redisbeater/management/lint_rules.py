@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, cast
 
+from celery import Celery
 from celery.schedules import crontab, schedule
 
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.registered import refusal_of
+from redisbeater.management.registered import refused_arguments
 from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import Timetable, describe
@@ -124,9 +125,9 @@ def of_definition(
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
 
 
-def of_arguments(definition: Definition, check: Callable[..., object] | None) -> Iterator[Finding]:
-    """Yield what its task says against the arguments; ``check`` is what :func:`argument_check` returns for the task."""
-    if refusal := refusal_of(check, definition.args, definition.kwargs):
+def of_arguments(definition: Definition, app: Celery) -> Iterator[Finding]:
+    """Yield what its task says against the arguments, as the app has it."""
+    if refusal := refused_arguments(app, definition.task, definition.args, definition.kwargs):
         yield Finding.of("wrong-arguments", definition.name, refusal)
 
 

@@ -14,7 +14,7 @@ from redisbeater.editing.upcoming import UpcomingRun, first_runs
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.lint_rules import Finding, of_arguments, of_definition
 from redisbeater.management.lint_runs import of_policies
-from redisbeater.management.registered import argument_check, import_tasks
+from redisbeater.management.registered import is_registered
 from redisbeater.schedules import describe
 from redisbeater.schedules.budget import StepsExhausted
 
@@ -54,7 +54,6 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
         InvalidEntry: it could not be stored.
     """
     definition = entry.definition()
-    import_tasks(entry.app)
     now, stored_zone = context.redis.clock()
     zoned = context.in_zone(stored_zone)
     lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)
@@ -69,7 +68,7 @@ def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Previe
         runs=runs,
         findings=[
             *_findings(definition, now, zoned, lock_timeout),
-            *of_arguments(definition, argument_check(entry.app, definition.task)),
+            *(of_arguments(definition, entry.app) if is_registered(entry.app, definition.task) else ()),
         ],
         problem=problem,
     )

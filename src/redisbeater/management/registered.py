@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ from celery import Celery, Task
 
 from redisbeater.display import did_you_mean
 
-__all__ = ("argument_check", "import_tasks", "is_registered", "nearest_task", "refusal_of", "task_names")
+__all__ = ("import_tasks", "is_registered", "nearest_task", "refused_arguments", "task_names")
 
 
 def is_registered(app: Celery, task: str) -> bool | None:
@@ -26,21 +26,16 @@ def is_registered(app: Celery, task: str) -> bool | None:
         return None
 
 
-def argument_check(app: Celery, task: str) -> Callable[..., object] | None:
-    """Return the function by which Celery checks arguments before it sends a task that the app has imported.
+def refused_arguments(app: Celery, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return why Celery would refuse to send arguments to a task that the app has imported; empty: it would not.
 
-    None: it checks none, because the task is not known, has ``typing=False``, or its own ``apply_async`` may change
+    It checks none where the task is not known, has ``typing=False``, or has its own ``apply_async``, which may change
     them.
     """
     found = app.tasks.get(task)
     if found is None or not found.typing or type(found).apply_async is not Task.apply_async:
-        return None
-    check: Callable[..., object] | None = getattr(found, "__header__", None)
-    return check
-
-
-def refusal_of(check: Callable[..., object] | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return what an :func:`argument_check` says against arguments; empty: nothing."""
+        return ""
+    check = getattr(found, "__header__", None)
     try:
         if check is not None:
             check(*args, **kwargs)

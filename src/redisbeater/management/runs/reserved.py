@@ -12,7 +12,7 @@ from redisbeater.editing.author import Author
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry, RunActive, SendFailed, StoreError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.registered import argument_check, refusal_of
+from redisbeater.management.registered import refused_arguments
 from redisbeater.management.runs.caller import Caller
 from redisbeater.management.runs.history import check_tracked
 from redisbeater.model.policies import Overlap
@@ -69,7 +69,7 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
         ImproperlyConfigured: an overlap was asked for, and runs are not recorded.
     """
     context = Context.of(caller.app)
-    if refusal := refusal_of(argument_check(caller.app, str(run.task)), run.args or (), run.kwargs or {}):
+    if refusal := refused_arguments(caller.app, str(run.task), run.args or (), run.kwargs or {}):
         raise InvalidEntry("$.args", f"the task does not take these arguments: {refusal}")
     if context.config.track_runs:
         reservation = _reserve(context, run, errand, now)
