@@ -48,7 +48,7 @@ def adopt(context: Context, application: str, author: Author) -> tuple[list[str]
 
 
 def forget_declarations(context: Context, application: str, *, but: Set[str] = frozenset()) -> list[str]:
-    """Remove the reports about an application's broken declarations, except for some names. Return the others."""
+    """Remove the reports about an application's broken declarations, except for some names. Return what was removed."""
     reports = context.redis.broken.declarations()
     forgotten = [name for name in reports if name not in but and reports[name].get("application") == application]
     for name in forgotten:

@@ -81,8 +81,10 @@ def store_lost(app: Celery, store: Callable[[], None]) -> None:
     """
     redis = Context.of(app).redis
     names = sorted(redis.contents.statics() & set(map(str, app.conf.beat_schedule)))
-    lost = [name for name, origin in redis.contents.origins(names).items() if origin is None]
-    if lost and (lost := sorted(set(lost) - redis.broken.declarations().keys())):
+    gone = {name for name, origin in redis.contents.origins(names).items() if origin is None}
+    # What could not be stored is listed as broken. Ask for that only where one is gone: this is done each minute.
+    lost = sorted(gone - redis.broken.declarations().keys()) if gone else []
+    if lost:
         logger.warning(
             "%d static entries are gone and nobody deleted them, storing them again: %s", len(lost), first_of(lost)
         )

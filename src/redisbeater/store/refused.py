@@ -48,8 +48,8 @@ def will_pass(error: StoreError) -> bool:
     """Return whether Redis refuses everything at this moment, until somebody mends that; not one entry alone."""
     text = str(error)
     is_general = isinstance(error, (StoreUnavailable, NothingRecorded))
-    is_general = is_general or any(isinstance(cause, ssl.SSLError) for cause in causes(error))  # no connection
-    return is_general or bool(_FULL.search(text) or _NO_RIGHTS.search(text))
+    has_no_connection = any(isinstance(cause, ssl.SSLError) for cause in causes(error))
+    return is_general or has_no_connection or bool(_FULL.search(text) or _NO_RIGHTS.search(text))
 
 
 def refused_alone(write: Callable[[Sequence[Item]], None], items: Sequence[Item]) -> list[tuple[Item, StoreError]]:
