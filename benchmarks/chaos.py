@@ -39,7 +39,7 @@ from chaos.records import audit_records, figures, read_stored
 from chaos.report import Record, Report, create_report
 from chaos.reporter import Reporter
 from chaos.roster import Roster
-from servers import programs
+from support.servers import programs
 
 #: The default faults: the schedule's server has no replica, and comes back with its data.
 DEFAULT_FAULTS = tuple(name for name in FAULTS if name != "failover")

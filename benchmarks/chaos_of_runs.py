@@ -37,9 +37,9 @@ from typing import Any
 
 from chaos.run_audit import BEGAN, Line, Meeting, Record, balance, meetings
 from chaos.run_workers import KINDS, LEASE_SECONDS, RunFaults, Worker, busy_children, read_lines
-from project import Project
-from rabbitmq import running as running_rabbitmq
-from servers import programs, running
+from support.project import Project
+from support.rabbitmq import running as running_rabbitmq
+from support.servers import programs, running
 
 from redisbeater import ScheduleStore
 from redisbeater.context import Context

@@ -36,10 +36,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from suite.machine import NO_SERVER, describe, server_program
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from controls import Controls
-from hostile import ATTACKS, Attack
-from hostile_site import HostileSite
-from servers import Server, running, stop
+from support.controls import Controls
+from support.hostile import ATTACKS, Attack
+from support.hostile_site import HostileSite
+from support.servers import Server, running, stop
 
 PREFIX = "redisbeater:"
 YEAR_SECONDS = 365 * 86_400

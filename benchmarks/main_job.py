@@ -29,7 +29,7 @@ from celery import Celery
 from celery.schedules import schedule
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from servers import Server, programs, running, stop
+from support.servers import Server, programs, running, stop
 
 SOURCE = """
 from celery import Celery

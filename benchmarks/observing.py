@@ -26,8 +26,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from celery import Celery
-from ports import free_port
-from servers import Server, programs, running
+from support.ports import free_port
+from support.servers import Server, programs, running
 
 from redisbeater import RedisScheduler
 from redisbeater.context import Context

@@ -25,11 +25,11 @@ from typing import Any
 from celery import Celery
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from servers import Server, programs, running
 from suite.job import Job
 from suite.population import Population
 from suite.redis_subjects import Redisbeater
 from suite.subject import drain
+from support.servers import Server, programs, running
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context

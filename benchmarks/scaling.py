@@ -32,9 +32,9 @@ from celery import Celery
 from suite.machine import NO_SERVER, describe, facts, running, server_program  # it puts tests/ on the path
 from suite.page_tables import cost_table, memory_table, plan_table, schedules_table
 
-from servers import stop  # isort: skip
-from topologies import Node, new_node  # isort: skip
-from waiting import wait_until  # isort: skip
+from support.servers import stop  # isort: skip
+from support.topologies import Node, new_node  # isort: skip
+from support.waiting import wait_until  # isort: skip
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 

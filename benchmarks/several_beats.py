@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from servers import Server, programs, running, stop
+from support.servers import Server, programs, running, stop
 
 SOURCE = """
 from celery import Celery

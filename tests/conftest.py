@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import rabbitmq
 import redis
 from celery import Celery
 from celery import _state as celery_state
 from hypothesis import HealthCheck, settings
-from servers import INSTALL, Program, Server, programs, running
-from topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
+from support import rabbitmq
+from support.servers import INSTALL, Program, Server, programs, running
+from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
 
 #: Databases of the test server: of the schedule and of the broker.
 SCHEDULE_DB, BROKER_DB = 0, 1

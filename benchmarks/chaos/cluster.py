@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import redis
 from celery import Celery
-from proxy import Proxy
-from servers import Program
+from support.proxy import Proxy
+from support.servers import Program
 
 from chaos.beats import Beat
 from chaos.health import Watch

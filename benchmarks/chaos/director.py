@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from waiting import wait_until
+from support.waiting import wait_until
 
 from chaos.cluster import Cluster
 from chaos.faults import FAULTS, SERVER_FAULTS, Faults, Undo

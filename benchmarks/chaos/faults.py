@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy import Proxy
+from support.proxy import Proxy
 
 from chaos.cluster import Cluster, Place
 from chaos.health import SERVERS

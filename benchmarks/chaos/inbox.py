@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import redis
-from waiting import wait_until
+from support.waiting import wait_until
 
 from chaos.ledger import Message
 from chaos.server import DurableServer

@@ -9,9 +9,9 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from servers import Program
-from topologies import FAILOVER_SECONDS, Node, Sentinels, running_sentinels
-from waiting import wait_until
+from support.servers import Program
+from support.topologies import FAILOVER_SECONDS, Node, Sentinels, running_sentinels
+from support.waiting import wait_until
 
 from chaos.server import TIMEOUT_SECONDS, version_of
 

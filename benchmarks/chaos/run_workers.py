@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from project import Process, Project
-from proxy import LOOPBACK, Proxy
-from servers import Server
+from support.project import Process, Project
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server
 
 from chaos.run_audit import ENDED, Line, Pause
 

@@ -11,8 +11,8 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from servers import Program, free_port, stop
-from waiting import wait_until
+from support.servers import Program, free_port, stop
+from support.waiting import wait_until
 
 __all__ = ("TIMEOUT_SECONDS", "DurableServer", "version_of")
 

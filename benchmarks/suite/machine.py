@@ -8,8 +8,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from servers import INSTALL as NO_SERVER
-from servers import Program, programs, running
+from support.servers import INSTALL as NO_SERVER
+from support.servers import Program, programs, running
 
 __all__ = ("NO_SERVER", "Program", "describe", "facts", "running", "server_program")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import rabbitmq
+from support import rabbitmq
 
 from suite.case import Case, Column
 from suite.job import Job, Outcome, Unavailable

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from servers import Program, running
+from support.servers import Program, running
 
 from suite.case import Case
 from suite.job import Job, Outcome

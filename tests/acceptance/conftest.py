@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 import redis
-from project import Project
-from servers import Server, programs
+from support.project import Project
+from support.servers import Server, programs
 
 #: The first kind of server, which a process test runs on if it names no other.
 ONE_SERVER = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])

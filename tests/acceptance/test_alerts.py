@@ -9,13 +9,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-import rule_test
-from ports import free_port
-from project import Project
-from rule_test import Scenario, Shown
-from scrape import Samples, scrape
-from servers import Server, programs, running, stop
-from waiting import wait_until
+from support import rule_test
+from support.ports import free_port
+from support.project import Project
+from support.rule_test import Scenario, Shown
+from support.scrape import Samples, scrape
+from support.servers import Server, programs, running, stop
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 

@@ -13,10 +13,10 @@ from datetime import datetime
 import pytest
 import redis
 from celery.schedules import crontab
-from claims import is_claimed
-from project import Project, leading
-from servers import Server, running
-from waiting import WAIT_SECONDS, wait_until
+from support.claims import is_claimed
+from support.project import Project, leading
+from support.servers import Server, running
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry
 

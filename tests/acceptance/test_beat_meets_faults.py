@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import redis
-from project import Process, Project
-from waiting import wait_until
+from support.project import Process, Project
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context

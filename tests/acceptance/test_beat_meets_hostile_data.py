@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import redis
-from controls import Controls
-from hostile_site import LONGEST_REASON
-from project import Process, Project
-from waiting import wait_until
+from support.controls import Controls
+from support.hostile_site import LONGEST_REASON
+from support.project import Process, Project
+from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import redis
-from project import Project
-from servers import Server, programs, running
-from waiting import wait_until
+from support.project import Project
+from support.servers import Server, programs, running
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 

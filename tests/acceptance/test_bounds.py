@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from project import Process, Project
-from waiting import wait_until
+from support.project import Process, Project
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import redis
 from arrivals import AWAY, BACK, EACH_ONCE, Arrivals, says
-from claims import is_claimed
-from project import BROKER_DB, Project
-from proxy import LOOPBACK, Proxy
-from rabbitmq import RabbitMQ
-from servers import Server
+from support.claims import is_claimed
+from support.project import BROKER_DB, Project
+from support.proxy import LOOPBACK, Proxy
+from support.rabbitmq import RabbitMQ
+from support.servers import Server
 
 from redisbeater import RedisScheduleEntry
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from rabbitmq import RabbitMQ
+from support.rabbitmq import RabbitMQ
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "chaos_of_runs.py"
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import redis
-from project import Process, Project
-from waiting import wait_until
+from support.project import Process, Project
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, clocked
 

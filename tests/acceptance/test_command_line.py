@@ -9,9 +9,9 @@ import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from project import Project
-from proxy import Proxy
-from waiting import wait_until
+from support.project import Project
+from support.proxy import Proxy
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 

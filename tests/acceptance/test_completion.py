@@ -12,7 +12,7 @@ import pytest
 import redis
 from celery.bin.celery import celery
 from click.shell_completion import BashComplete
-from project import Project
+from support.project import Project
 
 from redisbeater import ScheduleStore
 

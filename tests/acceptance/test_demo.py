@@ -6,8 +6,8 @@ import re
 import subprocess
 import sys
 
-from servers import Server
-from waiting import WAIT_SECONDS
+from support.servers import Server
+from support.waiting import WAIT_SECONDS
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:

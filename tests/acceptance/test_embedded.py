@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from project import Process, Project
-from waiting import wait_until
+from support.project import Process, Project
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
-from project import END_SECONDS, Project, leading
-from proxy import Proxy
-from servers import Server
-from waiting import wait_until
+from support.project import END_SECONDS, Project, leading
+from support.proxy import Proxy
+from support.servers import Server
+from support.waiting import wait_until
 
 MakeProject = Callable[..., Project]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from project import Process
-from servers import INSTALL, Server, free_port, programs, running, stop
-from waiting import wait_until
+from support.project import Process
+from support.servers import INSTALL, Server, free_port, programs, running, stop
+from support.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

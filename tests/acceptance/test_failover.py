@@ -10,10 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from project import Project
-from servers import Program, running
-from topologies import FAILOVER_SECONDS, Cluster, Sentinels
-from waiting import wait_until
+from support.project import Project
+from support.servers import Program, running
+from support.topologies import FAILOVER_SECONDS, Cluster, Sentinels
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 

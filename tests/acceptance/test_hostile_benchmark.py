@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from servers import Program, Server
+from support.servers import Program, Server
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hostile.py"
 

@@ -10,8 +10,8 @@ import textwrap
 import time
 
 import pytest
-from pages import DOCS
-from project import Project
+from support.pages import DOCS
+from support.project import Project
 
 PAGE = (DOCS / "managing.rst").read_text(encoding="utf-8")
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from servers import Server
+from support.servers import Server
+from support.waiting import wait_until
 from tracked import TASKS, Worker
-from waiting import wait_until
 
 from redisbeater import Run, ScheduleStore
 from redisbeater.cli import redisbeater

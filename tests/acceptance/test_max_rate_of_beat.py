@@ -9,8 +9,8 @@ from datetime import datetime, timedelta, timezone
 from time import monotonic
 
 import redis
-from project import Project
-from waiting import wait_until
+from support.project import Project
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 

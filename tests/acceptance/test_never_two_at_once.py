@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from project import Project
-from waiting import wait_until
+from support.project import Project
+from support.waiting import wait_until
 
 from redisbeater import RunActive, ScheduleStore
 from redisbeater.context import Context

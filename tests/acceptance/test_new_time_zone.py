@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 from celery.schedules import crontab
-from project import Project
+from support.project import Project
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 

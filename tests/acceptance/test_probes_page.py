@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ports import free_port
-from project import Process, Project
-from scrape import get
-from waiting import wait_until
+from support.ports import free_port
+from support.project import Process, Project
+from support.scrape import get
+from support.waiting import wait_until
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.rst").read_text(encoding="utf-8")
 

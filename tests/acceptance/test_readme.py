@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from project import Project
-from waiting import wait_until
+from support.project import Project
+from support.waiting import wait_until
 
 README = Path(__file__).parents[2] / "README.rst"
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from project import Project
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
-from servers import Server, programs
-from waiting import wait_until
+from support.project import Project
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 

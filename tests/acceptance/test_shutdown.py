@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import redis
-from claims import is_claimed
-from project import Process, Project, leading
-from servers import Server, running
-from waiting import wait_until
+from support.claims import is_claimed
+from support.project import Process, Project, leading
+from support.servers import Server, running
+from support.waiting import wait_until
 
 MakeProject = Callable[..., Project]
 

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery.worker.request import Request
-from rabbitmq import RabbitMQ
-from servers import Server
+from support.rabbitmq import RabbitMQ
+from support.servers import Server
+from support.waiting import wait_until
 from tracked import ENTRY, Worker
-from waiting import wait_until
 
 from redisbeater.model.run import State
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from proxy import Proxy
-from servers import Server
+from support.proxy import Proxy
+from support.servers import Server
+from support.waiting import wait_until
 from tracked import Worker
-from waiting import wait_until
 
 from redisbeater.model.run import State
 

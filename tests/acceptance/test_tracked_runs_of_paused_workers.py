@@ -7,9 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from servers import Server
+from support.servers import Server
+from support.waiting import wait_until
 from tracked import Worker
-from waiting import wait_until
 
 from redisbeater.model.run import Run, State
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rabbitmq import RabbitMQ
-from servers import Server
+from support.rabbitmq import RabbitMQ
+from support.servers import Server
+from support.waiting import wait_until
 from tracked import Worker
-from waiting import wait_until
 
 from redisbeater.model.run import State
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from itertools import pairwise
 
 import redis
-from project import Project, leading
-from waiting import wait_until
+from support.project import Project, leading
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
 

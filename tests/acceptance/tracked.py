@@ -15,9 +15,9 @@ from typing import Any
 
 import redis
 from celery import Celery
-from project import Process, Project
-from servers import Server
-from waiting import wait_until
+from support.project import Process, Project
+from support.servers import Server
+from support.waiting import wait_until
 
 from redisbeater.context import Context
 from redisbeater.model.run import FINAL, NewRun, Run, State

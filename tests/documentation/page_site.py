@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from recorded import record, vienna
-from servers import Server
+from support.recorded import record, vienna
+from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context

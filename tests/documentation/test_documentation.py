@@ -18,8 +18,8 @@ from page_blocks import Block, blocks
 from page_commands import check, is_run, run, shown
 from page_output import fits
 from page_site import Site
-from pages import DOCS
-from servers import Server, programs
+from support.pages import DOCS
+from support.servers import Server, programs
 
 #: Which server the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from celery import Celery
 from due import stored
 from outbox import Sent, take
-from proxy import Proxy
-from waiting import wait_until
+from support.proxy import Proxy
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 

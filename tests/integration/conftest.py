@@ -12,8 +12,8 @@ from celery.utils.dispatch import Signal
 from click.testing import CliRunner, Result
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from kombu.transport import memory
-from received import Received, receiving
 from run_site import TRACKED, RunSite
+from support.received import Received, receiving
 
 from redisbeater import RedisScheduler, ScheduleStore, runs
 from redisbeater.cli import redisbeater

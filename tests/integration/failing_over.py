@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from due import save_due
 from outbox import names, take
-from topologies import FAILOVER_SECONDS, Node, wait_for_replicas
-from waiting import wait_until
+from support.topologies import FAILOVER_SECONDS, Node, wait_for_replicas
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 

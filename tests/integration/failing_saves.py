@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import redis
-from waiting import wait_until
+from support.waiting import wait_until
 
 
 def fail_saves(client: redis.Redis) -> None:

@@ -19,10 +19,10 @@ from celery import Celery, Task
 from due import now, stored
 from kombu import Exchange, Queue
 from outbox import take
-from proxy import LOOPBACK, Proxy
-from rabbitmq import RabbitMQ
-from servers import Server
-from waiting import wait_until
+from support.proxy import LOOPBACK, Proxy
+from support.rabbitmq import RabbitMQ
+from support.servers import Server
+from support.waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.dispatch import planned_entry

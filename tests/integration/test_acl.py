@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from due import save_due, stored
 from outbox import names, run_due
 from redis.credentials import CredentialProvider
-from servers import Server
-from topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
+from support.servers import Server
+from support.topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.cli import redisbeater

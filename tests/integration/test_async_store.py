@@ -15,10 +15,10 @@ import pytest
 from celery import Celery, current_app
 from celery.schedules import crontab
 from outbox import take
-from proxy import LOOPBACK, Proxy
 from redis.connection import AbstractConnection
-from servers import Server, programs
-from waiting import WAIT_SECONDS, wait_until
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server, programs
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import AsyncScheduleStore, EntryNotFound, RedisScheduleEntry, ScheduleStore, StoreUnavailable
 from redisbeater.context import Context

@@ -14,14 +14,14 @@ import pytest
 import redis
 from broker_site import Site, counts
 from celery import Celery, Task
-from claims import is_claimed
 from due import now, save_due, stored
 from kombu import Exchange, Queue
 from outbox import Sent, names, take
-from proxy import LOOPBACK, Proxy
-from rabbitmq import RabbitMQ
-from servers import Server, programs
-from waiting import wait_until
+from support.claims import is_claimed
+from support.proxy import LOOPBACK, Proxy
+from support.rabbitmq import RabbitMQ
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 from redisbeater.broker.broker import Broker

@@ -19,9 +19,9 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule
 from due import UTC, ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
-from ports import dead_port
-from proxy import Proxy
-from servers import Server
+from support.ports import dead_port
+from support.proxy import Proxy
+from support.servers import Server
 
 from redisbeater import (
     EditConflict,

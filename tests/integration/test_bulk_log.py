@@ -9,7 +9,7 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import CliRunner
-from servers import programs
+from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater

@@ -10,11 +10,11 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from claims import claim_fields, is_claimed
 from due import ago, now, save_due, stored
 from flight import Flight, mark_in_flight
 from outbox import names, run_due
-from waiting import wait_until
+from support.claims import claim_fields, is_claimed
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context

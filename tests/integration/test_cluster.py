@@ -15,12 +15,12 @@ from celery.schedules import crontab
 from due import save_due, stored
 from failing_over import failed_over, ticked, user_beat, users_of
 from outbox import Sent, names, run_due, take
-from ports import dead_port
 from redis.crc import key_slot
 from redis.credentials import UsernamePasswordCredentialProvider
-from servers import Server
-from topologies import FAILOVER_SECONDS, Cluster, Node, app_with
-from waiting import wait_until
+from support.ports import dead_port
+from support.servers import Server
+from support.topologies import FAILOVER_SECONDS, Cluster, Node, app_with
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context

@@ -10,7 +10,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from click.testing import Result
-from servers import programs
+from support.servers import programs
 
 from redisbeater import RedisScheduleEntry
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from claims import is_claimed
 from due import save_due, stored
 from outbox import names, run_due
-from ports import dead_port
-from proxy import LOOPBACK, Proxy
-from servers import Program, Server, running
-from waiting import WAIT_SECONDS, wait_until
+from support.claims import is_claimed
+from support.ports import dead_port
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Program, Server, running
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context

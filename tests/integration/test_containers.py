@@ -17,7 +17,7 @@ import yaml
 from celery import Celery
 from celery.bin.celery import celery as celery_command
 from click.testing import CliRunner
-from servers import programs
+from support.servers import programs
 
 from redisbeater import RedisScheduler
 

@@ -14,7 +14,7 @@ import pytest
 from celery import Celery, Task
 from celery.schedules import crontab, solar
 from click.testing import CliRunner, Result
-from servers import programs
+from support.servers import programs
 
 from redisbeater import (
     AsyncScheduleStore,

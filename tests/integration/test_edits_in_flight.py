@@ -13,10 +13,10 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from celery.signals import after_task_publish, before_task_publish
-from claims import is_claimed
 from due import ago, now, save_due, stored
 from flight import mark_in_flight
 from outbox import names, run_due
+from support.claims import is_claimed
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.context import Context

@@ -16,8 +16,8 @@ from due import UTC, ago, now, save_due, stored
 from flight import mark_in_flight
 from outbox import Sent, names, run_due, take
 from redbeat import RedBeatSchedulerEntry
-from servers import Server
-from waiting import wait_until
+from support.servers import Server
+from support.waiting import wait_until
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.context import Context

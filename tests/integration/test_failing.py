@@ -14,8 +14,8 @@ from celery import Celery
 from due import UTC, now, save_due, stored
 from flight import mark_in_flight
 from outbox import names, run_due
+from support.waiting import wait_until
 from test_repair import repair_all
-from waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli.details import details

@@ -14,7 +14,7 @@ from celery import Celery, Task
 from celery.schedules import BaseSchedule
 from due import ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
-from waiting import wait_until
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context

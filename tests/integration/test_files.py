@@ -21,7 +21,7 @@ from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC
 from redis.connection import AbstractConnection
-from servers import programs
+from support.servers import programs
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
 from redisbeater.cli import redisbeater

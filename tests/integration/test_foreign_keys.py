@@ -9,7 +9,7 @@ import redis
 from celery import Celery
 from due import save_due
 from outbox import names, run_due
-from servers import programs
+from support.servers import programs
 
 from redisbeater import RedisScheduler
 from redisbeater.store.keys import Keys

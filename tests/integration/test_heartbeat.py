@@ -19,8 +19,8 @@ from celery import Celery
 from click.testing import CliRunner, Result
 from due import save_due
 from outbox import names, run_due, take
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater

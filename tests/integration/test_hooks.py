@@ -16,8 +16,8 @@ from celery.schedules import crontab
 from celery.signals import beat_init, before_task_publish
 from due import save_due, stored
 from outbox import names, run_due, take
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import ImproperlyConfigured, RedisScheduleEntry, RedisScheduler
 

@@ -17,9 +17,9 @@ import redis
 from celery import Celery
 from click.testing import CliRunner, Result
 from due import save_due, stored
-from hostile_site import LONGEST_REASON, UNPRINTABLE, Log, captured_log
 from outbox import MANY_TICKS, take
-from waiting import WAIT_SECONDS
+from support.hostile_site import LONGEST_REASON, UNPRINTABLE, Log, captured_log
+from support.waiting import WAIT_SECONDS
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler
 from redisbeater.beat.repair import Repair

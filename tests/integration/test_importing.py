@@ -11,7 +11,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import celery.utils.time
-import django_project
 import pytest
 import redis
 from celery import Celery
@@ -20,7 +19,8 @@ from click.testing import CliRunner, Result
 from django.test import override_settings
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
-from servers import Server, programs
+from support import django_project
+from support.servers import Server, programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
 from redisbeater.cli import redisbeater

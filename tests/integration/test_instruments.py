@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pages import block_with
-from servers import Server, programs
-from waiting import wait_until
+from support.pages import block_with
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])

@@ -10,8 +10,8 @@ import pytest
 from celery import Celery, Task
 from due import now, save_due, stored
 from outbox import MANY_TICKS, Sent, names, run_due, take
-from ports import dead_port
-from waiting import wait_until
+from support.ports import dead_port
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 

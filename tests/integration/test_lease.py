@@ -13,10 +13,10 @@ import pytest
 import redis
 from celery import Celery, Task
 from celery.schedules import BaseSchedule
-from claims import is_claimed
 from due import now, save_due, stored
 from outbox import names, run_due, take
-from waiting import wait_until
+from support.claims import is_claimed
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 

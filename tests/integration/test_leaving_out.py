@@ -16,7 +16,7 @@ from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC, now
 from outbox import names, run_due
-from servers import programs
+from support.servers import programs
 
 from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, cron
 from redisbeater.cli import redisbeater

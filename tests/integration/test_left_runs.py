@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from outbox import run_due
 from run_site import LEASE, QUEUE, TRACKED, RunSite
-from servers import Server, programs
+from support.servers import Server, programs
 
 from redisbeater import RedisScheduler
 from redisbeater.beat.left_runs import OVER_SECONDS

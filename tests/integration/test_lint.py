@@ -16,8 +16,8 @@ from celery.contrib.testing.worker import start_worker
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC, now
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, cron
 from redisbeater.cli import redisbeater

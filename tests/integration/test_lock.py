@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery, Task
-from claims import is_claimed
 from due import save_due, stored
 from outbox import names, run_due, take
-from servers import Program, Server, running
-from waiting import wait_until
+from support.claims import is_claimed
+from support.servers import Program, Server, running
+from support.waiting import wait_until
 
 from redisbeater import LockNotOwnedError, RedisScheduler
 from redisbeater.context import Context

@@ -13,9 +13,9 @@ import redis
 from celery import Celery
 from due import save_due, stored
 from outbox import run_due
-from proxy import LOOPBACK, Proxy
-from servers import Server
-from waiting import wait_until
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server
+from support.waiting import wait_until
 
 from redisbeater import (
     EntryExists,

@@ -17,10 +17,10 @@ from celery.schedules import crontab
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 from outbox import run_due, take
-from ports import dead_port
-from proxy import LOOPBACK, Proxy
-from servers import Server, programs
-from waiting import WAIT_SECONDS, wait_until
+from support.ports import dead_port
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server, programs
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import (
     AsyncScheduleStore,

@@ -12,8 +12,8 @@ import pytest
 import redis
 from celery import Celery
 from due import now
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
 from redisbeater.cli import redisbeater

@@ -10,8 +10,8 @@ import pytest
 from celery import Celery
 from due import save_due, stored
 from outbox import Sent, names, run_due, take
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context

@@ -12,9 +12,9 @@ import redis
 from celery import Celery
 from due import save_due
 from outbox import run_due
-from proxy import Proxy
-from scrape import Samples
-from servers import Server, programs
+from support.proxy import Proxy
+from support.scrape import Samples
+from support.servers import Server, programs
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.exceptions import LockNotOwnedError

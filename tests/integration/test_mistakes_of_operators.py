@@ -15,8 +15,8 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import CliRunner, Result
-from ports import free_port
-from servers import programs
+from support.ports import free_port
+from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater

@@ -12,7 +12,7 @@ from celery import Celery
 from click.testing import Result
 from due import now, save_due
 from outbox import names, run_due
-from servers import programs
+from support.servers import programs
 
 from redisbeater import (
     EntryExists,

@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
-from servers import programs
+from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater

@@ -12,9 +12,9 @@ import redis
 from celery import Celery
 from due import save_due
 from outbox import names, take
-from proxy import LOOPBACK, Proxy
-from servers import Server
-from waiting import WAIT_SECONDS, wait_until
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, StoreError
 from redisbeater.context import Context

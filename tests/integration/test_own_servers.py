@@ -8,12 +8,12 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
-import rabbitmq
-from ports import BUS_OFFSET, LOOPBACK, free_node_port, free_port, listen
-from proxy import Proxy
-from servers import Program, Server, programs, running
-from topologies import SERVICE, Cluster, Keeper, Sentinels, new_node, running_cluster, running_sentinels
-from waiting import wait_until
+from support import rabbitmq
+from support.ports import BUS_OFFSET, LOOPBACK, free_node_port, free_port, listen
+from support.proxy import Proxy
+from support.servers import Program, Server, programs, running
+from support.topologies import SERVICE, Cluster, Keeper, Sentinels, new_node, running_cluster, running_sentinels
+from support.waiting import wait_until
 
 KEY = "{tag}:key"
 

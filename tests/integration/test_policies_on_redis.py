@@ -11,10 +11,10 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from claims import claim_fields
 from due import UTC, ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
-from waiting import wait_until
+from support.claims import claim_fields
+from support.waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, rrule
 from redisbeater.context import Context

@@ -13,12 +13,12 @@ import pytest
 import redis
 from celery import Celery
 from due import save_due
-from ping_service import served
-from ports import free_port, listen
-from proxy import Proxy
-from scrape import Reply, get
-from servers import Server, programs
-from waiting import wait_until
+from support.ping_service import served
+from support.ports import free_port, listen
+from support.proxy import Proxy
+from support.scrape import Reply, get
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.exceptions import ImproperlyConfigured

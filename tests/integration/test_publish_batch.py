@@ -14,9 +14,9 @@ from celery import Celery, Task
 from celery.signals import after_task_publish, before_task_publish
 from due import save_due, stored
 from outbox import Sent, names, take
-from proxy import LOOPBACK, Proxy
-from servers import Server, programs
-from waiting import wait_until
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
 from redisbeater.dispatch import planned_entry

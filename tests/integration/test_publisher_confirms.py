@@ -16,10 +16,10 @@ from celery import Celery, Task
 from due import ago, save_due, stored
 from kombu import Exchange, Queue
 from outbox import names
-from proxy import Proxy
-from rabbitmq import RabbitMQ
-from servers import programs
-from waiting import wait_until
+from support.proxy import Proxy
+from support.rabbitmq import RabbitMQ
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH

@@ -18,9 +18,9 @@ import pytest
 from faulty_site import CHANGES, FATES, FAULTS, NEVER, Case, Site, site_of
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from rabbitmq import RabbitMQ
-from servers import Server, programs
-from waiting import wait_until
+from support.rabbitmq import RabbitMQ
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])

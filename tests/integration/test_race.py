@@ -13,7 +13,7 @@ from celery import Celery, Task
 from celery.schedules import BaseSchedule
 from due import UTC, ago, now, save_due, stored
 from outbox import names, run_due
-from waiting import wait_until
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context

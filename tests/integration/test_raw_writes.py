@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from hostile import ATTACKS, Attack
-from hostile_site import HostileSite
 from hypothesis import HealthCheck, given, settings
-from servers import Server
+from support.hostile import ATTACKS, Attack
+from support.hostile_site import HostileSite
+from support.servers import Server
 
 #: How much is tried, unless the environment sets another number.
 EXAMPLES = 80

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from run_site import RunSite
-from servers import programs
+from support.servers import programs
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from chaos.records import Stored, read_stored

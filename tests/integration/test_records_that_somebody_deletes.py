@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from run_site import LEASE, RunSite, runs_of
-from servers import programs
+from support.servers import programs
 
 from redisbeater.model.run import State
 

@@ -12,7 +12,7 @@ import redis
 from celery import Celery
 from click.testing import CliRunner
 from outbox import take
-from servers import programs
+from support.servers import programs
 
 from redisbeater import ScheduleStore
 from redisbeater.cli import redisbeater

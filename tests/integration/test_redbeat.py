@@ -16,7 +16,7 @@ from outbox import names, run_due
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedulers import RedBeatScheduler
 from redbeat.schedules import rrule as redbeat_rrule
-from servers import Server
+from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.context import Context

@@ -16,8 +16,8 @@ from outbox import names, run_due, take
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedulers import RedBeatScheduler
 from redbeat.schedules import rrule as redbeat_rrule
-from servers import Server
-from waiting import wait_until
+from support.servers import Server
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.instant import from_unix

@@ -18,7 +18,7 @@ from due import UTC, ago, stored
 from outbox import run_due
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedulers import RedBeatScheduler
-from servers import Server
+from support.servers import Server
 
 from redisbeater import ImproperlyConfigured, RedisScheduler, ScheduleStore
 from redisbeater.context import Context

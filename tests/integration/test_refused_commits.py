@@ -13,8 +13,8 @@ from celery import Celery
 from celery.signals import before_task_publish
 from due import save_due, stored
 from outbox import names, take
-from servers import Server, programs
-from waiting import wait_until
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError
 from redisbeater.context import Context

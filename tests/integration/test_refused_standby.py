@@ -9,8 +9,8 @@ import pytest
 import redis
 from celery import Celery
 from failing_saves import end_failing_saves, fail_saves
-from servers import Server, programs, running
-from waiting import wait_until
+from support.servers import Server, programs, running
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 from redisbeater.beat import heartbeat, outage

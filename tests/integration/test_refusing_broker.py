@@ -16,11 +16,11 @@ from due import save_due, stored
 from failing_saves import end_failing_saves, fail_saves
 from kombu import Exchange, Queue
 from outbox import names
-from ports import LOOPBACK, dead_port
-from proxy import Proxy
-from rabbitmq import RabbitMQ
-from servers import Server, programs, running
-from waiting import wait_until
+from support.ports import LOOPBACK, dead_port
+from support.proxy import Proxy
+from support.rabbitmq import RabbitMQ
+from support.servers import Server, programs, running
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 

@@ -16,7 +16,7 @@ import time_machine
 from celery import Celery, signals
 from celery.app.task import Context as Request
 from celery.exceptions import Retry
-from waiting import wait_until
+from support.waiting import wait_until
 
 import redisbeater.runs
 from redisbeater.context import Context

@@ -17,8 +17,8 @@ from celery.app.task import Context as Request
 from celery.app.trace import build_tracer
 from celery.exceptions import TimeLimitExceeded
 from outbox import take
-from received import Received
-from servers import programs
+from support.received import Received
+from support.servers import programs
 
 from redisbeater.context import Context
 from redisbeater.model.run import NewRun, Run, State

@@ -10,7 +10,7 @@ import redis
 from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from run_site import TRACKED, RunSite
-from servers import Server, programs
+from support.servers import Server, programs
 from test_acl import LINE, PAGE, granted
 
 from redisbeater import ScheduleStore, StoreError

@@ -14,8 +14,8 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
-from recorded import NOW, NOW_TEXT, record, vienna
-from servers import programs
+from support.recorded import NOW, NOW_TEXT, record, vienna
+from support.servers import programs
 
 from redisbeater import ImproperlyConfigured, RedisScheduleEntry, Run, RunNotFound, ScheduleStore
 from redisbeater.cli import redisbeater

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from run_site import LEASE, TRACKED, RunSite
-from servers import programs
+from support.servers import programs
 
 from redisbeater.model.run import FOLLOWING, NewRun, Run, State
 from redisbeater.model.score import Score

@@ -13,7 +13,7 @@ from celery.exceptions import Reject
 from due import save_due
 from outbox import Sent, run_due
 from run_site import TRACKED
-from servers import programs
+from support.servers import programs
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.runs.process import flush_all

@@ -13,7 +13,7 @@ from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from outbox import Sent, run_due, take
 from run_site import TRACKED, RunSite
-from servers import programs
+from support.servers import programs
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.monitor import PAGE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from run_site import LEASE, RunSite
-from servers import programs
+from support.servers import programs
 
 from redisbeater import ScheduleStore
 

@@ -10,9 +10,9 @@ import pytest
 from celery import Celery
 from due import ago, save_due, stored
 from outbox import run_due
-from servers import programs
-from topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with, wait_for_replicas
-from waiting import wait_until
+from support.servers import programs
+from support.topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with, wait_for_replicas
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, StoreUnavailable
 from redisbeater.context import Context

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from celery import Celery
 from failing_saves import end_failing_saves, fail_saves
-from servers import Server, programs, running
+from support.servers import Server, programs, running
 
 from redisbeater import ScheduleStore
 

@@ -18,7 +18,7 @@ from celery._state import get_current_app
 from celery.schedules import crontab, schedule
 from due import UTC, ago, now, save_due, stored
 from outbox import Sent, names, run_due, take
-from ports import dead_port
+from support.ports import dead_port
 
 from redisbeater import (
     INHERIT,

@@ -14,8 +14,8 @@ from celery.schedules import crontab
 from due import ago, save_due, stored
 from kombu.exceptions import OperationalError
 from outbox import Sent, names, run_due, take
-from ports import dead_port
-from waiting import wait_until
+from support.ports import dead_port
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, clocked
 from redisbeater.context import Context

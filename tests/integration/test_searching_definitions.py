@@ -11,8 +11,8 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import Result
-from servers import programs
-from topologies import Cluster, app_with
+from support.servers import programs
+from support.topologies import Cluster, app_with
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context

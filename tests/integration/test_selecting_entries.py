@@ -21,8 +21,8 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import CliRunner, Result
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import AsyncScheduleStore, InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater

@@ -12,11 +12,11 @@ from celery import Celery
 from due import save_due, stored
 from failing_over import failed_over, user_beat, users_of
 from outbox import names, run_due
-from ports import LOOPBACK, dead_port
 from redis.credentials import UsernamePasswordCredentialProvider
-from servers import Server
-from topologies import FAILOVER_SECONDS, SERVICE, Sentinels, app_with, running_watcher
-from waiting import wait_until
+from support.ports import LOOPBACK, dead_port
+from support.servers import Server
+from support.topologies import FAILOVER_SECONDS, SERVICE, Sentinels, app_with, running_watcher
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 

@@ -14,10 +14,10 @@ from broker_site import counts
 from celery import Celery, Task
 from due import save_due
 from outbox import run_due
-from proxy import LOOPBACK, Proxy
-from received import Received
-from servers import Server, programs
-from waiting import wait_until
+from support.proxy import LOOPBACK, Proxy
+from support.received import Received
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 from redisbeater import LockNotOwnedError, RedisScheduleEntry, RedisScheduler, ScheduleStore, signals
 from redisbeater.signals import run_dispatched, run_skipped

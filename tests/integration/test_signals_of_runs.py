@@ -10,10 +10,10 @@ from celery import Celery
 from celery.contrib.testing.worker import start_worker
 from due import save_due
 from outbox import Sent, run_due
-from received import Received
 from run_site import TRACKED
-from servers import programs
-from waiting import wait_until
+from support.received import Received
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context

@@ -13,7 +13,7 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC
-from servers import programs
+from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater

@@ -14,10 +14,10 @@ from celery.beat import Service
 from celery.signals import beat_init
 from due import save_due
 from outbox import names, run_due
-from proxy import Proxy
-from rabbitmq import RabbitMQ
-from servers import Server, programs
-from waiting import wait_until
+from support.proxy import Proxy
+from support.rabbitmq import RabbitMQ
+from support.servers import Server, programs
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 from redisbeater.beat.process import tune_process

@@ -14,7 +14,7 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from pages import block_with
+from support.pages import block_with
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, ScheduleStore, cron, rrule
 from redisbeater.context import Context

@@ -14,10 +14,10 @@ import pytest
 from celery import Celery
 from due import save_due
 from outbox import names, run_due
-from servers import INSTALL, Program, Server, programs
-from tls import Certificates, terminator
-from topologies import SERVICE, app_with, new_node, running_cluster, running_sentinels
-from waiting import WAIT_SECONDS
+from support.servers import INSTALL, Program, Server, programs
+from support.tls import Certificates, terminator
+from support.topologies import SERVICE, app_with, new_node, running_cluster, running_sentinels
+from support.waiting import WAIT_SECONDS
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.store.connection import connection

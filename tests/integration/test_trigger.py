@@ -16,8 +16,8 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from outbox import run_due, take
-from ports import dead_port
-from servers import programs
+from support.ports import dead_port
+from support.servers import programs
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduler, ScheduleStore, SendFailed
 from redisbeater.cli import redisbeater

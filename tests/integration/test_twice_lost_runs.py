@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from run_site import LEASE, QUEUE, RunSite
-from servers import programs
+from support.servers import programs
 
 from redisbeater import ScheduleStore
 from redisbeater.model.run import Payload, Run, RunCounts, State

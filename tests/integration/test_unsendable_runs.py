@@ -10,7 +10,7 @@ import redis
 from celery import Celery
 from due import save_due, stored
 from outbox import names, take
-from servers import Server, programs
+from support.servers import Server, programs
 
 from redisbeater import RedisScheduler
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 from celery import Celery
-from servers import programs
 from starlette.requests import Request
+from support.servers import programs
 from web_site import BEARER, HOST, SECRET, TestClient, browse
 
 from redisbeater import ScheduleStore

@@ -6,8 +6,8 @@ import re
 
 import pytest
 from celery import Celery
-from servers import programs
 from starlette.requests import Request
+from support.servers import programs
 from web_site import BEARER, HOST, SECRET, browse
 
 from redisbeater import ImproperlyConfigured, ScheduleStore

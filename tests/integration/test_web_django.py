@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import django_project
 import pytest
 from celery import Celery
-from servers import programs
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from support import django_project
+from support.servers import programs
 from web_site import HOST, TestClient, run_block
 
 from redisbeater import ScheduleStore

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import redis
 from celery import Celery
-from servers import programs
+from support.servers import programs
 from web_site import BEARER, browse
 
 from redisbeater import RedisScheduler, ScheduleStore

@@ -13,8 +13,8 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from due import save_due
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 from web_site import TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore

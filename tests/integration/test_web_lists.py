@@ -16,7 +16,7 @@ import uvicorn
 from celery import Celery
 from click.testing import CliRunner
 from due import save_due, stored
-from servers import programs
+from support.servers import programs
 from web_site import browse
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore

@@ -20,10 +20,10 @@ import uvicorn
 from celery import Celery
 from click.testing import Result
 from fastapi import FastAPI
-from servers import programs
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block
 
 from redisbeater import ScheduleStore

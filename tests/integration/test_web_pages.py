@@ -11,7 +11,7 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from servers import programs
+from support.servers import programs
 from web_site import BEARER, TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.schedules import crontab
-from pages import DOCS
-from servers import programs
+from support.pages import DOCS
+from support.servers import programs
 from web_site import browse
 
 from redisbeater import ScheduleStore

@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 import redis
 from celery import Celery
-from servers import programs
+from support.servers import programs
 from web_site import BEARER, TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 from celery import Celery
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 
 from redisbeater.dashboard import connections, forms
 from redisbeater.dashboard.serving import Serving, configuration

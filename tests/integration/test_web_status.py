@@ -10,7 +10,7 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import Result
-from servers import Server, programs
+from support.servers import Server, programs
 from web_site import browse
 
 from redisbeater import ScheduleStore

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from proxy import LOOPBACK, Proxy
-from servers import Server, programs
+from support.proxy import LOOPBACK, Proxy
+from support.servers import Server, programs
 from web_site import BEARER, HOST, SECRET
 
 from redisbeater import ScheduleStore

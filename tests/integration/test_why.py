@@ -15,7 +15,7 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from outbox import run_due
-from servers import programs
+from support.servers import programs
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 from celery import Celery
-from servers import Server
+from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, StoreError, StoreUnavailable
 from redisbeater.config.settings import Config

@@ -13,7 +13,7 @@ from celery import Celery
 from due import save_due, stored
 from outbox import names, run_due
 from redis.exceptions import NoPermissionError
-from servers import Server
+from support.servers import Server
 
 from redisbeater import RedisScheduler, ScheduleStore
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from pages import block_with
+from support.pages import block_with
 
 from redisbeater.dashboard import create_app, token
 

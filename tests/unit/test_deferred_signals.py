@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from waiting import wait_until
+from support.waiting import wait_until
 
 import redisbeater.deferred_signals as module
 from redisbeater.deferred_signals import deferred_signals

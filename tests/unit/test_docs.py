@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 import test_architecture
-from pages import DOCS, python_blocks
+from support.pages import DOCS, python_blocks
 
 from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config

@@ -11,7 +11,7 @@ import click
 import pytest
 from celery import Celery
 from click.testing import CliRunner
-from pages import DOCS
+from support.pages import DOCS
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, exceptions
 from redisbeater.cli.group import command

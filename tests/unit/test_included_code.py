@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import DOCS
+from support.pages import DOCS
 
 _INCLUDE = re.compile(r"\.\. literalinclude:: (\S+)\n((?:   :.*\n)+)")
 

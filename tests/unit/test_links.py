@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from pages import DOCS
+from support.pages import DOCS
 
 ROOT = DOCS.parent
 CONF = runpy.run_path(str(DOCS / "conf.py"))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from waiting import WAIT_SECONDS, wait_until
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.host_clock import host_seconds

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 from click import Command, Context, Option
-from pages import DOCS
+from support.pages import DOCS
 
 from redisbeater.cli import redisbeater
 from redisbeater.config.given import PREFIX

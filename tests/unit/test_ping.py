@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from celery import Celery
-from ping_service import Service, served
-from ports import dead_port
-from waiting import wait_until
+from support.ping_service import Service, served
+from support.ports import dead_port
+from support.waiting import wait_until
 
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured

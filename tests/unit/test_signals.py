@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pages import block_with
+from support.pages import block_with
 
 from redisbeater import signals
 from redisbeater.log_lines import event

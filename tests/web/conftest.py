@@ -14,7 +14,7 @@ import uvicorn
 from celery import Celery
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from starlette.requests import Request
-from waiting import wait_until
+from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard.app import create_app

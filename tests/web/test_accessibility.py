@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery.schedules import crontab
-from servers import programs
+from support.servers import programs
 
 from redisbeater.context import Context
 from redisbeater.dashboard import token

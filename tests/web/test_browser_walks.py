@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from celery.schedules import crontab
 from playwright.sync_api import expect
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 from walking import create, row, wait_until_live
 
 from redisbeater import INHERIT

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Page, Route, expect
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 from walking import create, row, wait_until_live
 
 from redisbeater.cli import redisbeater

@@ -6,8 +6,8 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from servers import programs
-from waiting import wait_until
+from support.servers import programs
+from support.waiting import wait_until
 from walking import create, row, wait_until_live
 
 from redisbeater.dashboard.auth import token

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from playwright.sync_api import Locator, Page
-from waiting import wait_until
+from support.waiting import wait_until
 
 #: Whether the page has heard that its stream is live. That it polls instead is never expected: nothing holds it back.
 IS_LIVE = "document.querySelector('#live-state')?.textContent.startsWith('live')"

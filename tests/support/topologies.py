@@ -15,13 +15,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import redis
 from celery import Celery
-from ports import LOOPBACK, PortInUse, free_node_port, with_free_port
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.retry import Retry
-from servers import Program, Server, answers, has_port_in_use, stop
-from tls import Certificates
-from waiting import wait_until
+
+from support.ports import LOOPBACK, PortInUse, free_node_port, with_free_port
+from support.servers import Program, Server, answers, has_port_in_use, stop
+from support.tls import Certificates
+from support.waiting import wait_until
 
 #: Milliseconds without an answer until a node is taken for dead: soon, but not after a stall of a busy machine.
 NODE_TIMEOUT_MS = 2_000

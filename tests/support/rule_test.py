@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from scrape import Samples
 
 from redisbeater.observe.catalogue import CATALOGUE, Kind, series_names
+from support.scrape import Samples
 
 INSTALL = "promtool not found; it comes with Prometheus: apt-get install --no-install-recommends prometheus"
 

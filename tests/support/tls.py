@@ -13,7 +13,8 @@ from datetime import datetime
 from pathlib import Path
 
 import trustme
-from ports import LOOPBACK, listen
+
+from support.ports import LOOPBACK, listen
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from typing import Any
 
 import redis
 from celery import Celery
-from hostile import Attack, Command, Entry, Key, Member, Unpredictable
 from kombu.transport import memory
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.store.data_format import FORMAT
+from support.hostile import Attack, Command, Entry, Key, Member, Unpredictable
 
 __all__ = ("LONGEST_REASON", "UNPRINTABLE", "HostileSite", "Log", "captured_log", "send_raw", "shown")
 

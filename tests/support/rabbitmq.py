@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ports import LOOPBACK, PortInUse, free_port, with_free_port
-from servers import has_port_in_use, stop
-from waiting import wait_until
+from support.ports import LOOPBACK, PortInUse, free_port, with_free_port
+from support.servers import has_port_in_use, stop
+from support.waiting import wait_until
 
 INSTALL = "no RabbitMQ server found; install one: apt-get install rabbitmq-server"
 

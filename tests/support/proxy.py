@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from ports import LOOPBACK, free_port, listen
+from support.ports import LOOPBACK, free_port, listen
 
 __all__ = ("LOOPBACK", "Proxy")
 

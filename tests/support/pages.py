@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ("DOCS", "block_with", "python_blocks")
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def python_blocks(text: str) -> list[str]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import redis
 from celery import Celery
-from servers import Server, stop
-from waiting import wait_until
+
+from support.servers import Server, stop
+from support.waiting import wait_until
 
 #: Databases of the test server: of the schedule and of the broker.
 SCHEDULE_DB, BROKER_DB = 0, 1

@@ -1,0 +1,1 @@
+"""What tests and benchmarks share: servers, processes, faults, hostile data. Fixtures live in conftest.py."""
