@@ -6,6 +6,7 @@ The floors come from ``tests/unit/test_architecture.py``, which holds the rules;
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -81,6 +82,7 @@ class Curve:
         )
 
 
+@functools.cache
 def read_floors() -> Floors:
     """Return the floors from the ground up, as the test of the architecture declares them."""
     for node in ast.parse(RULES.read_text(encoding="utf-8")).body:
@@ -89,6 +91,7 @@ def read_floors() -> Floors:
     raise LookupError(f"{RULES} declares no FLOORS")
 
 
+@functools.cache
 def read_imports() -> dict[str, set[str]]:
     """Return for each room the other rooms that its modules import."""
     imports: dict[str, set[str]] = {}
@@ -113,6 +116,7 @@ def direct(imports: Mapping[str, set[str]]) -> dict[str, set[str]]:
     }
 
 
+@functools.cache
 def draw() -> str:
     """Return the drawing as an SVG: a row for each floor, the public names near the top, the ground at the bottom."""
     floors, ground = read_floors(), set(read_floors()[0])
