@@ -4,61 +4,140 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
 from celery import _state as celery_state
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from support import rabbitmq
-from support.servers import INSTALL, Program, Server, programs, running
+from support.project import BROKER_DB, SCHEDULE_DB, Project
+from support.requirements import require, summary
+from support.servers import INSTALL, Server, programs, running
+from support.signals import reset_signals_of_children
 from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
 
-#: Databases of the test server: of the schedule and of the broker.
-SCHEDULE_DB, BROKER_DB = 0, 1
-
 # Examples have no deadline: on a shared machine any of them may take long.
-settings.register_profile("shared-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared-machine")
-
+SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default-run", SHARED, max_examples=25, derandomize=True)
+settings.register_profile("whole-run", SHARED)
 
 #: Seconds that a test of real processes may take on a busy machine: they start, fail over and are healed.
 PROCESSES_TIMEOUT = 300
 
+#: The marks of all tests in a folder, and of those that use a fixture. The marks are in pyproject.toml.
+OF_FOLDERS = {"acceptance": "processes", "web": "browser", "documentation": "pages"}
+OF_FIXTURES = {"sentinels": "topology", "cluster": "topology", "rabbitmq": "topology"}
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that start many processes more time than the default."""
-    for item in items:
-        slow = "acceptance" in item.path.parts or {"sentinels", "cluster"} & set(getattr(item, "fixturenames", ()))
-        if slow and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(PROCESSES_TIMEOUT))
+#: The marks of what the default run leaves out.
+REST = {"processes", "topology", "browser", "pages", "chaos", "deep", "both_servers"}
 
-
-def _name(program: Program | None) -> str:
-    return program.name if program else "no-server"
+#: Fixtures that are a server, or several, of one program.
+ON_A_PROGRAM = ("server", "_sentinels", "_cluster")
 
 
-@pytest.fixture(scope="session", params=programs() or [None], ids=_name)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("redisbeater", "which tests are run; by default those without a mark")
+    group.addoption("--rest", action="store_true", help="those with a mark, and properties with all their examples")
+    group.addoption("--whole", action="store_true", help="all tests, and properties with all their examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    has_all_examples = config.getoption("--rest") or config.getoption("--whole")
+    settings.load_profile("whole-run" if has_all_examples else "default-run")
+    reset_signals_of_children(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test on every kind of server, the first one by default; tests with the mark one_server on that alone."""
+    found = programs()
+    others = () if metafunc.definition.get_closest_marker("one_server") else found[1:]
+    for name in ON_A_PROGRAM:
+        if name in metafunc.fixturenames and not _is_parametrized(metafunc, name):
+            parameters = [*found[:1], *(pytest.param(program, marks=pytest.mark.both_servers) for program in others)]
+            ids = [program.name for program in (*found[:1], *others)]
+            metafunc.parametrize(name, parameters or [None], ids=ids or ["no-server"], indirect=True, scope="session")
+
+
+def _is_parametrized(metafunc: pytest.Metafunc, name: str) -> bool:
+    return any(name in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by its folder and its fixtures, and give slow ones more time."""
+    folders = [mark for folder, mark in OF_FOLDERS.items() if folder in item.path.parts]
+    fixtures = {mark for name, mark in OF_FIXTURES.items() if name in getattr(item, "fixturenames", ())}
+    for mark in (*folders, *fixtures):
+        item.add_marker(mark)
+    if (folders or fixtures) and item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(PROCESSES_TIMEOUT))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what the default run leaves out as a whole."""
+    return True if _is_default_run(config) and collection_path.name in OF_FOLDERS else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not of this run."""
+    if config.getoption("--rest"):
+        kept = [item for item in items if _is_marked(item) or _has_more_examples(item)]
+    elif _is_default_run(config):
+        kept = [item for item in items if not _is_marked(item)]
+    else:
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
+def _is_default_run(config: pytest.Config) -> bool:
+    """Return whether nothing says which tests to run, neither an option nor a file."""
+    is_named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("-m")
+    return not (is_named or config.getoption("--rest") or config.getoption("--whole"))
+
+
+def _has_more_examples(item: pytest.Item) -> bool:
+    is_property = is_hypothesis_test(getattr(item, "obj", None))
+    return is_property or item.get_closest_marker("more_in_the_whole_run") is not None
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    return any(mark.name in REST for mark in item.iter_markers())
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose program is missing; the mark ``needs`` names it."""
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            require(name)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end which programs are missing, and how to install them."""
+    reports = terminalreporter.stats.get("skipped", [])
+    lines = list(summary(report.longrepr[2] for report in reports if isinstance(report.longrepr, tuple)))
+    if lines:
+        terminalreporter.section("missing programs")
+    for line in lines:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A real server; the tests that use it run once for each program on this machine."""
+    """A real server, empty for each test."""
     if request.param is None:
         pytest.fail(INSTALL)
     with running(request.param) as server:
         yield server
 
 
-@pytest.fixture(scope="session")
-def rabbitmq_program() -> None:
-    """RabbitMQ on this machine; where it is not required, the tests that need it are skipped without it."""
-    if rabbitmq.program() is None:
-        give_up = pytest.fail if rabbitmq.is_required() else pytest.skip
-        give_up(rabbitmq.INSTALL)
-
-
 @pytest.fixture(scope="session", name="rabbitmq")
-def rabbitmq_node(rabbitmq_program: None) -> Iterator[rabbitmq.RabbitMQ]:
+def rabbitmq_node() -> Iterator[rabbitmq.RabbitMQ]:
     """A real RabbitMQ node, started for the first test that asks for it."""
+    require("rabbitmq-server")
     with rabbitmq.running() as node:
         yield node
 
@@ -139,7 +218,7 @@ def app(make_app: Callable[..., Celery]) -> Celery:
     return make_app()
 
 
-@pytest.fixture(scope="session", params=programs() or [None], ids=_name)
+@pytest.fixture(scope="session")
 def _sentinels(request: pytest.FixtureRequest) -> Iterator[Keeper[Sentinels]]:
     if request.param is None:
         pytest.fail(INSTALL)
@@ -153,7 +232,7 @@ def sentinels(_sentinels: Keeper[Sentinels]) -> Sentinels:
     return _sentinels.whole()
 
 
-@pytest.fixture(scope="session", params=programs() or [None], ids=_name)
+@pytest.fixture(scope="session")
 def _cluster(request: pytest.FixtureRequest) -> Iterator[Keeper[Cluster]]:
     if request.param is None:
         pytest.fail(INSTALL)
@@ -165,3 +244,24 @@ def _cluster(request: pytest.FixtureRequest) -> Iterator[Keeper[Cluster]]:
 def cluster(_cluster: Keeper[Cluster]) -> Cluster:
     """A cluster of three masters, each with a replica, whole and empty, whatever the test before left."""
     return _cluster.whole()
+
+
+@pytest.fixture
+def project(server: Server, client: redis.Redis, prefix: str, tmp_path: Path) -> Iterator[Project]:
+    """A Celery project in its own folder, over a new schedule; its processes are ended afterwards."""
+    with Project(server, prefix, tmp_path) as project:
+        yield project
+
+
+@pytest.fixture
+def make_project(server: Server, client: redis.Redis, prefix: str, tmp_path: Path) -> Iterator[Callable[..., Project]]:
+    """Make a project like ``project`` with the test's own settings."""
+    made: list[Project] = []
+
+    def make(**settings: object) -> Project:
+        made.append(Project(server, prefix, tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for project in made:
+        project.end()

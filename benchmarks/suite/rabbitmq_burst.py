@@ -19,7 +19,7 @@ __all__ = ("RABBITMQ",)
 def measure(job: Job) -> Outcome:
     """Measure messages per second on a fresh node."""
     if rabbitmq.program() is None:
-        raise Unavailable(rabbitmq.INSTALL)
+        raise Unavailable("RabbitMQ is missing: apt-get install rabbitmq-server")
     with rabbitmq.running() as node:
         seconds = _seconds(replace(job, amqp_url=node.url()))
     return Outcome(figures={"rate": job.size / seconds})

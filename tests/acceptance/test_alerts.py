@@ -136,10 +136,8 @@ class Faults:
         self.fires("leader killed", None, "NoBeat")
 
 
+@pytest.mark.needs("promtool")
 def test_each_fault_fires_its_alerts_and_no_others(tmp_path: Path) -> None:
-    if rule_test.program() is None:
-        give_up = pytest.fail if rule_test.is_required() else pytest.skip
-        give_up(rule_test.INSTALL)
     with ExitStack() as servers:
         faults = Faults(tmp_path, servers)
         faults.start()

@@ -13,7 +13,6 @@ from datetime import datetime
 import pytest
 import redis
 from celery.schedules import crontab
-from support.claims import is_claimed
 from support.project import Project, leading
 from support.servers import Server, running
 from support.waiting import WAIT_SECONDS, wait_until
@@ -27,17 +26,6 @@ LOCK_SECONDS = 5
 def interval(every: float, **fields: object) -> str:
     schedule = {"__type__": "interval", "every": every}
     return json.dumps({"name": "raw", "task": "proj.note", "schedule": schedule, **fields})
-
-
-def test_a_task_of_an_entry_is_executed_by_a_real_worker(project: Project) -> None:
-    leading(project.beat())
-    project.worker()
-    RedisScheduleEntry("hello", "proj.note", 1.0, args=[1], kwargs={"a": 2}, app=project.app()).save()
-
-    run = wait_until(project.runs, "a run")[0]
-
-    assert (run["name"], run["args"], run["kwargs"]) == ("hello", [1], {"a": 2})
-    assert datetime.fromisoformat(run["scheduled_for"]).timestamp() <= run["at"]
 
 
 def test_the_short_name_of_the_scheduler_works(project: Project) -> None:
@@ -165,36 +153,6 @@ def test_broken_entries_do_not_delay_the_others(project: Project, client: redis.
     assert beat.output().count(f"{len(broken)} entries are broken") == 1
 
 
-def test_an_edited_entry_runs_with_its_changes_and_a_deleted_one_does_not_run(project: Project) -> None:
-    app = project.app()
-    edited = RedisScheduleEntry("edited", "proj.note", 1.0, args=["old"], app=app).save()
-    deleted = RedisScheduleEntry("deleted", "proj.note", 1.0, app=app).save()
-    leading(project.beat())
-    wait_until(lambda: len(project.queued()) >= 2, "messages")
-
-    deleted.delete()
-    edited.args = ["new"]
-    edited.save()
-    project.broker.delete("celery")
-    wait_until(lambda: len(project.queued()) >= 3, "messages after the edit")
-
-    sent = Counter(json.loads(message)["headers"]["periodic_task_name"] for message in project.queued())
-    assert sent.get("deleted", 0) <= 1, "one may have been in flight"
-    assert "['new']" in project.queued()[0]
-
-
-def test_sigterm_ends_beat_at_once_and_releases_the_lock(project: Project, client: redis.Redis, prefix: str) -> None:
-    RedisScheduleEntry("hello", "proj.note", 0.1, app=project.app()).save()
-    beat = leading(project.beat())
-    wait_until(project.queued, "a message")
-
-    assert beat.end() == 0
-
-    assert "Traceback" not in beat.output()
-    assert client.get(f"{prefix}:lock") is None
-    assert not is_claimed(client, f"{prefix}hello"), "a claim was left behind"
-
-
 @pytest.fixture
 def broker(server: Server) -> Iterator[Server]:
     """A separate server for the messages, which a test can keep from answering."""
@@ -227,21 +185,6 @@ def test_a_standby_takes_over_at_once_when_the_leader_ends(make_project: Callabl
     leader.end()
     standby.says("leading as")
     assert time.monotonic() - started < WAIT_SECONDS, "the lock lasts far longer: the release was not heard"
-
-
-def test_a_standby_takes_over_within_the_locks_timeout_when_the_leader_is_killed(
-    make_project: Callable[..., Project],
-) -> None:
-    project = make_project(redisbeater_lock_timeout=2)
-    leader = leading(project.beat())
-    standby = project.beat()
-    standby.says("standing by; the leader is")
-    RedisScheduleEntry("hello", "proj.note", 1.0, app=project.app()).save()
-    killed_at = time.monotonic()
-    leader.kill()
-    standby.says("leading as")
-    assert time.monotonic() - killed_at < 10, "the lock lasts 2 s"
-    standby.says("Sending due task hello")
 
 
 def test_a_leader_that_was_paused_past_its_lock_sends_nothing_and_exits(make_project: Callable[..., Project]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.project import Process
+from support.requirements import require
 from support.servers import INSTALL, Server, free_port, programs, running, stop
 from support.waiting import wait_until
 
@@ -227,6 +228,5 @@ def _path(client: str, folder: Path) -> str:
     """Return a search path with redis-cli on it, or an empty one: then the script uses redis-py."""
     if client == "redis-py":
         return str(folder / "empty")
-    if shutil.which("redis-cli") is None:
-        pytest.skip("no redis-cli here")
+    require("redis-cli")
     return os.environ["PATH"]

@@ -6,11 +6,10 @@ import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
-import pytest
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
 from support.project import Project
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry
@@ -19,7 +18,6 @@ from redisbeater import RedisScheduleEntry
 SECONDS = 6
 
 
-@pytest.mark.parametrize("server", programs()[:1], indirect=True, ids=lambda program: program.name)
 def test_our_beat_goes_on_where_that_of_redbeat_ended(
     server: Server, prefix: str, make_project: Callable[..., Project]
 ) -> None:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
+import celery.app.defaults
 import pytest
 from celery.worker.request import Request
 from support.rabbitmq import RabbitMQ
@@ -15,8 +16,10 @@ from tracked import ENTRY, Worker
 
 from redisbeater.model.run import State
 
-#: Each pool with Redis as its broker, and the default one with RabbitMQ too.
+#: Each pool with Redis as its broker, and the default one with RabbitMQ too, and with children that are no forks.
 WORKERS = ("prefork", "threads", "solo", "gevent", "eventlet", "prefork on RabbitMQ")
+if "pool_start_method" in celery.app.defaults.NAMESPACES["worker"]:  # from 5.7 on
+    WORKERS += ("prefork by spawn",)
 
 #: Other pools with RabbitMQ, for the tests in which the broker has a part.
 OTHERS_ON_RABBITMQ = ("threads on RabbitMQ", "solo on RabbitMQ", "gevent on RabbitMQ")
@@ -34,11 +37,13 @@ SEES_EXITS = pytest.mark.skipif(
 def worker(
     request: pytest.FixtureRequest, server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Worker]:
-    pool, _, broker = request.param.partition(" on ")
+    pool, _, way = request.param.partition(" ")
     settings = {}
-    if broker:
+    if way == "on RabbitMQ":
         node: RabbitMQ = request.getfixturevalue("rabbitmq")
         settings["broker_url"] = node.url()
+    elif way == "by spawn":
+        settings |= {"worker_pool_start_method": "spawn", "worker_proc_alive_timeout": 60.0}  # a busy machine is slow
     worker = Worker(server, tmp_path_factory.mktemp("worker"), "--pool", pool, **settings)
     worker.start()
     yield worker

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import click
-import pytest
 import yaml
 from celery.bin.celery import celery
 from click.testing import CliRunner
 from page_output import fits
 from page_site import Site
+from support.requirements import require
 
 from redisbeater.cli import redisbeater
 
@@ -105,8 +104,7 @@ def _invoke(site: Site, words: list[str]) -> tuple[int, str]:
 
 
 def _with_redis_cli(site: Site, command: str) -> tuple[int, str]:
-    if shutil.which("redis-cli") is None:
-        pytest.skip("no redis-cli here")
+    require("redis-cli")
     done = subprocess.run(["sh", "-c", site.local(command)], capture_output=True, text=True, timeout=30, check=False)
     return done.returncode, done.stdout + done.stderr
 

@@ -19,10 +19,10 @@ from page_commands import check, is_run, run, shown
 from page_output import fits
 from page_site import Site
 from support.pages import DOCS
-from support.servers import Server, programs
+from support.servers import Server
 
 #: Which server the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 ROOT = DOCS.parent
 PAGES = sorted([*DOCS.rglob("*.rst"), ROOT / "README.rst"])

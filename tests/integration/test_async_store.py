@@ -17,7 +17,7 @@ from celery.schedules import crontab
 from outbox import take
 from redis.connection import AbstractConnection
 from support.proxy import LOOPBACK, Proxy
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import AsyncScheduleStore, EntryNotFound, RedisScheduleEntry, ScheduleStore, StoreUnavailable
@@ -25,7 +25,7 @@ from redisbeater.context import Context
 from redisbeater.model.run import Run, State
 from redisbeater.store import Execution
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: How often the loop must come around while Redis hangs; if it waited for Redis itself, it would once for each call.
 MANY_TURNS = 10

@@ -20,14 +20,14 @@ from outbox import Sent, names, take
 from support.claims import is_claimed
 from support.proxy import LOOPBACK, Proxy
 from support.rabbitmq import RabbitMQ
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
 from redisbeater.broker.broker import Broker
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: Database of the test server that the messages are in.
 BROKER_DB = 1

@@ -9,13 +9,12 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import CliRunner
-from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.model.log_line import LogLine
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 def entry(app: Celery, number: int, every: float = 60.0, **fields: object) -> RedisScheduleEntry:

@@ -10,11 +10,10 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from click.testing import Result
-from support.servers import programs
 
 from redisbeater import RedisScheduleEntry
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 Run = Callable[..., Result]
 

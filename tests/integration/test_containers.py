@@ -17,14 +17,13 @@ import yaml
 from celery import Celery
 from celery.bin.celery import celery as celery_command
 from click.testing import CliRunner
-from support.servers import programs
 
 from redisbeater import RedisScheduler
 
 ROOT = Path(__file__).parents[2]
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 def instructions() -> list[tuple[str, str]]:

@@ -14,7 +14,6 @@ import pytest
 from celery import Celery, Task
 from celery.schedules import crontab, solar
 from click.testing import CliRunner, Result
-from support.servers import programs
 
 from redisbeater import (
     AsyncScheduleStore,
@@ -27,7 +26,7 @@ from redisbeater import (
 )
 from redisbeater.cli import redisbeater
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 CRON = ("--cron", "0 9 * * mon-fri")
 

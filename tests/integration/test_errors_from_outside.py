@@ -13,7 +13,6 @@ import pytest
 from celery import Celery
 from due import save_due, stored
 from outbox import names, run_due, take
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
@@ -22,7 +21,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.sending.sender import Sender
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 class TimeIsUp(Exception):

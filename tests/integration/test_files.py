@@ -21,7 +21,6 @@ from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC
 from redis.connection import AbstractConnection
-from support.servers import programs
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
 from redisbeater.cli import redisbeater
@@ -30,7 +29,7 @@ from redisbeater.management.files.changes import Applied
 from redisbeater.management.files.export import Export
 from redisbeater.schedules.datetime_codec import encode_datetime
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

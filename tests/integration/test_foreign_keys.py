@@ -9,12 +9,11 @@ import redis
 from celery import Celery
 from due import save_due
 from outbox import names, run_due
-from support.servers import programs
 
 from redisbeater import RedisScheduler
 from redisbeater.store.keys import Keys
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: Keys without which entries run, by what is below the prefix.
 DISPENSABLE = sorted(key.removeprefix("p::") for key in Keys("p:", None).bookkeeping() if not key.endswith(":schedule"))

@@ -19,14 +19,13 @@ from celery import Celery
 from click.testing import CliRunner, Result
 from due import save_due
 from outbox import names, run_due, take
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

@@ -16,13 +16,12 @@ from celery.schedules import crontab
 from celery.signals import beat_init, before_task_publish
 from due import save_due, stored
 from outbox import names, run_due, take
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import ImproperlyConfigured, RedisScheduleEntry, RedisScheduler
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

@@ -20,7 +20,7 @@ from django.test import override_settings
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
 from support import django_project
-from support.servers import Server, programs
+from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
@@ -31,7 +31,7 @@ from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import
 from redisbeater.management.migration.redbeat_source import RedBeatSource
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 UTC = timezone.utc
 NEW_YORK = ZoneInfo("America/New_York")

@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 
 import pytest
 from support.pages import block_with
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: An app with entries that are due, the beat that sends them and the worker that executes them, in one process. The
 #: broker refuses the first try of one of them; beat does not know the task of another.

@@ -16,7 +16,6 @@ from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC, now
 from outbox import names, run_due
-from support.servers import programs
 
 from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, cron
 from redisbeater.cli import redisbeater
@@ -24,7 +23,7 @@ from redisbeater.context import Context
 from redisbeater.testing import FakeClock
 from redisbeater.testing import run_due as due_runs
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 HOUR = timedelta(hours=1)
 

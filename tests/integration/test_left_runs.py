@@ -12,14 +12,14 @@ import redis
 from celery import Celery
 from outbox import run_due
 from run_site import LEASE, QUEUE, TRACKED, RunSite
-from support.servers import Server, programs
+from support.servers import Server
 
 from redisbeater import RedisScheduler
 from redisbeater.beat.left_runs import OVER_SECONDS
 from redisbeater.model.run import State
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 HOUR = int(OVER_SECONDS)
 

@@ -16,14 +16,13 @@ from celery.contrib.testing.worker import start_worker
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC, now
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, ScheduleStore, cron
 from redisbeater.cli import redisbeater
 from redisbeater.management.lint_rules import RULES
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

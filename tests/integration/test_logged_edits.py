@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from celery.schedules import crontab
 from celery.signals import beat_init
 from due import save_due, stored
 from outbox import run_due
+from support.requirements import require
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.edits import Edits
@@ -246,8 +246,7 @@ OPERATING = (Path(__file__).parents[2] / "docs" / "operating.rst").read_text(enc
 def test_the_documented_lines_with_redis_cli_work_as_they_stand(
     app: Celery, client: redis.Redis, prefix: str, begin: str, expected: str
 ) -> None:
-    if shutil.which("redis-cli") is None:
-        pytest.skip("no redis-cli here")
+    require("redis-cli")
     save_due(app, "late", late=300.0)
     if begin.startswith("GET"):
         client.set(f"{prefix}:lock", "host")

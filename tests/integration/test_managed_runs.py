@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 from outbox import run_due, take
 from support.ports import dead_port
 from support.proxy import LOOPBACK, Proxy
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import (
@@ -38,7 +38,7 @@ from redisbeater.model.run import State
 from redisbeater.schedules.datetime_codec import encode_datetime
 from redisbeater.store import Execution
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 HOUR = timedelta(hours=1)
 

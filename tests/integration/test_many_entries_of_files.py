@@ -12,7 +12,6 @@ import pytest
 import redis
 from celery import Celery
 from due import now
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
@@ -20,7 +19,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.management.files.export import Export
 from redisbeater.management.forecast import forecast
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 class Terminal(io.StringIO):

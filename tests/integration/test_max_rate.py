@@ -10,13 +10,12 @@ import pytest
 from celery import Celery
 from due import save_due, stored
 from outbox import Sent, names, run_due, take
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 def ticks(scheduler: RedisScheduler, seconds: float) -> None:

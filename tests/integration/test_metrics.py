@@ -14,14 +14,14 @@ from due import save_due
 from outbox import run_due
 from support.proxy import Proxy
 from support.scrape import Samples
-from support.servers import Server, programs
+from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.exceptions import LockNotOwnedError
 from redisbeater.observe.catalogue import CATALOGUE, series_names
 from redisbeater.observe.metrics import create_registry, exposition_of
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

@@ -16,7 +16,6 @@ import redis
 from celery import Celery
 from click.testing import CliRunner, Result
 from support.ports import free_port
-from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
@@ -26,7 +25,7 @@ from redisbeater.dashboard.serving import Serving, serve
 from redisbeater.management.files import text as file_text
 from redisbeater.store.broken import DECLARATION
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 Run = Callable[..., Result]
 

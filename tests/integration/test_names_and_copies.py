@@ -12,7 +12,6 @@ from celery import Celery
 from click.testing import Result
 from due import now, save_due
 from outbox import names, run_due
-from support.servers import programs
 
 from redisbeater import (
     EntryExists,
@@ -27,7 +26,7 @@ from redisbeater import (
 from redisbeater.context import Context
 from redisbeater.store import KEEP_DELETED
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 # Rename

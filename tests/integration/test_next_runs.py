@@ -12,14 +12,13 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
-from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.agenda import next_runs
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 def run(app: Celery, *arguments: str) -> Result:

@@ -235,7 +235,7 @@ def _pongs(port: int) -> bool:
 
 
 @pytest.mark.timeout(500)
-@pytest.mark.usefixtures("rabbitmq_program")
+@pytest.mark.needs("rabbitmq-server")
 def test_rabbitmq_passes_over_a_port_that_another_program_has(taken: int) -> None:
     with rabbitmq.running(choose=first(taken)) as node:
         assert node.port != taken

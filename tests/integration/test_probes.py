@@ -17,7 +17,7 @@ from support.ping_service import served
 from support.ports import free_port, listen
 from support.proxy import Proxy
 from support.scrape import Reply, get
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
@@ -25,7 +25,7 @@ from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.observe import counting
 from redisbeater.observe.server import MOST_CLIENTS
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

@@ -15,7 +15,7 @@ from celery.signals import after_task_publish, before_task_publish
 from due import save_due, stored
 from outbox import Sent, names, take
 from support.proxy import LOOPBACK, Proxy
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
@@ -23,7 +23,7 @@ from redisbeater.dispatch import planned_entry
 from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: Database of the test server that the messages are in.
 BROKER_DB = 1

@@ -18,14 +18,13 @@ from kombu import Exchange, Queue
 from outbox import names
 from support.proxy import Proxy
 from support.rabbitmq import RabbitMQ
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeScheduler = Callable[..., RedisScheduler]
 

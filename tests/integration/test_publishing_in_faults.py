@@ -9,21 +9,21 @@ The examples are the same in each run. With ``REDISBEATER_EXAMPLES=500`` in the 
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
 from faulty_site import CHANGES, FATES, FAULTS, NEVER, Case, Site, site_of
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
+from support.examples import same_examples
 from support.rabbitmq import RabbitMQ
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 NUMBERS = st.integers(0, 119)
 CASES = st.builds(
@@ -64,10 +64,7 @@ def check(site: Site) -> None:
         assert site.counted() == {name: len(fire_times) for name, fire_times in site.expected().items()}
 
 
-OWN = os.environ.get("REDISBEATER_EXAMPLES")
-cases = settings(
-    max_examples=int(OWN or 4), derandomize=not OWN, deadline=None, suppress_health_check=list(HealthCheck)
-)
+cases = same_examples(4, suppress_health_check=list(HealthCheck))
 
 
 @cases

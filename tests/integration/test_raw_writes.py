@@ -6,12 +6,12 @@ which ``--hypothesis-seed=N`` chooses; ``python benchmarks/hostile.py fuzz`` is 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+from support.examples import more_in_the_whole_run, same_examples
 from support.hostile import ATTACKS, Attack
 from support.hostile_site import HostileSite
 from support.servers import Server
@@ -26,17 +26,10 @@ def site(server: Server, client: redis.Redis) -> Iterator[HostileSite]:
     client.flushdb()
 
 
+@more_in_the_whole_run
 @pytest.mark.timeout(600)
 def test_raw_writes_harm_nobody_but_their_own_entry(site: HostileSite) -> None:
-    own = os.environ.get("REDISBEATER_EXAMPLES")
-
-    @settings(
-        max_examples=int(own or EXAMPLES),
-        derandomize=own is None,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @same_examples(EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     @given(attack=ATTACKS)
     def check(attack: Attack) -> None:
         site.endure(attack)

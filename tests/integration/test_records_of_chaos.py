@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from run_site import RunSite
-from support.servers import programs
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from chaos.records import Stored, read_stored
@@ -15,7 +14,7 @@ from chaos.records import Stored, read_stored
 from redisbeater.model.run import State
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

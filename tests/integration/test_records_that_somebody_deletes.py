@@ -6,12 +6,11 @@ from datetime import timedelta
 
 import pytest
 from run_site import LEASE, RunSite, runs_of
-from support.servers import programs
 
 from redisbeater.model.run import State
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

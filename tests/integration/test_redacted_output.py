@@ -12,12 +12,11 @@ import redis
 from celery import Celery
 from click.testing import CliRunner
 from outbox import take
-from support.servers import programs
 
 from redisbeater import ScheduleStore
 from redisbeater.cli import redisbeater
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from celery import Celery
 from celery.signals import before_task_publish
 from due import save_due, stored
 from outbox import names, take
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError
@@ -23,7 +23,7 @@ from redisbeater.host_clock import host_seconds
 from redisbeater.model.run import State
 from redisbeater.store import Execution
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

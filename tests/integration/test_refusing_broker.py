@@ -25,7 +25,7 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduler, ScheduleStore
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeScheduler = Callable[..., RedisScheduler]
 

@@ -18,7 +18,6 @@ from celery.app.trace import build_tracer
 from celery.exceptions import TimeLimitExceeded
 from outbox import take
 from support.received import Received
-from support.servers import programs
 
 from redisbeater.context import Context
 from redisbeater.model.run import NewRun, Run, State
@@ -27,7 +26,7 @@ from redisbeater.runs.process import Process, flush_all
 from redisbeater.store import Execution
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("reporting"),
 ]
 

@@ -10,13 +10,13 @@ import redis
 from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from run_site import TRACKED, RunSite
-from support.servers import Server, programs
+from support.servers import Server
 from test_acl import LINE, PAGE, granted
 
 from redisbeater import ScheduleStore, StoreError
 from redisbeater.model.run import State
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 CHANNEL, RIGHTS = re.findall(r"With :confval:`redisbeater_track_runs` also ``(&\S+)`` and\s+``(\+.*?)``", PAGE)[0]
 

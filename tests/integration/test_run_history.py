@@ -15,7 +15,6 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from support.recorded import NOW, NOW_TEXT, record, vienna
-from support.servers import programs
 
 from redisbeater import ImproperlyConfigured, RedisScheduleEntry, Run, RunNotFound, ScheduleStore
 from redisbeater.cli import redisbeater
@@ -23,7 +22,7 @@ from redisbeater.context import Context
 from redisbeater.instant import to_unix
 from redisbeater.management.why.explain import explain
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 GOING = "91ab0000-0000-4000-8000-000000000001"
 

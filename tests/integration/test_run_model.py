@@ -15,11 +15,11 @@ import pytest
 import redis
 from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from run_site import LEASE, TRACKED, RunSite
-from support.servers import programs
+from support.examples import examples
 
 from redisbeater.model.run import FOLLOWING, NewRun, Run, State
 from redisbeater.model.score import Score
@@ -29,7 +29,7 @@ from redisbeater.store.commitment import Commitment
 S = State
 
 #: One server shows what the scripts do; other tests show that they run on each.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: The entries, each named by its policy.
 POLICIES = ("allow", "skip", "buffer_one", "cancel_other")
@@ -398,12 +398,7 @@ def test_runs_come_to_their_end_in_any_order_of_events(site: RunSite) -> None:
     Machine.site = site
     run_state_machine_as_test(
         Machine,
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
+        settings=examples(EXAMPLES, stateful_step_count=STEPS, suppress_health_check=list(HealthCheck)),
     )
 
     assert Machine.ended >= EXAMPLES

@@ -6,13 +6,12 @@ from datetime import timedelta
 
 import pytest
 from run_site import RunSite, runs_of
-from support.servers import programs
 
 from redisbeater import ScheduleStore
 from redisbeater.model.run import NewRun, Run, State
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: More than the history of an entry keeps.
 MANY = 8

@@ -13,13 +13,12 @@ from celery.exceptions import Reject
 from due import save_due
 from outbox import Sent, run_due
 from run_site import TRACKED
-from support.servers import programs
 
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.runs.process import flush_all
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("reporting"),
 ]
 

@@ -13,7 +13,6 @@ from celery import Celery
 from edit_ledger import ServerClock, scripts_by_the_clock_at
 from outbox import Sent, run_due, take
 from run_site import TRACKED, RunSite
-from support.servers import programs
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.monitor import PAGE
@@ -22,7 +21,7 @@ from redisbeater.model.run import State
 #: Seconds of the lease of a run, longer than what lies between two fire times in most tests.
 LEASE = 300
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 class BeatSite(RunSite):

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from run_site import LEASE, RunSite
-from support.servers import programs
 
 from redisbeater import ScheduleStore
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: What is done to a run, which adds a line to the log of its entry.
 LOGGED: dict[str, Callable[[RunSite], object]] = {

@@ -10,7 +10,6 @@ import pytest
 from celery import Celery
 from due import ago, save_due, stored
 from outbox import run_due
-from support.servers import programs
 from support.topologies import FAILOVER_SECONDS, Cluster, Sentinels, app_with, wait_for_replicas
 from support.waiting import wait_until
 
@@ -22,7 +21,7 @@ from redisbeater.store import Execution
 SETTINGS: dict[str, Any] = {"redisbeater_track_runs": True, "redisbeater_lock_timeout": 2 * FAILOVER_SECONDS}
 
 
-@pytest.mark.parametrize("_cluster", programs()[:1] or [None], indirect=True, ids=["one-server"])
+@pytest.mark.one_server
 def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Cluster) -> None:
     url = f"redis-cluster://{cluster.owner('{redisbeater}::schedule').address}"
     app = app_with(redisbeater_redis_url=url, **SETTINGS)
@@ -37,7 +36,7 @@ def test_a_run_of_a_cluster_ends_well_although_its_node_failed_over(cluster: Clu
 
 
 @pytest.mark.usefixtures("short_retries")
-@pytest.mark.parametrize("_cluster", programs()[:1] or [None], indirect=True, ids=["one-server"])
+@pytest.mark.one_server
 def test_a_run_that_starts_while_the_slot_moves_is_not_written_on_both_nodes(cluster: Cluster) -> None:
     """A cluster would not end the move of a slot while both nodes have a key of it."""
     schedule = "{redisbeater}::schedule"
@@ -55,7 +54,7 @@ def test_a_run_that_starts_while_the_slot_moves_is_not_written_on_both_nodes(clu
     assert set(active) == {"{redisbeater}::run:a", "{redisbeater}::run:b"}
 
 
-@pytest.mark.parametrize("_sentinels", programs()[:1] or [None], indirect=True, ids=["one-server"])
+@pytest.mark.one_server
 def test_a_run_ends_well_although_the_master_failed_over(sentinels: Sentinels) -> None:
     app = app_with(**sentinels.settings(), **SETTINGS)
 

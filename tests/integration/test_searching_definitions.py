@@ -11,7 +11,6 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import Result
-from support.servers import programs
 from support.topologies import Cluster, app_with
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
@@ -20,8 +19,6 @@ from redisbeater.management import rows
 from redisbeater.management.candidates import candidates
 from redisbeater.management.entry_filter import Filter
 from redisbeater.store import contents
-
-one_server = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 EVERY = {"__type__": "interval", "every": 60}
 
@@ -82,7 +79,7 @@ def _reads_all(context: Context, query: dict[str, Any]) -> set[str]:
     return {found.name for found in reader.read(context.redis.contents.names(), None)}
 
 
-@one_server
+@pytest.mark.one_server
 def test_redis_finds_what_reading_everything_finds(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +95,7 @@ def test_redis_finds_what_reading_everything_finds(
             assert not found.is_about
 
 
-@one_server
+@pytest.mark.one_server
 def test_what_cannot_be_wanted_is_not_read(app: Celery, client: redis.Redis, prefix: str) -> None:
     _write(client, prefix)
     context = Context.of(app)
@@ -111,7 +108,7 @@ def test_what_cannot_be_wanted_is_not_read(app: Celery, client: redis.Redis, pre
     assert candidates(context, Filter(), {"enabled"}, "") is None
 
 
-@one_server
+@pytest.mark.one_server
 def test_an_entry_that_is_moved_while_it_is_searched_is_found(
     app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +126,7 @@ def test_an_entry_that_is_moved_while_it_is_searched_is_found(
     assert found == {f"{number:03}" for number in range(600)}
 
 
-@one_server
+@pytest.mark.one_server
 def test_many_bytes_are_looked_at_in_several_calls(app: Celery, client: redis.Redis, prefix: str) -> None:
     definition = json.dumps({"task": "shop.report", "schedule": EVERY, "kwargs": {"text": "x" * 50_000}})
     for number in range(30):
@@ -143,7 +140,7 @@ def test_many_bytes_are_looked_at_in_several_calls(app: Celery, client: redis.Re
     assert calls["cmdstat_hget"]["calls"] == 30
 
 
-@one_server
+@pytest.mark.one_server
 def test_a_total_of_many_is_about_right_and_that_is_said(
     app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +163,7 @@ def test_a_total_of_many_is_about_right_and_that_is_said(
     assert (last.total, last.is_about) == (45, False)
 
 
-@one_server
+@pytest.mark.one_server
 def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
     app: Celery, store: ScheduleStore, client: redis.Redis, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

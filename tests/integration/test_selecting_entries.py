@@ -21,7 +21,6 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import CliRunner, Result
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import AsyncScheduleStore, InvalidEntry, RedisScheduler, ScheduleStore
@@ -29,7 +28,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
 from redisbeater.signals import entry_changed
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 DEFINITION = '{"task":"proj.work","schedule":{"__type__":"interval","every":60}}'
 

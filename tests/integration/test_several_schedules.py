@@ -11,14 +11,12 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import Result
-from support.servers import programs
 from support.topologies import Cluster, app_with
 
 from redisbeater import AsyncScheduleStore, EntryNotFound, ImproperlyConfigured, RedisScheduleEntry, ScheduleStore
 from redisbeater.context import with_prefix
 
 #: Which program serves makes no difference here.
-one_server = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def there(app: Celery, other: str) -> ScheduleStore:
     return ScheduleStore(app, prefix=other)
 
 
-@one_server
+@pytest.mark.one_server
 def test_each_store_has_the_entries_of_its_own_prefix(
     app: Celery, there: ScheduleStore, client: redis.Redis, prefix: str, other: str
 ) -> None:
@@ -52,7 +50,7 @@ def test_each_store_has_the_entries_of_its_own_prefix(
         here.get("report")
 
 
-@one_server
+@pytest.mark.one_server
 def test_what_a_store_returns_stays_in_its_schedule(app: Celery, there: ScheduleStore) -> None:
     made = there.upsert(RedisScheduleEntry("report", "proj.work", 60, app=app))
     made.labels = {"team": "billing"}
@@ -65,7 +63,7 @@ def test_what_a_store_returns_stays_in_its_schedule(app: Celery, there: Schedule
     assert list(ScheduleStore(app).names()) == []
 
 
-@one_server
+@pytest.mark.one_server
 def test_it_is_the_same_app_in_all_else(app: Celery, there: ScheduleStore, other: str) -> None:
     there.create("report", "proj.work", 60)
 
@@ -76,7 +74,7 @@ def test_it_is_the_same_app_in_all_else(app: Celery, there: ScheduleStore, other
     assert repr(there) == f"<ScheduleStore of the app 'proj' below {other!r}>"
 
 
-@one_server
+@pytest.mark.one_server
 def test_an_awaitable_store_takes_a_prefix_too(app: Celery, there: ScheduleStore, other: str) -> None:
     async def create() -> None:
         store = AsyncScheduleStore(app, prefix=other)
@@ -88,7 +86,7 @@ def test_an_awaitable_store_takes_a_prefix_too(app: Celery, there: ScheduleStore
     assert list(there.names()) == ["report"]
 
 
-@one_server
+@pytest.mark.one_server
 def test_a_beat_whose_setting_is_that_prefix_sends_its_entries_alone(
     app: Celery,
     there: ScheduleStore,
@@ -109,7 +107,7 @@ def test_a_beat_whose_setting_is_that_prefix_sends_its_entries_alone(
     assert (there.status().is_led, ScheduleStore(app).status().is_led) == (True, False)
 
 
-@one_server
+@pytest.mark.one_server
 def test_the_command_line_chooses_by_an_option(run: Callable[..., Result], there: ScheduleStore, other: str) -> None:
     made = run("--key-prefix", other, "create", "report", "proj.work", "--every", "60s")
 

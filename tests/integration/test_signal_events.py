@@ -16,14 +16,14 @@ from due import save_due
 from outbox import run_due
 from support.proxy import LOOPBACK, Proxy
 from support.received import Received
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import LockNotOwnedError, RedisScheduleEntry, RedisScheduler, ScheduleStore, signals
 from redisbeater.signals import run_dispatched, run_skipped
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

@@ -12,7 +12,6 @@ from due import save_due
 from outbox import Sent, run_due
 from run_site import TRACKED
 from support.received import Received
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
@@ -21,7 +20,7 @@ from redisbeater.model.run import State
 from redisbeater.store import Execution
 from redisbeater.testing import FakeClock
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 

@@ -13,12 +13,11 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC
-from support.servers import programs
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: A Saturday, 23:00 in Vienna, long after now.
 START = datetime(2032, 11, 20, 22, tzinfo=UTC)

@@ -16,7 +16,7 @@ from due import save_due
 from outbox import names, run_due
 from support.proxy import Proxy
 from support.rabbitmq import RabbitMQ
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
@@ -25,7 +25,7 @@ from redisbeater.broker.broker import Broker
 from redisbeater.sending.sender import Sender
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: Database of the test server that the messages are in.
 BROKER_DB = 1

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,9 +25,10 @@ from celery import Celery
 from due import save_due
 from edit_ledger import LEASE, Fields, Flight, Known, ServerClock, scripts_by_the_clock_at
 from flight import mark_in_flight
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from support.examples import more_in_the_whole_run, same_examples
 
 from redisbeater import EntryExists, EntryNotFound, InvalidEntry, RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
@@ -488,15 +488,13 @@ def make_edits(make_app: Callable[..., Celery], client: redis.Redis, prefix: str
         yield lambda: Edits(app, client, clock_key)
 
 
+@more_in_the_whole_run
 @pytest.mark.timeout(900)  # where it fails, hypothesis takes minutes to find out which steps it takes
 def test_whatever_is_edited_at_whatever_moment_nothing_is_lost(make_edits: MakeEdits) -> None:
-    examples = os.environ.get("REDISBEATER_EXAMPLES")
-
     run_state_machine_as_test(
         make_edits,
-        settings=settings(
-            derandomize=examples is None,
-            max_examples=int(examples or EXAMPLES),
+        settings=same_examples(
+            EXAMPLES,
             stateful_step_count=STEPS,
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),

@@ -17,14 +17,13 @@ from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from outbox import run_due, take
 from support.ports import dead_port
-from support.servers import programs
 
 from redisbeater import EntryNotFound, InvalidEntry, RedisScheduler, ScheduleStore, SendFailed
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.model.run import RunCounts
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 def run(app: Celery, *arguments: str) -> Result:

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from run_site import LEASE, QUEUE, RunSite
-from support.servers import programs
 
 from redisbeater import ScheduleStore
 from redisbeater.model.run import Payload, Run, RunCounts, State
@@ -14,7 +13,7 @@ from redisbeater.model.run import Payload, Run, RunCounts, State
 S = State
 
 #: Which Redis the schedule is in makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 
 @pytest.fixture

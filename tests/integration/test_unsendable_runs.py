@@ -10,11 +10,11 @@ import redis
 from celery import Celery
 from due import save_due, stored
 from outbox import names, take
-from support.servers import Server, programs
+from support.servers import Server
 
 from redisbeater import RedisScheduler
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: Entries that cannot be sent, and how many connections are few for all of them.
 UNSENDABLE, FEW_CONNECTIONS = 20, 6

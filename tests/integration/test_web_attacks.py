@@ -15,7 +15,6 @@ import httpx
 import pytest
 from celery import Celery
 from starlette.requests import Request
-from support.servers import programs
 from web_site import BEARER, HOST, SECRET, TestClient, browse
 
 from redisbeater import ScheduleStore
@@ -24,7 +23,7 @@ from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.defences import POLICY
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

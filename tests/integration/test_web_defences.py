@@ -7,7 +7,6 @@ import re
 import pytest
 from celery import Celery
 from starlette.requests import Request
-from support.servers import programs
 from web_site import BEARER, HOST, SECRET, browse
 
 from redisbeater import ImproperlyConfigured, ScheduleStore
@@ -17,7 +16,7 @@ from redisbeater.dashboard.defences import POLICY
 from redisbeater.dashboard.serving import Serving
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

@@ -11,14 +11,13 @@ from celery import Celery
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from support import django_project
-from support.servers import programs
 from web_site import HOST, TestClient, run_block
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import ALL, OPERATE, VIEW, create_app, django
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 import redis
 from celery import Celery
-from support.servers import programs
 from web_site import BEARER, browse
 
 from redisbeater import RedisScheduler, ScheduleStore
@@ -16,7 +15,7 @@ from redisbeater.context import Context
 from redisbeater.dashboard.views import run_actions
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

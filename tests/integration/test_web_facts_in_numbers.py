@@ -13,7 +13,6 @@ import redis
 from celery import Celery
 from celery.schedules import crontab
 from due import save_due
-from support.servers import programs
 from support.waiting import wait_until
 from web_site import TestClient, browse
 
@@ -24,7 +23,7 @@ from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.management import held, rows
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

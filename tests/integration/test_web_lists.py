@@ -16,7 +16,6 @@ import uvicorn
 from celery import Celery
 from click.testing import CliRunner
 from due import save_due, stored
-from support.servers import programs
 from web_site import browse
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
@@ -28,7 +27,7 @@ from redisbeater.management import simulation
 from redisbeater.model.resolved_policy import ResolvedPolicy
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

@@ -22,7 +22,6 @@ from click.testing import Result
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from support.servers import programs
 from support.waiting import wait_until
 from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block
 
@@ -31,7 +30,7 @@ from redisbeater.dashboard import OPERATE, User, basic, create_app, hash_passwor
 from redisbeater.dashboard.serving import Serving, serve
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

@@ -11,7 +11,6 @@ import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from support.servers import programs
 from web_site import BEARER, TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
@@ -21,7 +20,7 @@ from redisbeater.management.redaction import BLANK
 from redisbeater.management.search import SORTS, STATES
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

@@ -11,13 +11,12 @@ import pytest
 from celery import Celery
 from celery.schedules import crontab
 from support.pages import DOCS
-from support.servers import programs
 from web_site import browse
 
 from redisbeater import ScheduleStore
 from redisbeater.model.beat_line import BeatLine
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 PLAIN: dict[str, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),

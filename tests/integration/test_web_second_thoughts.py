@@ -9,13 +9,12 @@ from html import unescape
 import pytest
 import redis
 from celery import Celery
-from support.servers import programs
 from web_site import BEARER, TestClient, browse
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop"),
 ]
 

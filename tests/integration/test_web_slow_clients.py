@@ -9,13 +9,12 @@ from collections.abc import Iterator
 import pytest
 import uvicorn
 from celery import Celery
-from support.servers import programs
 from support.waiting import wait_until
 
 from redisbeater.dashboard import connections, forms
 from redisbeater.dashboard.serving import Serving, configuration
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 HEAD = b"POST /preview HTTP/1.1\r\nHost: localhost\r\nX-Redisbeater: 1\r\n"
 

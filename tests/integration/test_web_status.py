@@ -10,14 +10,14 @@ import pytest
 import redis
 from celery import Celery
 from click.testing import Result
-from support.servers import Server, programs
+from support.servers import Server
 from web_site import browse
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import recent_status
 from redisbeater.management.server_words import UNKNOWN
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: Facts that change from one moment to the next.
 MOVING = {"clock_offset_ms", "used_memory", "memory", "persistence", "unsaved_changes"}

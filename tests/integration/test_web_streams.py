@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from celery import Celery
 from support.proxy import LOOPBACK, Proxy
-from support.servers import Server, programs
+from support.servers import Server
 from web_site import BEARER, HOST, SECRET
 
 from redisbeater import ScheduleStore
@@ -21,7 +21,7 @@ from redisbeater.dashboard.hub import MOST_STREAMS, Hub
 from redisbeater.dashboard.recent_changes import MOST_KEPT
 from redisbeater.management.watching import Changes
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: Everything may have changed.
 EVERYTHING = b'event: entries\ndata: {"many": true}\n\nevent: status\ndata: {}\n\n'

@@ -15,7 +15,6 @@ from celery import Celery
 from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from outbox import run_due
-from support.servers import programs
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
@@ -23,7 +22,7 @@ from redisbeater.context import Context
 from redisbeater.instant import to_unix
 from redisbeater.management.why.explain import explain
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: A Saturday, 23:31:07 in Vienna.
 NOW = datetime(2026, 11, 21, 22, 31, 7, tzinfo=timezone.utc)

@@ -16,18 +16,11 @@ from support.ports import LOOPBACK, PortInUse, free_port, with_free_port
 from support.servers import has_port_in_use, stop
 from support.waiting import wait_until
 
-INSTALL = "no RabbitMQ server found; install one: apt-get install rabbitmq-server"
-
 #: Where Debian keeps the programs that any user may run; those on its path demand to be started by root.
 DEBIAN = "/usr/lib/rabbitmq/bin"
 
 #: Seconds that a node may take to start on a slow machine; on an idle one it takes 5.
 START_SECONDS = 90.0
-
-
-def is_required() -> bool:
-    """Return whether the tests that need it must run; elsewhere they are skipped, as pip cannot install RabbitMQ."""
-    return os.environ.get("REDISBEATER_NEEDS_RABBITMQ") == "1"
 
 
 def program(name: str = "rabbitmq-server") -> str | None:
@@ -56,7 +49,7 @@ class RabbitMQ:
         """
         with (self._folder / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                [program() or INSTALL],
+                [program() or "rabbitmq-server"],
                 env=self._environment,
                 cwd=self._folder,
                 stdout=output,
@@ -74,7 +67,7 @@ class RabbitMQ:
 
     def control(self, *arguments: str) -> None:
         """Run ``rabbitmqctl``; it takes some seconds."""
-        command = [program("rabbitmqctl") or INSTALL, *arguments]
+        command = [program("rabbitmqctl") or "rabbitmqctl", *arguments]
         subprocess.run(command, env=self._environment, check=True, capture_output=True, timeout=START_SECONDS)
 
     def _settings(self) -> dict[str, str]:

@@ -7,8 +7,6 @@ stays, and a counter grows in each interval of a minute by as much as it did bet
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -20,8 +18,6 @@ import yaml
 from redisbeater.observe.catalogue import CATALOGUE, Kind, series_names
 from support.scrape import Samples
 
-INSTALL = "promtool not found; it comes with Prometheus: apt-get install --no-install-recommends prometheus"
-
 #: Seconds from one sample to the next, and how many of them a beat is healthy, and in trouble unless a test needs more.
 INTERVAL, HEALTHY, TROUBLED = 60, 20, 20
 
@@ -29,14 +25,6 @@ INTERVAL, HEALTHY, TROUBLED = 60, 20, 20
 OTHER = "other:"
 
 GROWING = {series for name, entry in CATALOGUE.items() if entry.kind is not Kind.GAUGE for series in series_names(name)}
-
-
-def is_required() -> bool:
-    return os.environ.get("REDISBEATER_NEEDS_PROMTOOL") == "1"
-
-
-def program() -> str | None:
-    return shutil.which("promtool")
 
 
 @dataclass(frozen=True, kw_only=True)

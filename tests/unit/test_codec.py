@@ -10,11 +10,12 @@ import pytest
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 from dateutil.rrule import DAILY, FR, MO
 from dateutil.rrule import rrule as dateutil_rrule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import cron, utc
 from redbeat.decoder import RedBeatJSONDecoder, RedBeatJSONEncoder
 from redbeat.schedules import rrule as redbeat_rrule
+from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules import ScheduleCodec, clocked, next_fire_time, rrule
@@ -415,7 +416,7 @@ stored_schedules = st.sampled_from(sorted(fields)).flatmap(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(stored=stored_schedules)
 def test_whatever_is_stored_is_read_or_refused(stored: dict[str, Any]) -> None:
     codec = ScheduleCodec()

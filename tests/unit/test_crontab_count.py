@@ -6,10 +6,11 @@ from datetime import datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, utc
 from shifts import around_shifts, fire_times_around, shifts, span
+from support.examples import examples
 
 from redisbeater.schedules.crontab.engine import count, next_fire_time, nominal_times
 
@@ -21,7 +22,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 @shifts
-@settings(max_examples=20)
+@examples(20)
 @given(expression=around_shifts, data=st.data())
 def test_counting_by_days_equals_counting_one_by_one(zone: str, day: str, expression: str, data: st.DataObject) -> None:
     info = ZoneInfo(zone)
@@ -160,7 +161,7 @@ def test_the_local_times_of_a_fire_time_elsewhere(
 
 
 @shifts
-@settings(max_examples=10)
+@examples(10)
 @given(expression=around_shifts, data=st.data())
 def test_an_instant_that_is_not_a_fire_time_has_no_local_times(
     zone: str, day: str, expression: str, data: st.DataObject

@@ -10,10 +10,11 @@ import pytest
 from celery import Celery
 from celery.schedules import crontab
 from cronsim import CronSim
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import cron
 from shifts import SHIFTS, around_shifts, dates_around, fire_times_around, fixed, repeating, shifts, span
+from support.examples import examples
 
 from redisbeater.schedules.crontab.engine import next_fire_time, nominal_times
 
@@ -25,7 +26,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @shifts
-@settings(max_examples=10)
+@examples(10)
 @given(expression=around_shifts)
 def test_fire_times_strictly_increase(zone: str, day: str, expression: str) -> None:
     found = fire_times_around(expression, ZoneInfo(zone), day)
@@ -34,7 +35,7 @@ def test_fire_times_strictly_increase(zone: str, day: str, expression: str) -> N
 
 
 @shifts
-@settings(max_examples=10)
+@examples(10)
 @given(expression=around_shifts, data=st.data())
 def test_a_restart_at_any_instant_changes_no_fire_time(
     zone: str, day: str, expression: str, data: st.DataObject
@@ -49,7 +50,7 @@ def test_a_restart_at_any_instant_changes_no_fire_time(
 
 
 @shifts
-@settings(max_examples=10)
+@examples(10)
 @given(expression=fixed)
 def test_a_fixed_crontab_fires_once_for_each_local_time(zone: str, day: str, expression: str) -> None:
     info, schedule = ZoneInfo(zone), cron(expression)
@@ -71,7 +72,7 @@ def test_a_fixed_crontab_fires_once_for_each_local_time(zone: str, day: str, exp
 
 
 @shifts
-@settings(max_examples=10)
+@examples(10)
 @given(expression=fixed)
 def test_a_fixed_crontab_fires_when_the_clock_first_shows_its_times(zone: str, day: str, expression: str) -> None:
     info = ZoneInfo(zone)
@@ -88,7 +89,7 @@ def _begins_an_offset(instant: datetime, zone: ZoneInfo) -> bool:
 
 
 @shifts
-@settings(max_examples=10)
+@examples(10)
 @given(expression=repeating)
 def test_a_repeating_crontab_fires_at_every_minute_that_the_clock_shows_of_its_times(
     zone: str, day: str, expression: str
@@ -113,7 +114,7 @@ def test_a_repeating_crontab_fires_at_every_minute_that_the_clock_shows_of_its_t
 
 
 @shifts
-@settings(max_examples=10)
+@examples(10)
 @given(expression=st.one_of(fixed, repeating))
 def test_every_date_that_exists_has_a_run(zone: str, day: str, expression: str) -> None:
     info, schedule = ZoneInfo(zone), cron(expression)
@@ -173,7 +174,7 @@ def celery_app() -> Celery:
     return Celery("oracle", set_as_current=False, broker="memory://")
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(expression=expressions, after=instants)
 def test_in_utc_it_agrees_with_celery(celery_app: Celery, expression: str, after: datetime) -> None:
     schedule = _readable(expression)
@@ -187,7 +188,7 @@ def test_in_utc_it_agrees_with_celery(celery_app: Celery, expression: str, after
     assert next_fire_time(_readable(expression), UTC, after) == expected
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(time=times, days=one_day_field, month=_field(1, 12), after=instants)
 def test_in_utc_it_agrees_with_cronsim(
     time: tuple[str, str], days: tuple[str, str], month: str, after: datetime
@@ -218,7 +219,7 @@ _starred = st.tuples(
 
 
 @pytest.mark.parametrize(("zone", "day"), WHOLE_HOURS.values(), ids=list(WHOLE_HOURS))
-@settings(max_examples=30)
+@examples(30)
 @given(expression=st.one_of(fixed, _starred))
 def test_around_shifts_of_whole_hours_it_agrees_with_cronsim(zone: str, day: str, expression: str) -> None:
     info = ZoneInfo(zone)

@@ -11,9 +11,10 @@ import pytest
 from celery import Celery
 from celery.schedules import crontab
 from cronsim import CronSim
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import utc
+from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.codec import ScheduleCodec
@@ -382,7 +383,7 @@ def celery_app() -> Celery:
     return Celery("oracle", set_as_current=False, broker="memory://")
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(fields=st.tuples(_field(0, 59), _field(0, 23), DAYS_OF_MONTH, MONTHS, DAYS_OF_WEEK), after=instants)
 def test_in_utc_a_text_fires_when_celery_s_crontab_does(
     celery_app: Celery, fields: tuple[str, ...], after: datetime
@@ -399,7 +400,7 @@ def test_in_utc_a_text_fires_when_celery_s_crontab_does(
     assert next_fire_time(made, UTC, after) == expected
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     time=st.tuples(_field(0, 59), _field(0, 23)),
     days=st.one_of(

@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 from dateutil.rrule import FR, MO, SA, SU, TH, TU, WE
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import utc
+from support.examples import examples
 
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.cron import cron
@@ -462,7 +463,7 @@ numbers = st.tuples(_values(0, 59), _values(0, 23), _values(0, 6), _values(1, 29
 styles = st.tuples(*[st.integers(0, 3)] * 5)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(values=numbers, one=styles, other=styles)
 def test_every_notation_of_a_crontab_reads_the_same(
     values: tuple[list[int], ...], one: tuple[int, ...], other: tuple[int, ...]
@@ -476,7 +477,7 @@ def test_every_notation_of_a_crontab_reads_the_same(
     assert describe(first) == describe(second)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(values=numbers)
 def test_every_crontab_can_be_described(values: tuple[list[int], ...]) -> None:
     text = describe(crontab(**dict(zip(FIELDS, values))), "Europe/Vienna")
@@ -485,7 +486,7 @@ def test_every_crontab_can_be_described(values: tuple[list[int], ...]) -> None:
     assert "  " not in text
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(one=numbers, other=numbers, same=st.sets(st.sampled_from(range(5)), max_size=4))
 def test_crontabs_that_differ_read_differently(
     one: tuple[list[int], ...], other: tuple[list[int], ...], same: set[int]
@@ -532,7 +533,7 @@ rules = st.tuples(
 )
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(drawn=rules)
 def test_every_recurrence_rule_can_be_described(drawn: tuple[str, dict[str, Any]]) -> None:
     freq, parts = drawn

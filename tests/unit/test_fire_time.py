@@ -10,9 +10,10 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 from dateutil.rrule import DAILY, FR, MO
 from dateutil.rrule import rrule as dateutil_rrule
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, local, sequence, utc
+from support.examples import examples
 
 from redisbeater.schedules import clocked, next_fire_time, rrule
 
@@ -271,7 +272,7 @@ rules = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(parts=rules, minutes=st.integers(0, 400 * 24 * 60))
 def test_a_rule_has_the_occurrences_that_dateutil_finds_from_its_start(parts: dict[str, Any], minutes: int) -> None:
     if "bysetpos" in parts and "byhour" not in parts:

@@ -8,9 +8,10 @@ import celery
 import pytest
 from celery import Celery
 from celery.schedules import crontab, schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import local, utc
+from support.examples import examples
 
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.interval import count, counts_from_last, every, latest, next_fire_time
@@ -211,7 +212,7 @@ def around(day: str, seconds: int, microseconds: int) -> datetime:
 
 
 @pytest.mark.parametrize(("zone", "day"), DAYS.values(), ids=list(DAYS))
-@settings(max_examples=50)
+@examples(50)
 @given(period=periods, seconds=seconds_around, microseconds=st.sampled_from([0, 1, 500_000]), relative=st.booleans())
 def test_the_next_fire_time_is_always_later(
     zone: str, day: str, period: timedelta, seconds: int, microseconds: int, relative: bool
@@ -231,7 +232,7 @@ def celery_app() -> Celery:
 
 
 @pytest.mark.parametrize(("zone", "day"), ORACLE_DAYS.values(), ids=list(ORACLE_DAYS))
-@settings(max_examples=100)
+@examples(100)
 @given(period=whole_periods, seconds=seconds_around, microseconds=st.sampled_from([0, 1, 500_000]))
 def test_a_relative_interval_fires_when_celery_would(
     celery_app: Celery, zone: str, day: str, period: timedelta, seconds: int, microseconds: int

@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import BaseSchedule, schedule, solar
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, cron, utc
+from support.examples import examples
 
 from redisbeater.model.definition import Definition
 from redisbeater.model.meant_fire_time import meant_fire_time
@@ -112,7 +113,7 @@ ZONES = ["America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Americ
 CRONTABS = ["30 2 * * *", "0,30 1 * * *", "*/15 2 * * *", "0 * * * *", "0 0 * * *", "7-59/13 * * * mon"]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     text=st.sampled_from(CRONTABS),
     zone=st.sampled_from(ZONES).map(ZoneInfo),

@@ -8,10 +8,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import schedule
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, utc
 from stepped import by_reason, stepped
+from support.examples import examples
 
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
@@ -586,7 +587,7 @@ def situations(
     return made, coming, now, draw(st.integers(0, 5))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(situation=situations())
 def test_each_fire_time_is_run_or_skipped_for_the_reason_that_stepping_finds(
     situation: tuple[ResolvedPolicy, list[datetime], datetime, int],
@@ -602,7 +603,7 @@ def test_each_fire_time_is_run_or_skipped_for_the_reason_that_stepping_finds(
     assert got.handled == (expected.due[-1] if expected.due else None)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(situation=situations())
 def test_a_plan_leads_beyond_now_and_runs_in_order(
     situation: tuple[ResolvedPolicy, list[datetime], datetime, int],
@@ -623,7 +624,7 @@ def _is_due(fire_time: datetime, now: datetime, made: ResolvedPolicy) -> bool:
     return fire_time <= now and made.due_at(fire_time) <= now
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(situation=situations([Coalesce.ALL]), data=st.data())
 def test_runs_that_are_sent_in_parts_are_those_that_are_sent_at_once(
     situation: tuple[ResolvedPolicy, list[datetime], datetime, int], data: st.DataObject

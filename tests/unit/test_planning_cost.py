@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import BaseSchedule, schedule, solar
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import utc
+from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
@@ -149,7 +150,7 @@ ZONES = ["UTC", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "
 days = st.dates(date(2026, 1, 1), date(2026, 12, 31))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     rules=st.lists(st.sampled_from(RULES), max_size=2),
     zone=st.sampled_from(ZONES),

@@ -8,9 +8,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import crontab, schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, cron, utc
+from support.examples import examples
 
 from redisbeater import cron as cron_of
 from redisbeater.model.definition import Definition
@@ -155,7 +156,7 @@ schedules = st.one_of(
 instants = st.datetimes(datetime(2025, 6, 1), datetime(2027, 1, 1), timezones=st.just(UTC))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(schedule_=schedules, zone=zones, after=instants, jitter=st.floats(1e-6, 1e6), name=st.text("abc日", min_size=1))
 def test_a_fire_time_is_due_within_its_jitter_and_not_past_the_next_one(
     schedule_: Any, zone: ZoneInfo, after: datetime, jitter: float, name: str

@@ -13,9 +13,10 @@ from celery import Celery
 from dateutil import relativedelta
 from dateutil.rrule import DAILY, FR, HOURLY, MINUTELY, MO, MONTHLY, SECONDLY, TU, WEEKLY, YEARLY, rrulestr
 from dateutil.rrule import rrule as dateutil_rrule
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, local, sequence, utc
+from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules import ScheduleCodec, rrule
@@ -441,7 +442,7 @@ def both_after(parts: dict[str, Any], end: dict[str, Any], after: datetime) -> t
     return found, expected
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(parts=long_rules, end=ends, hours=st.integers(-48, 5 * 365 * 24))
 @example(parts={"freq": WEEKLY, "interval": 2, "byweekday": [0, 4], "bysetpos": 1, "wkst": 2}, end={}, hours=-1)
 @example(parts={"freq": YEARLY, "interval": 1, "byweekno": 1, "wkst": 6}, end={}, hours=0)
@@ -453,7 +454,7 @@ def test_a_rule_of_days_or_more_has_the_occurrences_of_dateutil(
     assert ours == those_of_dateutil
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(parts=short_rules, end=ends, seconds=st.integers(-60, 4 * 3600))
 def test_a_rule_of_hours_or_less_has_the_occurrences_of_dateutil(
     parts: dict[str, Any], end: dict[str, Any], seconds: int
@@ -484,7 +485,7 @@ texts = st.builds(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(text=texts)
 def test_rules_dates_and_excluded_dates_make_the_set_of_dateutil(text: str) -> None:
     end = utc("2025-05-01")
@@ -508,7 +509,7 @@ ZONES = (
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     where=st.sampled_from(ZONES),
     parts=st.sampled_from(
@@ -780,7 +781,7 @@ def test_a_text_in_utc_is_stored_without_a_name_of_a_zone() -> None:
     assert rule.text == lines("DTSTART:20260101T090000Z", "RDATE:20260101T110000Z")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(text=texts, zone=st.sampled_from(["UTC", "Europe/Vienna", "America/New_York"]))
 def test_a_text_comes_back_as_it_was(text: str, zone: str) -> None:
     rule = rrule(text, timezone=zone)
@@ -842,7 +843,7 @@ VALUES = ["FREQ=DAILY", "1MO", "20260101T090000", "Z", "0", "-1", "99999999999",
 pieces = st.sampled_from([*NAMES, *VALUES, *":;=,\n", "\n "])
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(text=st.lists(pieces, max_size=12).map("".join))
 @example(text="DTSTART:20260101T090000Z\nRRULE:FREQ=DAILY")
 def test_whatever_text_is_stored_is_read_or_refused(text: str) -> None:

@@ -6,7 +6,6 @@ environment there are as many rules, and others each time.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from support.examples import OWN, more_in_the_whole_run, number_of_examples
 
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
@@ -22,8 +22,8 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import rrule
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Steps, StepsExhausted
 
-OWN = os.environ.get("REDISBEATER_EXAMPLES")
-NUMBER = int(OWN or "10000")
+#: How many rules are tried.
+NUMBER = number_of_examples(10_000, default=1_000)
 
 #: How many next fire times of each rule are searched.
 INSTANTS = 4
@@ -141,6 +141,7 @@ def late_plan(rule: rrule, chance: random.Random) -> Any:
     return plan(policy, since, since + timedelta(hours=chance.choice((1, 30, 800, 90_000))))
 
 
+@more_in_the_whole_run
 @pytest.mark.timeout(600)
 def test_no_rule_takes_more_work_than_its_steps_allow() -> None:
     chance, outcome = random.Random(None if OWN else 5545), Outcome()

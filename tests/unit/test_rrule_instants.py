@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
@@ -14,10 +13,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from dateutil.rrule import DAILY, HOURLY, MINUTELY, MONTHLY, WEEKLY, YEARLY, weekday
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 from rrule_oracle import SHIFTS, WallClock, expected, from_any
+from support.examples import same_examples
 
 from redisbeater import rrule
 from redisbeater.exceptions import InvalidEntry
@@ -26,13 +26,10 @@ from redisbeater.schedules.budget import Count, Steps
 
 UTC = timezone.utc
 
-#: How much is tried, unless the environment sets another number.
-EXAMPLES = int(os.environ.get("REDISBEATER_EXAMPLES", "60"))
-
 #: How many fire times of a rule are compared from its start on.
 MOST = 60
 
-many = settings(max_examples=EXAMPLES, derandomize="REDISBEATER_EXAMPLES" not in os.environ, deadline=None)
+many = same_examples(60)
 
 
 def of(*lines: str) -> rrule:

@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import BaseSchedule, crontab, schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, sequence, utc
+from support.examples import examples
 
 from redisbeater.schedules import Timetable, clocked, next_fire_time, rrule
 from redisbeater.schedules.budget import COUNTING_STEPS, SEARCHING_STEPS, Count, Steps
@@ -291,7 +292,7 @@ ZONES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     expression=st.sampled_from(EXPRESSIONS),
     zone=st.sampled_from(ZONES).map(ZoneInfo),

@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import schedule
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, at, cron, utc
+from support.examples import examples
 
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
@@ -259,7 +260,7 @@ def test_the_texts_of_a_run_with_jitter_include_when_it_is_due() -> None:
 # -- properties
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     schedule_=st.integers(1, 10**6).map(schedule) | st.sampled_from(["*/7 * * * *", "30 2 * * *"]).map(cron),
     zone=st.sampled_from(["America/New_York", "Antarctica/Troll", "Asia/Kathmandu"]),

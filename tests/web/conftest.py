@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,12 @@ import uvicorn
 from celery import Celery
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from starlette.requests import Request
+from support.requirements import AXE, require
 from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.users import ALL, User
-
-HERE = Path(__file__).parent
-
-CHROMIUM = "no chromium: apt-get install chromium"
 
 #: Milliseconds that an element may take to appear on a busy machine.
 APPEAR_TIMEOUT_MS = 45_000
@@ -31,21 +27,17 @@ APPEAR_TIMEOUT_MS = 45_000
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Debian's browser, without a window."""
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.fail(CHROMIUM)
+    require("chromium")
     expect.set_options(timeout=APPEAR_TIMEOUT_MS)
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
 
 
 @pytest.fixture(scope="session")
 def axe() -> str:
     """The source of axe-core, as tests/web/package.json pins it."""
-    source = HERE / "node_modules" / "axe-core" / "axe.min.js"
-    if not source.exists():
-        pytest.fail("no axe-core: npm ci --prefix tests/web")
-    return source.read_text()
+    require("axe-core")
+    return AXE.read_text()
 
 
 async def anna(request: Request) -> User:

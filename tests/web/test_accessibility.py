@@ -6,13 +6,12 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 from celery.schedules import crontab
-from support.servers import programs
 
 from redisbeater.context import Context
 from redisbeater.dashboard import token
 
 # The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 PAGES = (
     "/", "/?state=deleted", "/?q=nothing", "/entry?name=report", "/new", "/entry/edit?name=report", "/upcoming",

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Page, Route, expect
-from support.servers import programs
 from support.waiting import wait_until
 from walking import create, row, wait_until_live
 
@@ -18,7 +17,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.dashboard import hub
 
 # The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: How often a change may be slow on a busy machine before it counts.
 TRIES = 5

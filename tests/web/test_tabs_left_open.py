@@ -6,14 +6,13 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from support.servers import programs
 from support.waiting import wait_until
 from walking import create, row, wait_until_live
 
 from redisbeater.dashboard.auth import token
 
 # The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 SECRET = "a-token-that-nobody-guesses"
 
