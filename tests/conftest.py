@@ -16,7 +16,7 @@ from support import rabbitmq
 from support.project import BROKER_DB, SCHEDULE_DB, Project
 from support.requirements import require, summary
 from support.servers import INSTALL, Server, programs, running
-from support.signals import reset_signals_of_children
+from support.signals import restore_signals
 from support.topologies import Cluster, Keeper, Sentinels, running_cluster, running_sentinels
 
 # Examples have no deadline: on a shared machine any of them may take long.
@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     has_all_examples = config.getoption("--rest") or config.getoption("--whole")
     settings.load_profile("whole-run" if has_all_examples else "default-run")
-    reset_signals_of_children(config)
+    restore_signals(config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

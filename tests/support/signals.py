@@ -1,4 +1,4 @@
-"""Signals of the processes that tests start: as a shell would start them, whatever started the tests."""
+"""Signals that nohup, a job in the background and some CI ignore, as they are where a person starts the tests."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import signal
 
 import pytest
 
-#: What nohup, a job in the background and some CI ignore, and each process that they start inherits.
-INHERITED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+#: What is ignored there, and what takes its place: a handler, which a new program does not inherit.
+HANDLERS = {
+    signal.SIGHUP: lambda *_: None,
+    signal.SIGQUIT: lambda *_: None,
+    signal.SIGINT: signal.default_int_handler,  # Python's own; tests interrupt themselves
+}
 
 
-def reset_signals_of_children(config: pytest.Config) -> None:
-    """Let processes that this one starts get signals that it ignores itself.
+def restore_signals(config: pytest.Config) -> None:
+    """Let tests, and the processes that they start, get signals that are ignored.
 
-    A signal that is ignored stays so in a new program; one with a handler, such as one that does nothing, is reset.
-    The process that only hands tests out to workers is left as it is: its workers shall ignore what it ignores.
+    A signal that is ignored stays so in a new program; one with a handler is reset. The process that only hands tests
+    out to workers is left as it is.
     """
     hands_out = bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
-    for number in INHERITED:
+    for number, handler in HANDLERS.items():
         if not hands_out and signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, handler)
