@@ -43,7 +43,7 @@ MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
+@pytest.fixture(params=["redis", pytest.param("rabbitmq", marks=pytest.mark.topology)])
 def make_site(request: pytest.FixtureRequest, make_app: MakeApp, server: Server) -> Iterator[Callable[..., Site]]:
     """Make sites over a proxy to a real broker."""
     node: RabbitMQ | None = request.getfixturevalue("rabbitmq") if request.param == "rabbitmq" else None

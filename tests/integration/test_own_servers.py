@@ -15,6 +15,8 @@ from support.servers import Program, Server, programs, running
 from support.topologies import SERVICE, Cluster, Keeper, Sentinels, new_node, running_cluster, running_sentinels
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.topology
+
 KEY = "{tag}:key"
 
 #: Seconds that a topology gets to be whole again, where the test knows that it cannot be.

@@ -49,7 +49,7 @@ def _switched_off(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(owner, name, False)
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
+@pytest.fixture(params=["redis", pytest.param("rabbitmq", marks=pytest.mark.topology)])
 def site(request: pytest.FixtureRequest, make_app: Callable[..., Celery], server: Server) -> Iterator[Site]:
     """An app that sends to a real broker, through a proxy."""
     node: RabbitMQ | None = request.getfixturevalue("rabbitmq") if request.param == "rabbitmq" else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +14,10 @@ import pytest
 from celery import Celery
 from due import save_due
 from outbox import names, run_due
-from support.servers import INSTALL, Program, Server, programs
+from support.requirements import require
+from support.servers import Program, Server
 from support.tls import Certificates, terminator
-from support.topologies import SERVICE, app_with, new_node, running_cluster, running_sentinels
+from support.topologies import SERVICE, app_with, running_cluster, running_sentinels
 from support.waiting import WAIT_SECONDS
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
@@ -186,28 +187,14 @@ def test_a_terminator_that_is_gone_is_an_outage(
 # -- Sentinel and Cluster, where the server has TLS itself
 
 
-#: What the log of a server that was built without TLS says.
-NO_TLS = "Failed finding TLS support"
+@pytest.fixture
+def program() -> Program:
+    """A server program that has TLS itself; Valkey's package has none."""
+    require("redis-server")
+    return Program("redis-server", shutil.which("redis-server") or "")
 
 
-@pytest.fixture(
-    scope="module", params=programs() or [None], ids=lambda program: program.name if program else "no-server"
-)
-def program(request: pytest.FixtureRequest, certificates: Certificates) -> Program:
-    """A server program that has TLS itself."""
-    if request.param is None:
-        pytest.fail(INSTALL)
-    with contextlib.ExitStack() as stack:
-        node = new_node(stack, request.param, [], certificates)
-        try:
-            node.start()
-        except AssertionError as error:
-            if NO_TLS not in str(error):
-                raise
-            pytest.skip(f"{request.param.name} was built without TLS")
-    return request.param
-
-
+@pytest.mark.topology
 def test_sentinels_and_their_master_are_reached_over_tls(program: Program, certificates: Certificates) -> None:
     with running_sentinels(program, certificates) as sentinels:
         app = app_with(
@@ -218,6 +205,7 @@ def test_sentinels_and_their_master_are_reached_over_tls(program: Program, certi
         assert sent(app) == ["report"]
 
 
+@pytest.mark.topology
 def test_a_cluster_is_reached_over_tls(program: Program, certificates: Certificates, tmp_path: Path) -> None:
     with running_cluster(program, certificates) as cluster:
         url = cluster.url().replace("redis-", "rediss-", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
@@ -56,6 +57,7 @@ class Server:
         return redis.Redis(port=self.port, db=db, decode_responses=True)
 
 
+@functools.cache
 def programs() -> list[Program]:
     """Return the program that the environment names, otherwise every one that is found."""
     named = os.environ.get("REDISBEATER_TEST_SERVER")

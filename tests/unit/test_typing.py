@@ -67,6 +67,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("celery_types", [True, False], ids=["with-celery-types", "without-celery-types"])
 def test_mypy_finds_the_wrong_lines_of_a_program_and_none_in_the_examples(programs: Path, celery_types: bool) -> None:
     metadata.version("celery-types")  # of the extra "test"
