@@ -201,6 +201,19 @@ def test_a_run_that_is_to_be_tried_again_waits_from_then_on(site: RunSite) -> No
     assert (site.start("a", "w2:2:b", step=1), site.runs.counts("report")) == ("STARTED", RunCounts(sent=1))
 
 
+def test_an_end_that_is_reported_again_while_a_run_waits_for_its_next_try_is_the_same_end(site: RunSite) -> None:
+    """Of two executions one is to be tried again; the other ends, and the reply to its report is lost."""
+    site.send("a")
+    site.start("a", "w1:1:a")
+    site.clock.go_on(LEASE + 1)
+    site.start("a", "w2:2:b", is_redelivered=True)
+    site.finish("a", S.RETRY, holder="w2:2:b", retry_in=300)
+
+    words = [site.finish("a", S.REVOKED, holder="w1:1:a") for _ in range(2)]
+
+    assert words == ["FINISHED", "FINISHED"]
+
+
 def test_an_end_is_counted_once(site: RunSite) -> None:
     site.send("a")
     site.start("a")

@@ -34,10 +34,12 @@ local function create()
   return read_run(run_key)
 end
 
+local function is_of_holder(run) return holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder end
+
 local function refusal(run)
   if state == 'RETRY' and tonumber(attempt) == run.attempt and tonumber(step) < run.step then return 'FINISHED' end
   local is_over = string.find(' SUCCESS FAILURE REVOKED EXPIRED ', ' ' .. run.state .. ' ', 1, true) or state == 'EXPIRED' and run.state == 'LOST' and run.starts > 0
-  local is_ours = holder ~= '' and string.sub(run.holder or '', 1, #holder) == holder
+  local is_ours = is_of_holder(run)
   if run.state == state or is_over and is_ours then return (is_ours or holder == '') and 'FINISHED' or 'LATE' end
   local is_older = tonumber(attempt) < run.attempt and not can_return(prefix, run)
   local is_late = is_over or run.state == 'STARTED' and not is_ours or is_older and state ~= 'SUCCESS'
@@ -53,6 +55,7 @@ local function finish(run)
     await_start(prefix, wait, run, server_time(retry_in ~= '' and retry_in or 0))
     return redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))
   end
+  if holder ~= '' and not is_of_holder(run) then texts[#texts + 1], texts[#texts + 2] = 'holder', holder end -- it may say so again
   local now, started_at = tonumber(server_time()), instant(run.started_at)
   local ends = seconds ~= '' and started_at and started_at + seconds or now
   run.took, run.finished_at = tonumber(seconds) or started_at and math.max(now - started_at, 0), string.format('%.6f', math.min(ends, now))
