@@ -86,6 +86,18 @@ def test_a_leader_that_renews_its_lock_keeps_it(lock: Lock, client: redis.Redis,
     assert client.get(key) == "dead"
 
 
+def test_a_lock_that_is_renewed_after_the_last_look_is_left(
+    lock: Lock, client: redis.Redis, key: str, let_pass: Pass
+) -> None:
+    hold(client, key, TIMEOUT_SECONDS)
+    lock.acquire()
+    let_pass(TIMEOUT_SECONDS + 1)
+    hold(client, key, TIMEOUT_SECONDS - 1)
+
+    assert not lock.acquire()
+    assert client.get(key) == "dead"
+
+
 def test_another_leader_is_another_lock(lock: Lock, client: redis.Redis, key: str, let_pass: Pass) -> None:
     hold(client, key, TIMEOUT_SECONDS)
     lock.acquire()

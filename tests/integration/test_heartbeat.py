@@ -508,15 +508,17 @@ def test_a_pause_waits_for_claims_that_are_out_and_says_how_many_are_left(make_a
     assert ScheduleStore(app).pause().still_claimed == 0
 
 
-def test_a_beat_that_waits_is_woken_by_the_resume(scheduler: RedisScheduler, app: Celery) -> None:
+def test_a_beat_that_waits_is_woken_by_the_resume(
+    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(beat_max_loop_interval=300)
+    scheduler = make_scheduler(app)
     save_due(app, "report")
     ScheduleStore(app).pause()
     scheduler.is_served = True
-    wait_until(lambda: scheduler.tick() is None or scheduler._look_at > 0, "a beat that waits")
-    assert scheduler._pausing.is_on
-    ScheduleStore(app).resume()
+    wait_until(lambda: scheduler.tick() == 0 and "the schedule is paused" in caplog.text, "a beat that waits")
 
-    scheduler.tick()
+    ScheduleStore(app).resume()
 
     assert wait_until(lambda: names(run_due_served(scheduler)), "the run") == ["report"]
 

@@ -16,6 +16,8 @@ from celery.schedules import BaseSchedule
 from due import now, save_due, stored
 from outbox import names, run_due, take
 from support.claims import is_claimed
+from support.proxy import Proxy
+from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler
@@ -145,3 +147,25 @@ def test_a_lease_that_ends_while_runs_are_sent_leaves_the_unsent_ones_due(
 
     assert stored(scheduler.app, saved[-1]).due_at == due_at
     wait_until(lambda: scheduler.tick() or stored(scheduler.app, saved[-1]).total_run_count, "the last one's run")
+
+
+def test_nothing_is_sent_on_a_lease_of_which_a_slow_reply_has_taken_half(
+    make_app: MakeApp, make_scheduler: MakeScheduler, server: Server
+) -> None:
+    with Proxy(server.port) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}/0"
+        app = make_app(redisbeater_redis_url=url, redisbeater_lease_timeout=1)
+        scheduler = make_scheduler(app)
+        save_due(app, "report")
+        scheduler.tick()
+        assert names(take(app)) == ["report"]
+        save_due(app, "next")
+
+        proxy.delay(0.3)
+        scheduler.tick()
+        sent_late = take(app)
+        proxy.heal()
+
+        assert sent_late == []
+        assert names(wait_until(lambda: run_due(scheduler), "the run")) == ["next"]
+        scheduler.close()

@@ -16,6 +16,7 @@ from celery import Celery, Task
 from due import save_due, stored
 from outbox import names, run_due, take
 from support.claims import is_claimed
+from support.proxy import Proxy
 from support.servers import Program, Server, running
 from support.waiting import wait_until
 
@@ -106,6 +107,16 @@ def test_a_lock_that_another_beat_holds_is_not_renewed(app: Celery, client: redi
 
     assert not lock.renew()
     assert (lock.holder, lock.is_trusted) == ("another", False)
+
+
+def test_a_lock_is_trusted_from_the_request_on_and_not_from_a_slow_reply(make_app: MakeApp, server: Server) -> None:
+    with Proxy(server.port) as proxy:
+        lock = lock_of(make_app(redisbeater_redis_url=f"redis://127.0.0.1:{proxy.port}/0", redisbeater_lock_timeout=1))
+        lock.acquire()
+        proxy.delay(0.6)
+
+        assert lock.acquire()
+        assert not lock.is_trusted, "another beat may lead by now"
 
 
 def test_a_released_lock_is_free(app: Celery) -> None:

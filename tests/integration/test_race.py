@@ -87,6 +87,18 @@ def test_what_was_read_before_a_commit_is_not_written_after_it(shared_app: Celer
     assert client.hgetall(entry.key) == before
 
 
+def test_a_score_that_another_program_has_set_since_the_entry_was_read_is_not_overwritten(
+    shared_app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    entry = save_due(shared_app, "report", late=-3600.0)
+    store = Context.of(shared_app).redis
+    read = store.load("report")
+    client.zadd(f"{prefix}:schedule", {entry.key: 0})
+
+    assert store.save([Change.of(read, read.definition, score=read.score)]) == {"report": "CONFLICT"}
+    assert client.zscore(f"{prefix}:schedule", entry.key) == 0
+
+
 def test_what_was_read_after_a_commit_is_written(shared_app: Celery) -> None:
     save_due(shared_app, "report")
     store = Context.of(shared_app).redis

@@ -82,6 +82,16 @@ def test_an_entry_of_which_nothing_is_accepted_is_sent_again(batch: Batch, job: 
     assert list(batch.unsent) == [job.claimed]
 
 
+def test_entries_of_which_nothing_is_accepted_are_sent_again_oldest_first(batch: Batch, job: Job) -> None:
+    younger = job._replace(claimed=job.claimed._replace(key="younger"))
+    for each in (job, younger):
+        batch.mark_in_flight(each, [range(1, 2)])
+
+    batch.requeue_in_flight()
+
+    assert list(batch.unsent) == [job.claimed, younger.claimed]
+
+
 def test_an_entry_whose_first_runs_are_accepted_is_committed_and_not_sent_again(batch: Batch, job: Job) -> None:
     batch.mark_in_flight(job, [range(1, 2)])
     batch.confirm(up_to(1))

@@ -138,6 +138,7 @@ def test_which_entries_count_from_a_reported_run(schedule_: Any, is_interval: bo
         pytest.param({"end_at": utc("2026-06-10 12:00:59")}, 5, FINISHED, id="past-the-end"),
         pytest.param({"enabled": False}, 5, Score(fire_time=utc("2026-06-10 12:01"), dormant=True), id="disabled"),
         pytest.param({"enabled": False, "max_runs": 5}, 5, FINISHED, id="disabled-and-spent"),
+        pytest.param({"disabled_until": utc("2026-06-11")}, 5, Score(fire_time=utc("2026-06-11")), id="disabled-until"),
     ],
 )
 def test_the_score_after_a_fire_time(fields: dict[str, Any], run_count: int, score: Score) -> None:

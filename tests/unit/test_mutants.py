@@ -1,0 +1,53 @@
+"""The mutants of ``benchmarks/mutants.py``: each still changes one place of the source, and names tests that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from mutants.checkout import CommandFailed, changed_text
+from mutants.table import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+
+mutants = pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+
+
+@mutants
+def test_a_mutant_changes_one_place_of_the_source(mutant: Mutant) -> None:
+    text = changed_text(mutant)
+
+    if mutant.path.endswith(".py"):
+        compile(text, mutant.path, "exec")
+
+
+@mutants
+def test_the_first_tests_of_a_mutant_need_no_processes(mutant: Mutant) -> None:
+    assert mutant.first
+    assert all((ROOT / "tests" / name).is_file() for name in mutant.first)
+    assert {name.split("/")[0] for name in mutant.first} <= {"unit", "integration"}
+
+
+def test_each_mutant_has_a_name_of_its_own_and_says_what_a_user_suffers() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({(mutant.path, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
+    assert not [mutant.name for mutant in MUTANTS if not mutant.harm.endswith(".")]
+
+
+def test_a_mutant_whose_text_is_gone_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match=f"mutant {MUTANTS[0].name}: its text is 0 times in {MUTANTS[0].path}"):
+        changed_text(MUTANTS[0], tmp_path)
+
+
+def test_survivors_meet_the_command_of_the_readme() -> None:
+    command = re.search(r"-m pytest (.*)$", (ROOT / "README.rst").read_text(), re.MULTILINE)
+    whole = re.search(r"^WHOLE = \((.*)\)$", (ROOT / "benchmarks" / "mutants.py").read_text(), re.MULTILINE)
+
+    assert command is not None
+    assert whole is not None
+    assert shlex.split(command[1]) == re.findall(r'"([^"]*)"', whole[1])
