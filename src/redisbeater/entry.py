@@ -47,10 +47,10 @@ from redisbeater.model.policies import (
 )
 from redisbeater.model.policy_fields import MOST_SKIPPED, POLICY_FIELDS
 
-__all__ = ("RedisScheduleEntry",)
+__all__ = ("FIELDS", "RedisScheduleEntry")
 
 #: The fields of an entry, by the names of the constructor: Celery copies them from one entry to the next.
-_FIELDS = (
+FIELDS = (
     "name", "task", "schedule", "args", "kwargs", "options",
     "enabled", "timezone", "last_run_at", "total_run_count", "app", *POLICY_FIELDS,
 )  # fmt: skip
@@ -146,7 +146,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         **unknown: NoReturn,
     ) -> None:
         if unknown:
-            raise unknown_field(next(iter(unknown)), (*_FIELDS, "relative"))
+            raise unknown_field(next(iter(unknown)), (*FIELDS, "relative"))
         # Celery's own constructor would set last_run_at to now: an entry that never ran has none.
         self.app = app_or_default(app)
         self.name = name  # type: ignore[assignment]  # None is refused when it is saved
@@ -393,7 +393,7 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
     __next__ = next = _next_instance
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        return ((name, getattr(self, name)) for name in _FIELDS)
+        return ((name, getattr(self, name)) for name in FIELDS)
 
     def __reduce__(self) -> Any:
         fields = {name: value for name, value in vars(self).items() if name not in ("app", "schedule")}

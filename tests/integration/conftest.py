@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -54,6 +55,19 @@ def make_scheduler(make_app: Callable[..., Celery]) -> Iterator[Callable[..., Re
 @pytest.fixture
 def scheduler(app: Celery, make_scheduler: Callable[..., RedisScheduler]) -> RedisScheduler:
     return make_scheduler(app)
+
+
+@pytest.fixture
+def let_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let seconds pass by the clocks of this host, which nobody can set; the server's does not move."""
+    ahead, monotonic, clock_gettime = [0.0], time.monotonic, time.clock_gettime
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + ahead[0])
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: clock_gettime(clock) + ahead[0])
+
+    def let_pass(seconds: float) -> None:
+        ahead[0] += seconds
+
+    return let_pass
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def failed_over(
 
     fail_over()
 
-    wait_until(lambda: scheduler.tick() == 0 and not scheduler._outage.is_on, "the outage to end", FAILOVER_SECONDS)
+    wait_until(lambda: scheduler.tick() == 0, "the outage to end", FAILOVER_SECONDS)
     lock_after = master().ask("GET", lock)
     # To the former replica, which has no script yet.
     saving = threading.Timer(0.1, save_due, (scheduler.app, "after"))

@@ -6,7 +6,7 @@ import re
 import shlex
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from outbox import names, run_due
 from redis.credentials import CredentialProvider
 from support.servers import Server
 from support.topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
+from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.cli import redisbeater
@@ -43,9 +44,10 @@ def granted(line: list[str], prefix: str) -> list[str]:
 class Workout:
     """All that beat, a standby, the Python API and the command line ask of Redis."""
 
-    def __init__(self, app: Celery, admin: Any) -> None:
+    def __init__(self, app: Celery, admin: Any, let_pass: Callable[[float], None]) -> None:
         self.app = app
         self.admin = admin
+        self.let_pass = let_pass
         self.keys = Context.of(app).redis.keys
 
     def run(self) -> None:
@@ -67,12 +69,11 @@ class Workout:
     def _lead(self, scheduler: RedisScheduler) -> None:
         self.app.conf.beat_schedule = {"static": {"task": "proj.work", "schedule": 60.0}}
         scheduler.is_served = True
-        scheduler._pass()
+        scheduler.tick()
         save_due(self.app, "report")
         self.admin.hset(self.keys.entry("broken"), "definition", "{")
         self.admin.zadd(self.keys.schedule, {self.keys.entry("broken"): 0, self.keys.entry("gone"): 0})
-        scheduler._look_at = 0.0
-        scheduler._pass()
+        wait_until(lambda: scheduler.tick() == 0 and stored(self.app, "report").total_run_count, "its run")
 
     def _edit(self) -> None:
         entry = stored(self.app, "report")
@@ -121,29 +122,29 @@ class Workout:
     def _resign(self, scheduler: RedisScheduler) -> None:
         """The code declares nothing any more; the lock is renewed, then given up."""
         self.app.conf.beat_schedule = {}
-        scheduler._leadership.invalidate()
-        assert scheduler._leadership.renew()
-        scheduler._begin_to_lead()
-        assert "static" not in set(ScheduleStore(self.app).names())
-        scheduler._leadership.resign()
-        scheduler._notifier.close()
+        self.let_pass(Context.of(self.app).config.lock_timeout / 2)
+        scheduler.tick()
+        scheduler.close()
+        lock = Context.of(self.app).redis.lock()  # closing would only log what is refused
+        assert lock.acquire()
+        assert lock.release()
 
     def _stand_by(self) -> None:
         leader, standby = RedisScheduler(self.app), RedisScheduler(self.app)
         standby.is_served = True
-        leader._pass()
-        resigning = threading.Timer(0.05, leader._leadership.resign)
+        leader.tick()
+        assert "static" not in set(ScheduleStore(self.app).names())
+        resigning = threading.Timer(0.05, leader.close)
         resigning.start()
         try:
-            standby._pass()
+            standby.tick()
         finally:
             resigning.join()
-        standby._leadership.resign()
-        standby._notifier.close()
+        standby.close()
 
 
 @pytest.fixture
-def workout(server: Server, client: redis.Redis, prefix: str) -> Iterator[Workout]:
+def workout(server: Server, client: redis.Redis, prefix: str, let_pass: Callable[[float], None]) -> Iterator[Workout]:
     """As the user of the documentation, whose rights the test may change."""
     client.execute_command(*granted(LINE, prefix))
     client.script_flush()
@@ -154,7 +155,7 @@ def workout(server: Server, client: redis.Redis, prefix: str) -> Iterator[Workou
         # Checked before each use, so that the right to ask is needed within the test.
         redisbeater_redis_options={"health_check_interval": 1e-6},
     )
-    yield Workout(app, client)
+    yield Workout(app, client, let_pass)
     client.execute_command("ACL", "DELUSER", "beat")
 
 
@@ -226,12 +227,12 @@ def test_a_provider_of_credentials_that_fails_is_asked_again(workout: Workout, s
 
 
 @pytest.mark.usefixtures("short_retries")
-def test_the_documented_rights_are_enough_on_a_cluster(cluster: Cluster) -> None:
+def test_the_documented_rights_are_enough_on_a_cluster(cluster: Cluster, let_pass: Callable[[float], None]) -> None:
     for node in cluster.nodes:
         node.ask(*granted([*LINE, *ON_A_CLUSTER], CLUSTER_PREFIX))
     app = app_with(redisbeater_redis_url=cluster.url().replace("://", "://beat:secret@"), redisbeater_retry_period=0)
 
-    assert Workout(app, cluster.client()).refusal() is None
+    assert Workout(app, cluster.client(), let_pass).refusal() is None
 
     save_due(app, "report")
     source = cluster.owner(f"{CLUSTER_PREFIX}:schedule")
@@ -258,14 +259,17 @@ def test_each_right_for_a_cluster_is_needed_and_told_when_it_is_missing(cluster:
         node.ask("ACL", "DELUSER", "beat")
 
 
-def test_the_documented_rights_are_enough_behind_sentinels(sentinels: Sentinels) -> None:
+def test_the_documented_rights_are_enough_behind_sentinels(
+    sentinels: Sentinels, let_pass: Callable[[float], None]
+) -> None:
     for server in sentinels.servers:
         server.ask(*LINE)
     url = sentinels.url(password="secret").replace("://:", "://beat:")
-    app = app_with(redisbeater_redis_url=url, redisbeater_redis_options={"service_name": SERVICE})
+    settings = {"redisbeater_redis_options": {"service_name": SERVICE}, "redisbeater_retry_period": 0}
+    app = app_with(redisbeater_redis_url=url, **settings)
 
     with sentinels.master.client as admin:
-        assert Workout(app, admin).refusal() is None
+        assert Workout(app, admin, let_pass).refusal() is None
 
     for server in sentinels.servers:
         server.ask("ACL", "DELUSER", "beat")

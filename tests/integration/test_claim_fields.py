@@ -153,7 +153,7 @@ def release(flight: Flight) -> None:
 
 def undo_claim(flight: Flight) -> None:
     """Pretend that the reply of the claim was lost: the next claim gives back what it took."""
-    flight.context.redis._lost_claims.append(flight.claim.id)
+    flight.context.redis.lost_claims.append(flight.claim.id)
 
 
 def find_edited(flight: Flight) -> None:
@@ -201,7 +201,7 @@ def test_a_lost_claim_gives_back_nothing_that_another_beat_has_claimed_in_the_sa
     schedule.contents.fix_clock(now())
     lost, other = schedule.claim(token="", limit=1), schedule.claim(token="", limit=1)
 
-    schedule._lost_claims.append(lost.id)
+    schedule.lost_claims.append(lost.id)
     again = schedule.claim(token="", limit=100)
 
     assert [entry.key for claim in (lost, other, again) for entry in claim.entries] == [ours.key, theirs.key, ours.key]

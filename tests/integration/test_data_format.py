@@ -13,6 +13,7 @@ from flight import mark_in_flight
 from outbox import names, run_due
 
 from redisbeater import RedisScheduler
+from redisbeater.beat import repair
 from redisbeater.context import Context
 from redisbeater.exceptions import FormatTooNew
 from redisbeater.store import data_format
@@ -165,12 +166,12 @@ def test_a_leader_steps_down_when_the_data_becomes_newer(
 
 
 def test_a_leader_that_steps_down_writes_nothing_more(
-    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str, key: str
+    scheduler: RedisScheduler, client: redis.Redis, prefix: str, key: str, let_pass: Callable[[float], None]
 ) -> None:
     scheduler.tick()
     client.set(key, "2")
     client.zrem(f"{prefix}:schedule", f"{prefix}nightly")
-    scheduler._repair.begin()
+    let_pass(repair.PERIOD_SECONDS)
 
     scheduler.tick()
     scheduler.tick()

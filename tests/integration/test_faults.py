@@ -17,6 +17,8 @@ from outbox import Sent, names, run_due, take
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
+from redisbeater.beat.edits import Edits
+from redisbeater.beat.fault import FIRST_BACKOFF_SECONDS
 from redisbeater.context import Context
 from redisbeater.dispatch.dispatcher import CATCH_UP_RUNS
 
@@ -303,8 +305,9 @@ def test_a_claim_of_a_backlog_takes_what_has_just_become_due_too(
 
 
 def test_a_claim_that_does_not_fit_into_its_lease_is_followed_by_smaller_ones(
-    make_app: MakeApp, make_scheduler: MakeScheduler
+    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, "redisbeater")
     app = make_app(redisbeater_lease_timeout=1)
 
     class Slow(Task):
@@ -323,9 +326,9 @@ def test_a_claim_that_does_not_fit_into_its_lease_is_followed_by_smaller_ones(
     scheduler.tick()
 
     assert 0 < len(take(app)) < 16
-    assert scheduler._claim_limit.value == 8
     scheduler.tick()
-    assert scheduler._claim_limit.value == 4
+    limits = [record.getMessage().rpartition(", ")[2] for record in lines(caplog, "did not fit into its lease")]
+    assert limits == ["claiming 8 next", "claiming 4 next"]
 
 
 # Of a pass
@@ -355,7 +358,7 @@ def test_an_error_that_nobody_foresaw_is_logged_once_and_the_pass_repeated(
     assert 0.2 < scheduler.tick() <= 0.5
     assert 0 < scheduler.tick() <= 0.5, "beat waits"
     assert not take(app)
-    ticked(scheduler, lambda: scheduler._fault.retry_in > 0.6, "a second failure, and a longer delay")
+    wait_until(lambda: scheduler.tick() > 0.6, "a second failure, and a longer delay")
     [line] = lines(caplog, "this is a bug")
     assert line.exc_info
 
@@ -364,7 +367,9 @@ def test_an_error_that_nobody_foresaw_is_logged_once_and_the_pass_repeated(
     assert len(lines(caplog, "an override of the application") + lines(caplog, "beat still fails")) == 0
 
 
-def test_a_standby_leads_while_the_pass_of_another_beat_fails(app: Celery, make_scheduler: MakeScheduler) -> None:
+def test_a_standby_leads_while_the_pass_of_another_beat_fails(
+    app: Celery, make_scheduler: MakeScheduler, let_pass: Callable[[float], None]
+) -> None:
     failing, standby = make_scheduler(app, Broken), make_scheduler(app)
     save_due(app, "report")
 
@@ -373,31 +378,28 @@ def test_a_standby_leads_while_the_pass_of_another_beat_fails(app: Celery, make_
 
     assert names(take(app)) == ["report"]
     failing.fails = False
-    ticked(failing, lambda: failing._fault.retry_in <= 0, "the next pass")
+    let_pass(FIRST_BACKOFF_SECONDS)
     assert failing.tick() > 0, "it stands by, and does not end because it lost the lock"
 
 
-class Torn(RedisScheduler):
-    """Its own producer fails while a claim is dispatched, outside of what Celery catches."""
-
-    errors = 1
-
-    def _wait(self) -> float:
-        if self.errors:
-            self.errors -= 1
-            raise KeyError("after the dispatch")
-        return super()._wait()
-
-
-def test_what_a_failed_pass_has_sent_is_committed(app: Celery, make_scheduler: MakeScheduler) -> None:
-    scheduler = make_scheduler(app, Torn)
+def test_what_a_failed_pass_has_sent_is_committed(
+    app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_due(app, "report")
 
+    errors, step = [KeyError("after the dispatch")], Edits.step
+
+    def fail_once(edits: Edits) -> None:
+        if errors:
+            raise errors.pop()
+        step(edits)
+
+    monkeypatch.setattr(Edits, "step", fail_once)
     scheduler.tick()
 
     assert names(take(app)) == ["report"]
     assert stored(app, "report").total_run_count == 1
-    ticked(scheduler, lambda: scheduler._leadership.renew(), "beat to lead again")
+    ticked(scheduler, lambda: client.exists(f"{prefix}:lock"), "beat to lead again")
     assert take(app) == []
 
 

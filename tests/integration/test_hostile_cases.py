@@ -70,15 +70,15 @@ class Writer:
         self.member(name, score)
 
     def hash(self, name: str | bytes, text: str | bytes, **fields: str | bytes) -> None:
-        self._pipe.hset(self._key(name), mapping={"definition": text, **fields})  # type: ignore[dict-item]
+        self._pipe.hset(self.key(name), mapping={"definition": text, **fields})  # type: ignore[dict-item]
 
     def member(self, name: str | bytes, score: float = 1) -> None:
-        self._pipe.zadd(f"{self.prefix}:schedule", {self._key(name): score})
+        self._pipe.zadd(f"{self.prefix}:schedule", {self.key(name): score})
 
     def send(self) -> None:
         self._pipe.execute()
 
-    def _key(self, name: str | bytes) -> bytes:
+    def key(self, name: str | bytes) -> bytes:
         return self.prefix.encode() + (name.encode() if isinstance(name, str) else name)
 
 
@@ -181,7 +181,7 @@ def test_a_long_name_is_no_entry(scheduler: RedisScheduler, writer: Writer, name
     tick_until_idle(scheduler)
 
     assert take(scheduler.app, "others") == []
-    assert writer.client.hget(writer._key(name).decode(), "definition") == definition(), "it is not ours to delete"
+    assert writer.client.hget(writer.key(name).decode(), "definition") == definition(), "it is not ours to delete"
 
 
 def test_a_name_of_512_bytes_is_an_entry(scheduler: RedisScheduler, writer: Writer) -> None:

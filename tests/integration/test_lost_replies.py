@@ -41,10 +41,15 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def store(make_app: Callable[..., Celery], proxy: Proxy) -> ScheduleStore:
-    """A store behind the proxy, which waits a moment for an answer."""
+def proxied(make_app: Callable[..., Celery], proxy: Proxy) -> Celery:
+    """An app behind the proxy, which waits a moment for an answer."""
     url = f"redis://{LOOPBACK}:{proxy.port}/0"
-    return ScheduleStore(make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3}))
+    return make_app(redisbeater_redis_url=url, redisbeater_redis_options={"socket_timeout": 0.3})
+
+
+@pytest.fixture
+def store(proxied: Celery) -> ScheduleStore:
+    return ScheduleStore(proxied)
 
 
 @contextmanager
@@ -130,14 +135,16 @@ def test_an_edit_whose_reply_is_lost_returns_the_entry_as_it_is_stored(
         assert getattr(returned, field) == getattr(found, field)
 
 
-def test_a_bulk_counts_pages_whose_replies_are_lost_as_they_were_written(store: ScheduleStore, proxy: Proxy) -> None:
+def test_a_bulk_counts_pages_whose_replies_are_lost_as_they_were_written(
+    store: ScheduleStore, proxied: Celery, proxy: Proxy
+) -> None:
     for name in ("changed", "unchanged", "deleted"):
         store.create(name, "proj.work", 60.0)
 
     with store.bulk() as bulk:
-        bulk.upsert(RedisScheduleEntry("created", "proj.work", 60.0, app=store._app))
-        bulk.upsert(RedisScheduleEntry("changed", "proj.work", 60.0, args=[1], app=store._app))
-        bulk.upsert(RedisScheduleEntry("unchanged", "proj.work", 60.0, app=store._app))
+        bulk.upsert(RedisScheduleEntry("created", "proj.work", 60.0, app=proxied))
+        bulk.upsert(RedisScheduleEntry("changed", "proj.work", 60.0, args=[1], app=proxied))
+        bulk.upsert(RedisScheduleEntry("unchanged", "proj.work", 60.0, app=proxied))
         with lost_reply(proxy):
             bulk.flush()
         bulk.delete("deleted")
@@ -148,14 +155,14 @@ def test_a_bulk_counts_pages_whose_replies_are_lost_as_they_were_written(store: 
 
 
 def test_a_quarantine_whose_reply_is_lost_is_logged(
-    store: ScheduleStore,
+    proxied: Celery,
     proxy: Proxy,
     make_scheduler: Callable[..., RedisScheduler],
     client: redis.Redis,
     prefix: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    scheduler = make_scheduler(store._app)
+    scheduler = make_scheduler(proxied)
     scheduler.tick()
     client.hset(f"{prefix}broken", "definition", "{")
     client.zadd(f"{prefix}:schedule", {f"{prefix}broken": 0})
@@ -168,14 +175,14 @@ def test_a_quarantine_whose_reply_is_lost_is_logged(
 
 @pytest.mark.parametrize("fields", [{}, {"max_runs": 1, "on_finish": "delete"}], ids=["planned", "finished"])
 def test_a_commit_whose_reply_is_lost_is_no_run_that_may_come_again(
-    store: ScheduleStore,
+    proxied: Celery,
     proxy: Proxy,
     make_scheduler: Callable[..., RedisScheduler],
     caplog: pytest.LogCaptureFixture,
     fields: dict[str, Any],
 ) -> None:
-    scheduler = make_scheduler(store._app)
-    save_due(store._app, "report", **fields)
+    scheduler = make_scheduler(proxied)
+    save_due(proxied, "report", **fields)
     lost = proxy.lose_reply(b'"seen"')
 
     runs = run_due(scheduler)
@@ -206,9 +213,9 @@ def killed_connections(client: redis.Redis, server: Server) -> Iterator[None]:
         killer.close()
 
 
-def test_a_line_of_a_log_whose_reply_is_lost_counts_once(store: ScheduleStore, proxy: Proxy) -> None:
+def test_a_line_of_a_log_whose_reply_is_lost_counts_once(store: ScheduleStore, proxied: Celery, proxy: Proxy) -> None:
     store.create("report", "proj.work", 60.0)
-    log = Context.of(store._app).redis.log
+    log = Context.of(proxied).redis.log
 
     lost = proxy.lose_reply(b"triggered")
     store.trigger("report")

@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from celery.signals import after_task_publish
 from due import save_due
 from outbox import run_due
+from support.ports import free_port
 from support.proxy import Proxy
-from support.scrape import Samples
+from support.scrape import Samples, scrape
 from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater.broker.broker import LONGEST_RETRY_SECONDS
 from redisbeater.exceptions import LockNotOwnedError
+from redisbeater.observe import reading
 from redisbeater.observe.catalogue import CATALOGUE, series_names
-from redisbeater.observe.metrics import create_registry, exposition_of
 
 pytestmark = pytest.mark.one_server
 
@@ -28,39 +31,32 @@ MakeScheduler = Callable[..., RedisScheduler]
 
 
 class Monitored:
-    """A beat that is driven by hand, and its registry."""
+    """A beat that is driven by hand, and the port of its metrics."""
 
-    def __init__(self, scheduler: RedisScheduler) -> None:
+    def __init__(self, scheduler: RedisScheduler, port: int) -> None:
         self.scheduler = scheduler
-        self._registry = create_registry(scheduler._observer._beat)
+        self._port = port
+        scheduler.serve(is_embedded=False)
+        scheduler.is_served = False  # its ticks wait for nothing
 
     @property
     def app(self) -> Celery:
         return self.scheduler.app
 
-    def look(self) -> None:
-        """Claim at once."""
-        self.scheduler._look_at = 0.0
-        self.scheduler.tick()
-
-    def text(self) -> str:
-        return exposition_of(self._registry).body.decode()
-
     def scrape(self) -> Samples:
-        """Scrape after what was read from Redis has aged."""
-        self._collector()._measured.drop()
-        self._collector()._of_entries.drop()
-        return Samples.read(self.text())
-
-    def _collector(self) -> Any:
-        [collector] = self._registry._collector_to_names
-        return collector
+        return scrape(self._port)
 
 
 @pytest.fixture
-def monitor(make_app: MakeApp, make_scheduler: MakeScheduler) -> Callable[..., Monitored]:
+def monitor(
+    make_app: MakeApp, make_scheduler: MakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Monitored]:
+    """Make beats whose metrics are read from Redis with each scrape."""
+    monkeypatch.setattr(reading, "FRESH_SECONDS", 0.0)
+
     def make(**settings: Any) -> Monitored:
-        return Monitored(make_scheduler(make_app(redisbeater_http="127.0.0.1:9808", **settings)))
+        port = free_port()
+        return Monitored(make_scheduler(make_app(redisbeater_http=f"127.0.0.1:{port}", **settings)), port)
 
     return make
 
@@ -88,7 +84,7 @@ def save_unsendable(app: Celery, name: str, late: float = 1.0) -> None:
 def test_runs_count_by_task_when_the_broker_has_accepted_them(monitored: Monitored) -> None:
     for name, task in (("a", "proj.one"), ("b", "proj.one"), ("c", "proj.two")):
         save_due(monitored.app, name, task)
-    monitored.look()
+    monitored.scheduler.tick()
     run_due(monitored.scheduler)
 
     found = monitored.scrape()
@@ -103,7 +99,7 @@ def test_runs_count_by_task_when_the_broker_has_accepted_them(monitored: Monitor
 def test_each_run_of_an_entry_that_catches_up_counts_once(monitored: Monitored) -> None:
     save_due(monitored.app, "report", late=300.5, coalesce="all")
     run_due(monitored.scheduler)
-    monitored.look()
+    monitored.scheduler.tick()
 
     found = monitored.scrape()
 
@@ -116,7 +112,7 @@ def test_each_run_of_an_entry_that_catches_up_counts_once(monitored: Monitored) 
 def test_fire_times_that_are_not_run_count_by_reason(monitored: Monitored) -> None:
     save_due(monitored.app, "coalesced", late=150)
     save_due(monitored.app, "missed", late=30, misfire_grace_time=1)
-    monitored.look()
+    monitored.scheduler.tick()
 
     found = monitored.scrape()
 
@@ -127,7 +123,7 @@ def test_fire_times_that_are_not_run_count_by_reason(monitored: Monitored) -> No
 def test_an_entry_that_cannot_be_sent_is_refused_and_failing(monitored: Monitored) -> None:
     save_unsendable(monitored.app, "odd", late=90)
     ScheduleStore(monitored.app).create("fine", "proj.work", 60)
-    monitored.look()
+    monitored.scheduler.tick()
 
     found = monitored.scrape()
 
@@ -137,16 +133,22 @@ def test_an_entry_that_cannot_be_sent_is_refused_and_failing(monitored: Monitore
     assert 90 <= (found.value("oldest_overdue_seconds") or 0) < 120
 
 
-def test_a_broker_that_is_away_is_counted_with_each_try(monitored: Monitored) -> None:
-    broker = monitored.scheduler._broker
-    broker.mark_unavailable(OSError("refused"))
-    broker.mark_unavailable(OSError("refused"))
-    away = monitored.scrape()
-    broker.retry_at = 0.0
-    monitored.look()
+def test_a_broker_that_is_away_is_counted_with_each_try(
+    monitor: Callable[..., Monitored], server: Server, let_pass: Callable[[float], None]
+) -> None:
+    with Proxy(server.port) as proxy:
+        monitored = monitor(broker_url=f"redis://127.0.0.1:{proxy.port}/1")
+        save_due(monitored.app, "report")
+        proxy.refuse()
+        for _ in range(2):
+            monitored.scheduler.tick()
+            let_pass(LONGEST_RETRY_SECONDS)
+        away = monitored.scrape()
+        proxy.heal()
+        monitored.scheduler.tick()
 
-    assert (away.value("broker_up"), away.value("refused_total", reason="broker_away")) == (0, 2)
-    assert (monitored.scrape().value("broker_up"), monitored.scrape().value("redis_up")) == (1, 1)
+        assert (away.value("broker_up"), away.value("refused_total", reason="broker_away")) == (0, 2)
+        assert (monitored.scrape().value("broker_up"), monitored.scrape().value("redis_up")) == (1, 1)
 
 
 def test_passes_and_the_last_of_them_are_timed(monitored: Monitored) -> None:
@@ -158,9 +160,10 @@ def test_passes_and_the_last_of_them_are_timed(monitored: Monitored) -> None:
     assert abs((found.value("last_pass_timestamp_seconds") or 0) - time.time()) < 30
 
 
-def test_waiting_is_no_part_of_a_pass(monitored: Monitored) -> None:
+def test_waiting_is_no_part_of_a_pass(monitor: Callable[..., Monitored]) -> None:
+    monitored = monitor(redisbeater_lock_timeout=1)  # a pass waits for a third of it
+    monitored.scheduler.tick()
     monitored.scheduler.is_served = True
-    monitored.scheduler._max_wait = 0.2
     before, began_at = monitored.scrape().value("pass_seconds_sum") or 0, time.monotonic()
     for _ in range(3):
         monitored.scheduler.tick()
@@ -176,18 +179,17 @@ def test_a_message_that_ends_a_wait_is_counted(monitored: Monitored) -> None:
     monitored.scheduler.is_served = True
     monitored.scheduler.tick()
     ScheduleStore(monitored.app).create("report", "proj.work", 60)
-    monitored.scheduler._look_at = time.monotonic() + 5
     monitored.scheduler.tick()
 
     assert monitored.scrape().value("wakeups_total", by="message") == 1
 
 
 def test_claims_count_by_their_outcome(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
-    monitored.look()
+    monitored.scheduler.tick()
     ScheduleStore(monitored.app).pause()
-    monitored.look()
+    monitored.scheduler.tick()
     client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
-    monitored.look()
+    monitored.scheduler.tick()
 
     found = monitored.scrape()
 
@@ -196,12 +198,13 @@ def test_claims_count_by_their_outcome(monitored: Monitored, client: redis.Redis
 
 def test_a_commit_that_comes_too_late_is_counted(monitored: Monitored, client: redis.Redis, prefix: str) -> None:
     save_due(monitored.app, "report")
-    scheduler = monitored.scheduler
-    claim = scheduler._claim()
-    dispatch = scheduler._dispatcher.dispatch(claim)
-    dispatch.publish()
-    client.hset(f"{prefix}report", "claim", "another")
-    dispatch.finish()
+
+    def take_over(**_: Any) -> None:
+        client.hset(f"{prefix}report", "claim", "another")
+
+    after_task_publish.connect(take_over)
+    monitored.scheduler.tick()
+    after_task_publish.disconnect(take_over)
 
     assert monitored.scrape().value("fenced_total") == 1
 
@@ -209,14 +212,14 @@ def test_a_commit_that_comes_too_late_is_counted(monitored: Monitored, client: r
 # The lead
 
 
-def test_who_leads_is_computed_at_the_scrape(monitored: Monitored, monitor: Callable[..., Monitored]) -> None:
+def test_who_leads_is_computed_at_the_scrape(
+    monitored: Monitored, monitor: Callable[..., Monitored], let_pass: Callable[[float], None]
+) -> None:
     standby = monitor()
     standby.scheduler.tick()
 
     assert (monitored.scrape().value("leader"), standby.scrape().value("leader")) == (1, 0)
-    lock = monitored.scheduler._leadership._lock
-    assert lock
-    lock._asked_at -= 16  # it could not renew its lock for as long as that lasts
+    let_pass(16)  # it could not renew its lock for as long as that lasts
     assert monitored.scrape().value("leader") == 0
 
 
@@ -235,7 +238,7 @@ def test_changes_of_the_lead_are_counted(
     standby = monitor()
     standby.scheduler.tick()
     client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
-    monitored.scheduler._leadership.invalidate()
+    monitored.scheduler.tick()  # whose claim finds that the lock is lost
     with pytest.raises(LockNotOwnedError):
         monitored.scheduler.tick()
 
@@ -245,15 +248,18 @@ def test_changes_of_the_lead_are_counted(
 
 
 def test_a_beat_that_does_not_lead_has_no_shared_series(
-    monitored: Monitored, monitor: Callable[..., Monitored]
+    monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
 ) -> None:
-    standby = monitor()
-    standby.scheduler.tick()
+    monitored, standby = monitor(redisbeater_lock_lost="standby"), monitor()
+    for beat in (monitored, standby):
+        beat.scheduler.tick()
     shared = {series for name, entry in CATALOGUE.items() if entry.is_shared for series in series_names(name)}
 
     assert standby.scrape().names() & shared == set()
     assert len(monitored.scrape().names() & shared) >= 7
-    monitored.scheduler._leadership.resign()
+    client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
+    for _ in range(2):
+        monitored.scheduler.tick()
     assert monitored.scrape().names() & shared == set()
 
 
@@ -267,7 +273,7 @@ def test_entries_count_by_one_state_each(monitored: Monitored, client: redis.Red
     store.disable("c")
     client.hset(f"{prefix}odd", "definition", "{")
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 0})
-    monitored.look()
+    monitored.scheduler.tick()
 
     found = monitored.scrape()
 
@@ -303,16 +309,20 @@ def test_what_became_of_runs_is_read_from_the_totals(monitored: Monitored, clien
     assert (found.value("run_seconds_count"), found.value("run_seconds_sum")) == (3, 31)
 
 
-def test_what_was_read_is_used_for_some_seconds(monitored: Monitored, client: redis.Redis) -> None:
+def test_what_was_read_is_used_for_some_seconds(
+    monitored: Monitored, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def scripts() -> int:
         return int(client.info("commandstats")["cmdstat_evalsha"]["calls"])
 
     monitored.scrape()
+    monkeypatch.setattr(reading, "FRESH_SECONDS", 600.0)
     before = scripts()
     for _ in range(3):
-        monitored.text()
+        monitored.scrape()
     assert scripts() == before
 
+    monkeypatch.setattr(reading, "FRESH_SECONDS", 0.0)
     monitored.scrape()
     assert scripts() == before + 1
 
@@ -335,8 +345,9 @@ def test_keys_of_another_type_cost_only_what_they_hold(monitored: Monitored, cli
 def test_no_entry_has_metrics_unless_it_is_listed(monitored: Monitored) -> None:
     ScheduleStore(monitored.app).create("report", "proj.work", 60)
 
-    assert not [name for name in monitored.scrape().names() if "_entry_" in name]
-    assert "report" not in monitored.text()
+    found = monitored.scrape()
+    assert not [name for name in found.names() if "_entry_" in name]
+    assert "report" not in str(found)
 
 
 def test_entries_that_are_listed_have_metrics_of_their_own(
@@ -409,7 +420,9 @@ def test_names_that_no_monitor_could_read_are_escaped(
     assert found.value("entry_failures", entry="new\\x0aline") == 0
 
 
-def test_a_redis_that_is_away_leaves_what_beat_itself_knows(monitor: Callable[..., Monitored], server: Server) -> None:
+def test_a_redis_that_is_away_leaves_what_beat_itself_knows(
+    monitor: Callable[..., Monitored], server: Server, let_pass: Callable[[float], None]
+) -> None:
     with Proxy(server.port) as proxy:
         monitored = monitor(
             redisbeater_redis_url=f"redis://127.0.0.1:{proxy.port}/0",
@@ -418,7 +431,7 @@ def test_a_redis_that_is_away_leaves_what_beat_itself_knows(monitor: Callable[..
         )
         monitored.scheduler.tick()
         proxy.refuse()
-        monitored.scheduler._leadership.invalidate()
+        let_pass(1)
         monitored.scheduler.tick()
 
         found = monitored.scrape()
@@ -432,7 +445,7 @@ def test_a_redis_that_is_away_leaves_what_beat_itself_knows(monitor: Callable[..
 
 def test_every_series_has_the_schedule_and_is_in_the_catalogue(monitored: Monitored, prefix: str) -> None:
     save_due(monitored.app, "report")
-    monitored.look()
+    monitored.scheduler.tick()
     known = {series for name in CATALOGUE for series in series_names(name)}
 
     found = monitored.scrape()
@@ -454,12 +467,12 @@ def test_a_beat_that_stands_by_does_not_go_on_to_show_the_clocks_as_they_were(
     monitor: Callable[..., Monitored], client: redis.Redis, prefix: str
 ) -> None:
     monitored = monitor(redisbeater_lock_lost="standby")
-    monitored.look()
+    monitored.scheduler.tick()
     assert monitored.scrape().value("clock_offset_seconds") is not None
     client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
-    monitored.scheduler._leadership.invalidate()
 
-    monitored.look()
+    for _ in range(2):
+        monitored.scheduler.tick()
 
     assert monitored.scrape().value("clock_offset_seconds") is None
     assert monitored.scrape().value("leader") == 0

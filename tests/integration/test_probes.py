@@ -6,13 +6,14 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
 from celery import Celery
 from due import save_due
+from outbox import names, take
 from support.ping_service import served
 from support.ports import free_port, listen
 from support.proxy import Proxy
@@ -21,6 +22,8 @@ from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.broker.broker import LONGEST_RETRY_SECONDS
+from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.observe import counting
 from redisbeater.observe.server import MOST_CLIENTS
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
+Pass = Callable[[float], None]
 
 
 class Probed:
@@ -37,7 +41,8 @@ class Probed:
     def __init__(self, scheduler: RedisScheduler, port: int) -> None:
         self.scheduler = scheduler
         self._port = port
-        scheduler._observer.start()
+        scheduler.serve(is_embedded=False)
+        scheduler.is_served = False  # its ticks wait for nothing
 
     def ask(self, path: str) -> Reply:
         return get(self._port, path)
@@ -100,7 +105,6 @@ def test_a_paused_schedule_is_healthy_however_late_its_entries_are(probed: Probe
     app = probed.scheduler.app
     save_due(app, "report", late=600)
     ScheduleStore(app).pause()
-    probed.scheduler._look_at = 0.0
     probed.scheduler.tick()
 
     health = probed.ask("/health")
@@ -122,17 +126,17 @@ def test_a_beat_that_is_part_of_a_worker_answers_too(probe: Callable[..., Probed
 # Each trouble
 
 
-def test_a_beat_that_hangs_is_not_alive(probed: Probed) -> None:
-    probed.scheduler._counts.passed_at = time.monotonic() - 31
+def test_a_beat_that_hangs_is_not_alive(probed: Probed, let_pass: Pass) -> None:
+    let_pass(31)
 
     assert probed.ask("/live") == Reply(503, "unhealthy: no pass for 31 s (limit 30 s)\n")
     assert probed.checks() == {"pass": "no pass for 31 s (limit 30 s)"}
 
 
-def test_a_long_interval_between_claims_is_no_trouble(probe: Callable[..., Probed]) -> None:
+def test_a_long_interval_between_claims_is_no_trouble(probe: Callable[..., Probed], let_pass: Pass) -> None:
     slow = probe(beat_max_loop_interval=60)
     slow.scheduler.tick()
-    slow.scheduler._counts.passed_at = time.monotonic() - 120
+    let_pass(120)
 
     assert slow.ask("/live").status == 200
 
@@ -145,46 +149,66 @@ def test_an_entry_that_is_late_is_unhealthy_but_beat_is_alive(probed: Probed) ->
 
 
 def test_nobody_who_leads_is_unhealthy_once_a_lock_would_have_expired(
-    probe: Callable[..., Probed], client: redis.Redis, prefix: str
+    probe: Callable[..., Probed], client: redis.Redis, prefix: str, let_pass: Pass
 ) -> None:
     probed = probe(redisbeater_lock_timeout=1)
     probed.scheduler.tick()
-    probed.scheduler._leadership.resign()
-    client.delete(f"{prefix}:beats")
-    assert probed.checks() == {}  # another beat may be about to take the lock
+    for _ in range(2):  # the second time counts from its own beginning
+        client.delete(f"{prefix}:lock", f"{prefix}:beats")
+        assert probed.checks() == {}  # another beat may be about to take the lock
 
-    probed.scheduler._observer._verdicts._unled_since -= 7
-    assert probed.checks() == {"lead": "no leader"}
+        let_pass(7)
+        assert probed.checks() == {"lead": "no leader"}
 
+        probed.scheduler.tick()
+        assert probed.checks() == {}
+
+
+@pytest.fixture
+def broker(server: Server) -> Iterator[Proxy]:
+    """A way to a broker, which may be closed."""
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def probe_without_broker(probe: Callable[..., Probed], broker: Proxy) -> Callable[..., Probed]:
+    """Make a beat that leads, and whose broker has just gone away."""
+
+    def make(**settings: Any) -> Probed:
+        probed = probe(broker_url=f"redis://127.0.0.1:{broker.port}/1", **settings)
+        save_due(probed.scheduler.app, "report")
+        broker.refuse()
+        probed.scheduler.tick()
+        ScheduleStore(probed.scheduler.app).delete("report")  # it would be late before long
+        return probed
+
+    return make
+
+
+def test_a_broker_that_is_away_is_unhealthy_after_a_minute_and_beat_stays_alive(
+    probe_without_broker: Callable[..., Probed], let_pass: Pass
+) -> None:
+    probed = probe_without_broker()
+    assert probed.checks() == {}
+
+    let_pass(61)
     probed.scheduler.tick()
-    assert probed.checks() == {}
-    assert probed.scheduler._observer._verdicts._unled_since is None
-
-
-def test_a_broker_that_is_away_is_unhealthy_after_a_minute_and_beat_stays_alive(probed: Probed) -> None:
-    broker = probed.scheduler._broker
-    broker.mark_unavailable(OSError("refused"))
-    assert probed.checks() == {}
-
-    broker._unavailable_since -= 61
     assert list(probed.checks()) == ["broker"]
     assert probed.ask("/live").status == 200
 
 
 def test_a_beat_that_lost_the_lead_while_the_broker_was_away_learns_that_it_is_back(
-    probe: Callable[..., Probed], client: redis.Redis, prefix: str
+    probe_without_broker: Callable[..., Probed], broker: Proxy, client: redis.Redis, prefix: str, let_pass: Pass
 ) -> None:
-    probed = probe(redisbeater_lock_lost="standby")
-    probed.scheduler.tick()
-    broker = probed.scheduler._broker
-    broker.mark_unavailable(OSError("refused"))
-    broker._unavailable_since -= 61
+    probed = probe_without_broker(redisbeater_lock_lost="standby")
     client.set(f"{prefix}:lock", "web9:1:other", px=60_000)
-    probed.scheduler._leadership.invalidate()
+    let_pass(61)
     probed.scheduler.tick()
     assert list(probed.checks()) == ["broker"]
 
-    broker.retry_at = 0.0
+    broker.heal()
+    let_pass(LONGEST_RETRY_SECONDS)
     probed.scheduler.tick()
 
     assert probed.checks() == {}
@@ -233,7 +257,6 @@ def test_broken_and_failing_entries_are_unhealthy_to_the_strict_alone(
 ) -> None:
     client.hset(f"{prefix}odd", "definition", "{")
     client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 0})
-    probed.scheduler._look_at = 0.0
     probed.scheduler.tick()
 
     assert probed.checks() == {}
@@ -252,7 +275,7 @@ def test_the_beat_that_leads_pings_while_all_is_well_and_says_once_when_it_is_no
         scheduler.tick()
         standby.tick()
         for beat in (scheduler, standby):
-            beat._observer.start()
+            beat.serve(is_embedded=False)
         wait_until(lambda: service.asked, "a ping")
         save_due(app, "report", late=78)
         wait_until(lambda: len(service.asked) > 1, "a failure")
@@ -273,13 +296,13 @@ def test_a_port_that_is_taken_costs_one_error_and_beat_goes_on(
         app = make_app(redisbeater_http=f"127.0.0.1:{taken.getsockname()[1]}")
         save_due(app, "report")
         scheduler = make_scheduler(app)
-        scheduler._observer.start()
+        scheduler.serve(is_embedded=False)
         scheduler.tick()
 
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 1
     assert errors[0].startswith("cannot serve probes and metrics at redisbeater_http = '127.0.0.1:")
-    assert scheduler._counts.sent == 1
+    assert names(take(app)) == ["report"]
 
 
 def test_the_port_is_free_when_beat_has_ended(probed: Probed) -> None:
@@ -300,11 +323,10 @@ def test_nothing_is_served_without_the_setting(
     app: Celery, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = threading.active_count()
-    scheduler = make_scheduler(app)
-    scheduler._observer.start()
+    make_scheduler(app).serve(is_embedded=False)
 
     assert threading.active_count() == before
-    assert type(scheduler._counts) is counting.Counts
+    assert type(counting.counts_for(Context.of(app).config)) is counting.Counts
 
 
 def test_other_paths_are_not_found_and_other_methods_not_implemented(probed: Probed) -> None:

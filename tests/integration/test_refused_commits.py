@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from outbox import names, take
 from support.servers import Server
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduler, ScheduleStore, StoreError
+from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.dispatch import refused_commits
 from redisbeater.host_clock import host_seconds
@@ -60,7 +60,6 @@ def connected(signal: Any, receiver: Callable[..., object]) -> Iterator[None]:
 def ticked(scheduler: RedisScheduler, passes: int = 3) -> list[str]:
     """Make passes at once; return the names of the entries that were sent."""
     for _ in range(passes):
-        scheduler._look_at = 0.0
         scheduler.tick()
     return names(take(scheduler.app))
 
@@ -85,7 +84,7 @@ def test_an_entry_whose_log_is_refused_runs_once_and_so_do_the_others(
     assert ticked(scheduler) == ["later"]
 
     assert [stored(admin, name).total_run_count for name in ("early", "ends", "late", "later")] == [1] * 4
-    assert not scheduler._outage.is_on
+    assert "retrying" not in caplog.text
     assert "but Redis refused its log or its record" in caplog.text
     assert "sent after its lease ended" not in caplog.text
 
@@ -166,12 +165,10 @@ def test_no_beat_sends_anything_while_no_run_can_be_recorded(
     save_due(admin, "report")
     with connected(before_task_publish, lambda **_: forbid("zscore")):
         assert ticked(leader) == ["report"]
-    dispatch = leader._dispatch
-    assert dispatch is not None
 
     save_due(admin, "other")
     restarted = make_scheduler(beat_app(redisbeater_lock_key=None))
-    ends_at, sent = dispatch.claim.ends_at + 0.3, list[str]()
+    ends_at, sent = host_seconds() + 1.3, list[str]()  # the lease is over before
     while host_seconds() < ends_at:
         sent += [name for beat in (leader, standby, restarted) for name in ticked(beat, 1)]
 
@@ -179,32 +176,40 @@ def test_no_beat_sends_anything_while_no_run_can_be_recorded(
     assert caplog.text.count("Redis refused a command, retrying") == 2  # of the leader, and of the one without a lock
     assert caplog.text.count("no run can be recorded") == 1
     forbid()
-    wait_until(lambda: leader.tick() and leader._dispatch is None, "the commit")
+
+    def counts() -> list[int]:
+        leader.tick()
+        return [stored(admin, name).total_run_count for name in ("report", "other")]
+
+    wait_until(lambda: counts() == [1, 1], "the commit")
     assert [run.name for run in take(app)] == ["other"]
-    assert [stored(admin, name).total_run_count for name in ("report", "other")] == [1, 1]
 
 
 def test_what_redis_refuses_for_another_reason_is_given_up_after_the_lease(
-    make_app: MakeApp, make_scheduler: MakeScheduler, caplog: pytest.LogCaptureFixture
-) -> None:
+    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str,
+    caplog: pytest.LogCaptureFixture, let_pass: Callable[[float], None],
+) -> None:  # fmt: skip
     app = make_app(redisbeater_lease_timeout=1)
     scheduler = make_scheduler(app)
     scheduler.tick()
     save_due(app, "report")
-    redis = scheduler._redis
-    scheduler._dispatch = scheduler._dispatcher.dispatch(redis.claim(token=scheduler._leadership.token, limit=10))
-    redis._connection.fixed_now = "no time."
-    scheduler.tick()
-    assert scheduler._outage.is_on
 
-    ends_at = scheduler._dispatch.claim.ends_at
-    wait_until(lambda: host_seconds() >= ends_at, "the end of the lease")
-    with suppress(StoreError):
-        scheduler._finish_dispatch()
-    redis._connection.fixed_now = ""
+    def overwrite(**_: Any) -> None:
+        client.rename(f"{prefix}:schedule", f"{prefix}:away")
+        client.set(f"{prefix}:schedule", "theirs")
+
+    with connected(before_task_publish, overwrite):
+        scheduler.tick()
+    assert names(take(app)) == ["report"]
+    scheduler.tick()
+    assert "until their lease ended" not in caplog.text
+
+    let_pass(1)
+    scheduler.tick()
+    client.rename(f"{prefix}:away", f"{prefix}:schedule")
 
     assert caplog.text.count("Redis refused what became of 1 entries until their lease ended") == 1
-    assert ticked(scheduler) == ["report"]
+    assert wait_until(lambda: ticked(scheduler), "the end of the lease in Redis") == ["report"]
 
 
 def test_a_buffered_run_whose_record_is_refused_is_sent_once_and_recorded_later(
@@ -224,7 +229,6 @@ def test_a_buffered_run_whose_record_is_refused_is_sent_once_and_recorded_later(
 
     ends_at, sent = host_seconds() + 1.3, list[str]()
     while host_seconds() < ends_at:
-        scheduler._look_at = 0.0
         scheduler.tick()
         sent += [run.id for run in take(admin)]
     forbid()

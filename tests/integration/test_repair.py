@@ -13,11 +13,15 @@ from due import ago, now, save_due, stored
 from outbox import run_due
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.beat.repair import Repair
+from redisbeater.beat.repair import PERIOD_SECONDS, Repair
 from redisbeater.context import Context
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
+Pass = Callable[[float], None]
+
+#: Enough for a walk through a few entries.
+FEW_PASSES = 5
 
 
 def repair_all(app: Celery) -> Repair:
@@ -47,16 +51,14 @@ def test_a_beat_that_begins_to_lead_again_looks_for_missing_entries_at_once(
     app: Celery, scheduler: RedisScheduler, client: redis.Redis, prefix: str
 ) -> None:
     entry = save_due(app, "report", late=-60.0)
-    scheduler.tick()
-    while not scheduler._repair.is_done:
+    for _ in range(FEW_PASSES):
         scheduler.tick()  # the next walk begins in a minute
     lose_member(client, prefix, entry)
     scheduler.tick()
     assert client.zscore(f"{prefix}:schedule", entry.key) is None
 
-    scheduler._leadership.restart()
-    scheduler.tick()
-    while not scheduler._repair.is_done:
+    client.delete(f"{prefix}:lock")
+    for _ in range(FEW_PASSES):  # a claim finds that the lock is lost
         scheduler.tick()
 
     assert client.zscore(f"{prefix}:schedule", entry.key) is not None
@@ -157,14 +159,19 @@ def start_with_two_statics(make_app: MakeApp, make_scheduler: MakeScheduler) -> 
 
 @pytest.mark.parametrize("is_member_left", [True, False], ids=["evicted", "deleted-by-another-program"])
 def test_a_static_entry_that_nobody_deleted_is_stored_again(
-    make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, prefix: str, is_member_left: bool
+    make_app: MakeApp,
+    make_scheduler: MakeScheduler,
+    client: redis.Redis,
+    prefix: str,
+    is_member_left: bool,
+    let_pass: Pass,
 ) -> None:
     app, scheduler = start_with_two_statics(make_app, make_scheduler)
     client.delete(f"{prefix}a")
     if not is_member_left:
         client.zrem(f"{prefix}:schedule", f"{prefix}a")
 
-    scheduler._repair.begin()
+    let_pass(PERIOD_SECONDS)
     scheduler.tick()
 
     assert stored(app, "a").due_at == stored(app, "b").due_at
@@ -176,24 +183,27 @@ def test_a_lost_static_entry_whose_declaration_cannot_be_stored_is_logged_once(
     client: redis.Redis,
     prefix: str,
     caplog: pytest.LogCaptureFixture,
+    let_pass: Pass,
 ) -> None:
     app, scheduler = start_with_two_statics(make_app, make_scheduler)
     client.delete(f"{prefix}a")
     app.conf.beat_schedule["a"]["task"] = None
 
     for _ in range(3):
-        scheduler._repair.begin()
+        let_pass(PERIOD_SECONDS)
         scheduler.tick()
 
     assert len([message for message in caplog.messages if "'a'" in message and "storing them again" in message]) == 1
 
 
-def test_a_static_entry_that_somebody_deleted_stays_away(make_app: MakeApp, make_scheduler: MakeScheduler) -> None:
+def test_a_static_entry_that_somebody_deleted_stays_away(
+    make_app: MakeApp, make_scheduler: MakeScheduler, let_pass: Pass
+) -> None:
     app, scheduler = start_with_two_statics(make_app, make_scheduler)
     store = ScheduleStore(app)
     store.delete("a")
 
-    scheduler._repair.begin()
+    let_pass(PERIOD_SECONDS)
     scheduler.tick()
 
     assert list(store.names()) == ["b"]

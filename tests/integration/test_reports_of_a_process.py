@@ -213,7 +213,7 @@ def test_times_and_leases_are_those_of_the_server_where_the_clock_of_a_worker_is
             assert running is not None
             running.renewed -= running.lease / 4
             process.running.add(task.request, running)
-            process._outbox.put(process._renew)
+            process.outbox.put(process.renew)
             started = stored(app, "one")
         waiting = stored(app, "one")
         with executing(task, "one", redisbeater_step=1):
@@ -245,11 +245,11 @@ def test_a_start_that_waits_to_be_written_comes_before_its_renewal(app: Celery, 
             running.answer = ""  # as if Redis had been away
             running.renewed -= running.lease / 4
             process.running.add(request, running)
-            process._renew()
+            process.renew()
             seen.append(running.lease_end)
 
         # In the thread of the reports, which renews by itself as soon as none waits.
-        process._outbox.put(renew)
+        process.outbox.put(renew)
 
         assert wait_until(lambda: seen, "the renewal") == [before]
     assert process.running.to_renew() == []

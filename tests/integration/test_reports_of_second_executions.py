@@ -78,7 +78,7 @@ def renew(app: Celery, request: Any) -> None:
     running.renewed -= running.lease / 4
     process.running.add(request, running)
     done = threading.Event()
-    process._outbox.put(lambda: (process._renew(), done.set()))  # type: ignore[arg-type, func-returns-value]
+    process.outbox.put(lambda: (process.renew(), done.set()))  # type: ignore[arg-type, func-returns-value]
     assert done.wait(10)
 
 
@@ -130,7 +130,7 @@ def test_a_task_that_refuses_before_redis_has_answered_is_no_second_execution(ap
     process = Process.of(app)
     assert process is not None
     gate = threading.Event()
-    process._outbox.put(lambda: gate.wait(10))  # type: ignore[arg-type, return-value]
+    process.outbox.put(lambda: gate.wait(10))  # type: ignore[arg-type, return-value]
 
     request = {"id": "one", "headers": dict(HEADERS), "hostname": "celery@host", "delivery_info": {}, "is_eager": False}
     build_tracer(once.name, once, app=app, propagate=False)("one", [], {}, request)

@@ -118,7 +118,7 @@ def test_entries_are_sorted(store: ScheduleStore, names: Callable[..., list[str]
 
 
 def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
-    store: ScheduleStore, client: redis.Redis, prefix: str, names: Callable[..., list[str]]
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, names: Callable[..., list[str]]
 ) -> None:
     now = datetime.now(timezone.utc)
     store.create("b", "proj.work", 7200, last_run_at=now - timedelta(minutes=1))
@@ -149,7 +149,7 @@ def test_pages_of_the_api_have_the_states_and_orders_of_the_command(
         assert listed(state=state) == expected
         chosen = state if isinstance(state, str) else ",".join(state)
         assert names("--state", chosen, "--sort", "name") == expected
-    asked = AsyncScheduleStore(store._app)
+    asked = AsyncScheduleStore(app)
     assert [entry.name for entry in asyncio.run(asked.list(state="late", sort="next"))] == ["c"]
     for arguments, problem in (
         ({"state": "brokn"}, "state: expected .*, got 'brokn'; did you mean 'broken'"),

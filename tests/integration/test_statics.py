@@ -506,7 +506,7 @@ def test_a_dynamic_entry_that_took_the_name_of_a_removed_one_stays(
     context = Context.of(app)
     RedisScheduleEntry("a", "proj.mine", 60, app=app).save()
 
-    statics._prune(context, "a", None)  # as it was read before the dynamic entry was created
+    statics.prune(context, "a", None)  # as it was read before the dynamic entry was created
 
     assert stored(app, "a").task == "proj.mine"
     assert "static entry 'a' is no longer declared; deleted" not in caplog.messages

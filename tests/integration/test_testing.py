@@ -133,12 +133,12 @@ def test_servers_that_start_at_once_have_ports_of_their_own() -> None:
 
 
 def test_a_port_that_another_program_takes_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    free_port = schedule._free_port
+    free_port = schedule.free_port
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = [other.getsockname()[1]]
-        monkeypatch.setattr(schedule, "_free_port", lambda: taken.pop() if taken else free_port())
+        monkeypatch.setattr(schedule, "free_port", lambda: taken.pop() if taken else free_port())
         with embedded_server() as url:
             assert redis.Redis.from_url(url).ping()
             assert not taken

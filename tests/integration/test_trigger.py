@@ -221,16 +221,19 @@ def test_wrong_input_of_the_command_is_one_line(
 def test_a_child_process_does_not_use_the_connection_of_its_parent(
     store: ScheduleStore, app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    connect, connections = app.connection_for_write, []
+    monkeypatch.setattr(app, "connection_for_write", lambda **options: connections.append(1) or connect(**options))
     store.create("report", "proj.report", 3600)
     store.trigger("report")
-    before = store._caller._process
-    assert before
+    of_the_parent = len(connections)
+    store.trigger("report")
+    assert len(connections) == of_the_parent
     monkeypatch.setattr("os.getpid", lambda: -1)
 
     store.trigger("report")
 
-    assert store._caller._process is not before
-    assert len(take(app)) == 2
+    assert len(connections) > of_the_parent > 0
+    assert len(take(app)) == 3
     assert Context.of(app).redis.contents.count() == 1
 
 

@@ -93,7 +93,7 @@ def test_a_stream_begins_with_what_has_changed_since_its_page_was_drawn(app: Cel
         await asyncio.to_thread(store.disable, "report")
         found = [await first_events(hub, mark)]
         for _ in range(MOST_KEPT):
-            hub._publish(Changes(runs=True))
+            hub.publish(Changes(runs=True))
         return [*found, *[await first_events(hub, other) for other in (mark, "", "other-0", "²-²", f"{mark}0")]]
 
     named, *others = asyncio.run(told())

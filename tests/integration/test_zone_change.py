@@ -19,6 +19,7 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, clock
 from redisbeater.beat import zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
+from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.zone_change import ReplanInZone
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
@@ -173,13 +174,15 @@ def in_zone(make_app: Callable[..., Celery]) -> Callable[[str], Celery]:
 
 
 @pytest.fixture
-def lead(make_scheduler: Callable[..., RedisScheduler]) -> Callable[[Celery], RedisScheduler]:
+def lead(
+    make_scheduler: Callable[..., RedisScheduler], client: redis.Redis, prefix: str
+) -> Callable[[Celery], RedisScheduler]:
     """Let a beat of an app lead until it has planned everything again, then end it."""
 
     def lead(app: Celery) -> RedisScheduler:
         scheduler = make_scheduler(app)
         scheduler.tick()
-        while not scheduler._zone_change.is_done:
+        while client.pttl(f"{prefix}:zone:before") == -1:
             scheduler.tick()
         scheduler.close()
         return scheduler
@@ -348,21 +351,25 @@ def test_after_an_hour_the_leader_uses_the_zone_of_its_application(
 
 def test_a_beat_that_ends_in_the_middle_is_followed_by_one_that_finishes(
     in_zone: Callable[[str], Celery], lead: Callable[[Celery], Any], client: redis.Redis, prefix: str,
-    monkeypatch: pytest.MonkeyPatch, make_scheduler: Callable[..., RedisScheduler],
+    monkeypatch: pytest.MonkeyPatch, make_scheduler: Callable[..., RedisScheduler], let_pass: Callable[[float], None],
 ) -> None:  # fmt: skip
     names = [f"e{number}" for number in range(7)]
     lead(in_zone("UTC"))
     for name in names:
         save(in_zone("UTC"), name)
     monkeypatch.setattr(zone_change, "PAGE_ENTRIES", 2)
-    monkeypatch.setattr(zone_change, "STEP_SECONDS", -1.0)
-    halfway = ZoneChange(Context.of(in_zone(NEW_YORK)))
-    halfway.begin()
-    halfway.step()
-    monkeypatch.setattr(zone_change, "STEP_SECONDS", 0.0)
-    page = list(halfway._names or ())[:2]
-    assert len(page) == 2
-    halfway._replan(page)  # and it ends here
+    halfway, pages = ZoneChange(Context.of(in_zone(NEW_YORK))), []
+
+    def write_slowly(*args: Any, **options: Any) -> Any:
+        pages.append(write_page(*args, **options))
+        let_pass(zone_change.STEP_SECONDS)  # its step is over, and it ends here
+        return pages[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(zone_change, "write_page", write_slowly)
+        halfway.begin()
+        halfway.step()
+    assert [len(page.written) for page in pages] == [2]
     other = make_scheduler(in_zone("UTC"))  # of an application that has the old zone still
 
     client.zadd(f"{prefix}:schedule", {f"{prefix}{names[0]}": 1.0})  # due: no beat may send it yet

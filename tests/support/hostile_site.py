@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -196,7 +198,7 @@ class HostileSite:
             scheduler.tick()
             ticks += 1
             missing -= self._take(scheduler.app)
-            if missing and ticks == EXCUSE_TICKS and self._clear_what_decides(scheduler, log):
+            if missing and ticks == EXCUSE_TICKS and self._clear_what_decides(log):
                 ticks = 0
         took = time.process_time() - began
         self.slowest_seconds = max(self.slowest_seconds, took)
@@ -216,20 +218,21 @@ class HostileSite:
                     found.add(message.headers["periodic_task_name"])
         return found
 
-    def _clear_what_decides(self, scheduler: RedisScheduler, log: Log) -> bool:
+    def _clear_what_decides(self, log: Log) -> bool:
         """Do what an operator would who reads that beat does not lead; return whether there was anything to do."""
-        ours = {":lock": scheduler._leadership.token.encode(), ":format": str(FORMAT).encode()}
-        found = [self.prefix + name for name, text in ours.items() if not self._holds(self.prefix + name, text)]
+        token = re.escape(f"{socket.gethostname()}:{os.getpid()}:") + "[0-9a-f]{16}"
+        ours = {":lock": token.encode(), ":format": str(FORMAT).encode()}
+        found = [self.prefix + name for name, pattern in ours.items() if not self._holds(self.prefix + name, pattern)]
         for key in found:
             assert log.names(key), f"beat does not lead, and does not name {key}: {[shown(x) for x in log.lines]}"
             self.client.delete(key)
             self.figures["keys that the operator removed"] += 1
         return bool(found)
 
-    def _holds(self, key: str, text: bytes) -> bool:
+    def _holds(self, key: str, pattern: bytes) -> bool:
         """Whether a key is missing, or is what beat would write."""
         kind = self.client.type(key)
-        return kind == b"none" or (kind == b"string" and self.client.get(key) == text)
+        return kind == b"none" or (kind == b"string" and re.fullmatch(pattern, self.client.get(key)) is not None)
 
     def _check_committed(self, control: RedisScheduleEntry) -> None:
         stored = RedisScheduleEntry.from_key(control.key, app=control.app)

@@ -258,3 +258,63 @@ def test_a_module_is_named_for_what_it_holds() -> None:
 
 def test_a_module_has_a_docstring() -> None:
     assert not [module for module, tree in TREES.items() if not ast.get_docstring(tree)]
+
+
+# What tests read of the source
+
+#: Private names that tests may read all the same: of which file, and why.
+PRIVATE_READS = {
+    ("integration/test_errors_from_outside.py", "_recording"): "an error is raised within this very function",
+    ("documentation/test_documentation.py", "_state"): "a module of Celery",
+    ("integration/test_executed.py", "_next_instance"): "of an entry of RedBeat",
+    ("integration/test_redbeat.py", "_next_instance"): "of an entry of RedBeat",
+    ("integration/test_redbeat_handover.py", "_next_instance"): "of an entry of RedBeat",
+    ("unit/test_docs.py", "_own"): "a function of this file",
+}
+
+#: The methods of named tuples, which are public in spite of their names.
+NAMED_TUPLE = {"_replace", "_asdict", "_fields", "_make"}
+
+TESTS = Path(__file__).parents[1]
+
+
+def _private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and len(name) > 1
+
+
+def _defined(tree: ast.AST) -> Iterator[str]:
+    """Yield the private names that a module defines: of functions, classes, variables and attributes of ``self``."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            name = node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        else:
+            continue
+        if _private(name):
+            yield name
+
+
+def _reads(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each private attribute that is read of another object, of ``super()``, or by a text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "cls"):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "redisbeater":
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("getattr", "setattr"):
+            yield from ((node.lineno, str(each.value)) for each in node.args[1:2] if isinstance(each, ast.Constant))
+
+
+def test_tests_read_nothing_that_is_private_to_the_source() -> None:
+    """Tests go through what is public; a name that a test file defines itself, or the source does not have, is none."""
+    of_source, found = {name for tree in TREES.values() for name in _defined(tree)} - NAMED_TUPLE, {}
+    for path in sorted(TESTS.rglob("*.py")):
+        file, tree = path.relative_to(TESTS).as_posix(), ast.parse(path.read_text())
+        private = of_source.difference(_defined(tree))
+        found.update(((file, name), line) for line, name in _reads(tree) if name in private)
+
+    assert [f"{file}:{line}: {name}" for (file, name), line in found.items() if (file, name) not in PRIVATE_READS] == []
+    assert PRIVATE_READS.keys() <= found.keys(), "an exception that is needed no more"

@@ -38,4 +38,4 @@ def test_what_failed_longest_ago_is_forgotten_before_memory_is_full(backoff: Bac
         backoff.failed(f"entry-{number}")
 
     assert ("deleted" in backoff.failing, "first" in backoff.failing) == (False, True)
-    assert len(backoff._failures) == MAX_THINGS
+    assert len(backoff.failing) == MAX_THINGS

@@ -23,7 +23,7 @@ NEW_YEAR = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
 def make_app(name: str | None = "proj", **settings: Any) -> Celery:
     app = Celery(name, set_as_current=False)
-    app.conf.update({"redisbeater_redis_url": "redis://localhost:1/0", **settings})
+    app.conf.update({"redisbeater_redis_url": "redis://localhost:1/0", "redisbeater_retry_period": 0, **settings})
     return app
 
 
@@ -35,8 +35,8 @@ def work(text: str) -> None: ...
 
 
 def save(**fields: Any) -> None:
-    """Go through what a save does before it connects."""
-    RedisScheduleEntry(**{"name": "a", "task": "proj.work", "schedule": 60, "app": APP, **fields})._upsert()
+    """Save an entry; what is refused is refused before anybody connects to Redis, where nobody answers."""
+    RedisScheduleEntry(**{"name": "a", "task": "proj.work", "schedule": 60, "app": APP, **fields}).save()
 
 
 # -- fields

@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import redisbeater
-from redisbeater.entry import _FIELDS
+from redisbeater.entry import FIELDS
 from redisbeater.model.entry_fields import EntryChanges, EntryFields
 from redisbeater.model.policies import (
     Anchor,
@@ -105,6 +105,6 @@ def test_the_words_for_type_checkers_are_those_of_the_policies() -> None:
 def test_the_fields_for_type_checkers_are_those_of_an_entry() -> None:
     created, changed = EntryFields.__annotations__.keys(), EntryChanges.__annotations__.keys()
 
-    assert created == {*_FIELDS, "relative"} - {"name", "task", "schedule", "app"}
-    assert changed == {*_FIELDS} - {"name", "app", "last_run_at", "total_run_count"}
-    assert get_type_hints(redisbeater.RedisScheduleEntry).keys() >= {*_FIELDS}
+    assert created == {*FIELDS, "relative"} - {"name", "task", "schedule", "app"}
+    assert changed == {*FIELDS} - {"name", "app", "last_run_at", "total_run_count"}
+    assert get_type_hints(redisbeater.RedisScheduleEntry).keys() >= {*FIELDS}

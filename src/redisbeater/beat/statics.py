@@ -31,7 +31,7 @@ from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("CLEANUP", "reconcile", "store_lost")
+__all__ = ("CLEANUP", "prune", "reconcile", "store_lost")
 
 #: The entry that Celery itself declares: it deletes expired results.
 CLEANUP = "celery.backend_cleanup"
@@ -68,7 +68,7 @@ def reconcile(
         _report(context, name, failure)
     report_taken(context, taken, origins)
     for name in statics - declared.keys():
-        _prune(context, name, origins[name])
+        prune(context, name, origins[name])
     forget_declarations(context, context.application, but={*failures, *taken})
     record_declared(context, declared_digest(upserts, failures), len(declared))
 
@@ -166,7 +166,7 @@ def _report(context: Context, name: str, failure: Exception) -> None:
     entry_broken.send(name, name=name, reason=shown(reason))
 
 
-def _prune(context: Context, name: str, origin: str | None) -> None:
+def prune(context: Context, name: str, origin: str | None) -> None:
     """Delete an entry that is not declared any more, unless it has become another one since its origin was read."""
     if origin is not None and not _is_ours(context, origin):
         return

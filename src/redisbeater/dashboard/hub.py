@@ -15,7 +15,7 @@ from redisbeater.log_lines import get_logger
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.watching import Changes, Watcher
 
-__all__ = ("Hub", "TooManyStreams")
+__all__ = ("Hub", "Looks", "TooManyStreams")
 
 logger = get_logger(__name__)
 
@@ -138,6 +138,13 @@ class Hub:
         """End the streams of a session."""
         self._call(lambda stream: stream.end() if session and stream.session == session else None)
 
+    def publish(self, changes: Changes) -> None:
+        """Tell all open pages of changes, and those that open soon."""
+        if changes:
+            with self._lock:
+                self._recent.add(changes)
+            self._call(lambda stream: stream.add(changes))
+
     async def _events(
         self, since: str | None, session: str, is_known: Callable[[], Awaitable[bool]]
     ) -> AsyncIterator[bytes]:
@@ -174,14 +181,14 @@ class Hub:
     def _listen(self) -> None:
         """Listen until nobody does any more; the thread of the hub."""
         store = self._store()
-        watcher, looks, outage = store.watch(), _Looks(store), _Outage()
+        watcher, looks, outage = store.watch(), Looks(store), _Outage()
         try:
             with suppress(StoreError):  # the loop says so
                 watcher.wait(0)
                 looks.changes()
             self._serve()
             while self._is_awaited():
-                self._publish(outage.told(_gathered(watcher, looks)))
+                self.publish(outage.told(_gathered(watcher, looks)))
         finally:
             watcher.close()
 
@@ -198,12 +205,6 @@ class Hub:
         with self._lock:
             self._listens = True
         self._call(lambda stream: stream.is_served.set())
-
-    def _publish(self, changes: Changes) -> None:
-        if changes:
-            with self._lock:
-                self._recent.add(changes)
-            self._call(lambda stream: stream.add(changes))
 
     def _call(self, call: Callable[[_Stream], None]) -> None:
         """Call something for each open page, in its loop."""
@@ -230,7 +231,7 @@ def encoded(changes: Changes) -> bytes:
     return "".join(lines).encode()
 
 
-def _gathered(watcher: Watcher, looks: _Looks) -> Changes | None:
+def _gathered(watcher: Watcher, looks: Looks) -> Changes | None:
     """Wait for a change, and gather those that follow it at once; None: Redis is away."""
     try:
         found = watcher.wait(WAIT_SECONDS)
@@ -262,7 +263,7 @@ class _Outage:
         return EVERYTHING
 
 
-class _Looks:
+class Looks:
     """What no message tells: looked at every few seconds, and told where it has changed."""
 
     def __init__(self, store: ScheduleStore) -> None:

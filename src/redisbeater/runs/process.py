@@ -44,6 +44,7 @@ class Process:
         received: in the main process of a worker its messages of tracked runs, by task id, while it keeps them.
         keeps_results: whether the results of tasks are recorded.
         executes: whether this process executes tasks itself; the main process of a prefork worker does not.
+        outbox: its reports on their way to Redis.
     """
 
     def __init__(self, config: Config) -> None:
@@ -54,7 +55,7 @@ class Process:
         self._config = config
         self._host = socket.gethostname()
         self._store = RunStore.of_worker(config)
-        self._outbox = Outbox(config.run_write_timeout, self._renew, self.running.renew_at)
+        self.outbox = Outbox(config.run_write_timeout, self.renew, self.running.renew_at)
         self._watchdog = Watchdog(self.running, config) if config.stop_when_cut_off else None
 
     @classmethod
@@ -85,7 +86,7 @@ class Process:
         self.running.add(request, running)
         if self._watchdog is not None:
             self._watchdog.look()
-        self._outbox.put(lambda: self._start(running))
+        self.outbox.put(lambda: self._start(running))
         announce_start(running)
         return running
 
@@ -125,14 +126,30 @@ class Process:
                 self._finish(running.execution, State.RETRY, retry_in=retry_in, error=error)
 
         running.is_released = True
-        self._outbox.put(write)
+        self.outbox.put(write)
 
     def end(self, running: Running, state: State, **details: Any) -> None:
         """Report how an execution has ended; ``details`` as ``RunStore.finish()`` takes them."""
         if running.is_released:
             # No other execution follows after all: take the lease again with the same token.
-            self._outbox.put(lambda: self._start(running))
+            self.outbox.put(lambda: self._start(running))
         self._put_end(running.execution, state, seconds=time.monotonic() - running.began, **details)
+
+    def renew(self) -> None:
+        """Renew the leases that are due; the outbox does so between two reports."""
+        due, asked_at = self.running.to_renew(), host_seconds()
+        if self.outbox.is_busy:  # a start that waits to be written comes first
+            due = [running for running in due if running.answer]
+        if not due:  # the executions that were due have ended
+            return
+        renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in due})
+        for running in due:
+            if running.execution.run_id in renewal.absent:
+                self._start_again(running)
+            else:
+                running.renewed_by(renewal, asked_at)
+        if renewal.not_ours and self._watchdog is not None:
+            self._watchdog.look()
 
     def drop(self, execution: Execution, error: str) -> None:
         """Report that an execution died: its lease ends soon."""
@@ -140,7 +157,7 @@ class Process:
         def write() -> None:
             self._store.drop(execution, error=error)
 
-        self._outbox.put(write)
+        self.outbox.put(write)
 
     # The main process, which knows only in which process an execution was
 
@@ -163,7 +180,7 @@ class Process:
 
     def flush(self) -> None:
         """Wait for the last reports of a process that ends, and log how many cannot be written."""
-        left = self._outbox.flush(self._config.run_write_timeout * FLUSH_TIMEOUTS)
+        left = self.outbox.flush(self._config.run_write_timeout * FLUSH_TIMEOUTS)
         if left:
             logger.error(
                 "%d reports of runs could not be written before this process ended; their runs are shown as lost", left
@@ -171,7 +188,7 @@ class Process:
 
     def _put_end(self, execution: Execution, state: State, **details: Any) -> None:
         answers: list[str] = []
-        self._outbox.put(lambda: answers.append(self._finish(execution, state, **details)))
+        self.outbox.put(lambda: answers.append(self._finish(execution, state, **details)))
         if "LATE" not in answers:
             announce_end(execution, state, **details)
 
@@ -185,21 +202,6 @@ class Process:
                 state.value,
             )
         return answer
-
-    def _renew(self) -> None:
-        due, asked_at = self.running.to_renew(), host_seconds()
-        if self._outbox.is_busy:  # a start that waits to be written comes first
-            due = [running for running in due if running.answer]
-        if not due:  # the executions that were due have ended
-            return
-        renewal = self._store.renew({each.execution.run_id: each.execution.holder for each in due})
-        for running in due:
-            if running.execution.run_id in renewal.absent:
-                self._start_again(running)
-            else:
-                running.renewed_by(renewal, asked_at)
-        if renewal.not_ours and self._watchdog is not None:
-            self._watchdog.look()
 
 
 def _log_second_start(running: Running) -> None:

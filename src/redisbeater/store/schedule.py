@@ -66,7 +66,8 @@ class RedisSchedule(Entries, OwnKeys):
         self._config = config
         self._connection = Connection(config)
         self._identity = Identity(self.keys.id)
-        self._lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
+        #: The ids of claims whose replies were lost: the next claim releases what they took.
+        self.lost_claims: deque[str] = deque(maxlen=MOST_LOST_CLAIMS)
         self.contents = Contents(self._connection, self.keys)
         self.broken = BrokenEntries(self._connection, self.keys)
         self.log = Log(self._connection, self.keys, config.log_limit)
@@ -109,7 +110,7 @@ class RedisSchedule(Entries, OwnKeys):
                 with_runs=self._config.track_runs,
             )
         except StoreError:
-            self._lost_claims.append(claim_id)
+            self.lost_claims.append(claim_id)
             raise
         if outcome == "FENCED":
             raise LockNotOwnedError("another beat holds the lock, or it has run out")
@@ -136,10 +137,10 @@ class RedisSchedule(Entries, OwnKeys):
 
     def _undo_lost_claims(self) -> None:
         """Release the entries of claims whose replies were lost."""
-        while self._lost_claims:
-            undo = self._undo_of(self._lost_claims[0])
+        while self.lost_claims:
+            undo = self._undo_of(self.lost_claims[0])
             self._connection.run(undo.script, undo.keys, undo.args)
-            self._lost_claims.popleft()
+            self.lost_claims.popleft()
 
     def _undo_of(self, claim_id: str) -> Undo:
         return Undo(script="undo_claim", keys=[self.keys.schedule, self.keys.receipt(claim_id)], args=[claim_id])

