@@ -33,8 +33,8 @@ from mutants.table import MUTANTS, Mutant
 #: What the README's command for the tests gives pytest.
 WHOLE = ("-n", "3")
 
-#: No selection by marks: the tests that this command leaves out run as well.
-ALL = ("-m", "")
+#: What runs the tests that this command leaves out.
+REST = ("--rest",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def _stages(mutant: Mutant, options: argparse.Namespace) -> dict[str, Sequence[s
     if not options.first:
         stages["whole"] = WHOLE
     if options.rest:
-        stages["rest"] = (*WHOLE, *ALL)
+        stages["rest"] = (*WHOLE, *REST)
     return stages
 
 

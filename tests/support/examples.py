@@ -27,9 +27,9 @@ def number_of_examples(whole: int, *, default: int = DEFAULT) -> int:
     return int(OWN or (whole if is_whole else min(whole, default)))
 
 
-def examples(whole: int, **others: Any) -> settings:
+def examples(whole: int, *, default: int = DEFAULT, **others: Any) -> settings:
     """Return the settings of a property that has ``whole`` examples in the whole run."""
-    return settings(max_examples=number_of_examples(whole), **others)
+    return settings(max_examples=number_of_examples(whole, default=default), **others)
 
 
 def same_examples(whole: int, *, default: int = DEFAULT, **others: Any) -> settings:

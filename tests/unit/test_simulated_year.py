@@ -58,6 +58,9 @@ YEARS = {
     "Pacific/Apia": 2011,  # one date does not exist
 }
 
+#: Those of the default run: the usual shifts, those by half an hour, and a date that does not exist.
+BY_DEFAULT = {"Europe/Vienna", "Australia/Lord_Howe", "Pacific/Apia"}
+
 
 # -- a schedule in storage, and what beat does to it
 
@@ -329,7 +332,9 @@ def stored(name: str, case: Case, zone: str, context: Context) -> Stored:
     return Stored(name=name, definition=definition.to_text(context.codec), score=first.to_text())
 
 
-@pytest.mark.parametrize("zone", YEARS)
+@pytest.mark.parametrize(
+    "zone", [zone if zone in BY_DEFAULT else pytest.param(zone, marks=pytest.mark.deep) for zone in YEARS]
+)
 def test_a_year_misses_nothing_and_runs_nothing_twice(zone: str, context: Context) -> None:
     year = YEARS[zone]
     chance = random.Random(zone)
