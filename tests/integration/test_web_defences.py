@@ -82,6 +82,11 @@ def test_a_page_without_allowed_hosts_is_refused_at_the_start(app: Celery) -> No
         create_app(app, auth=token(SECRET))
 
 
+def test_a_proxy_that_is_no_address_is_refused_at_the_start(app: Celery) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"trusted_proxies: 'proxy' does not appear .*\[\"10.0.0.0/8\"\]"):
+        create_app(app, auth=token(SECRET), allowed_hosts=[HOST], trusted_proxies=["proxy"])
+
+
 def test_every_answer_has_the_headers_that_defend_it(app: Celery) -> None:
     web = browse(app)
     for path in (*READ, "/login", "/nothing-there", "/healthz"):
@@ -168,10 +173,10 @@ def test_a_cookie_that_somebody_made_is_none(app: Celery) -> None:
     assert statuses == [303, 303, 303, 303, 200]
 
 
-def test_after_five_failures_an_address_waits(app: Celery) -> None:
-    web = browse(app, headers={"Sec-Fetch-Site": "same-origin"})
-    statuses = [web.post("/login", data={"secret": "wrong"}).status_code for _ in range(6)]
-    answer = web.post("/login", data={"secret": SECRET})
+def test_a_name_waits_after_five_failures_from_an_address(app: Celery) -> None:
+    web = browse(app, headers={"Sec-Fetch-Site": "same-origin"}, auth=basic({"anna": hash_password("s3cret")}))
+    statuses = [web.post("/login", data={"name": "anna", "secret": "wrong"}).status_code for _ in range(6)]
+    answer = web.post("/login", data={"name": "anna", "secret": "s3cret"})
     assert statuses == [403] * 5 + [429]
     assert answer.status_code == 429
     assert 0 < int(answer.headers["Retry-After"]) <= 61

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Mount, Route
 
+from redisbeater.dashboard.address import TRUSTED_PROXIES, read_networks
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import basic, header, token
 from redisbeater.dashboard.connections import BoundedProtocol
@@ -50,6 +51,7 @@ class Serving:
         no_auth: nobody logs in; on loopback only.
         read_only: nobody changes anything.
         allowed_hosts: host names besides the address that it is bound to.
+        trusted_proxies: addresses or networks of the proxies whose ``X-Forwarded-For`` counts; empty ones are none.
         path: what its addresses begin with, as ``/schedule``; empty: nothing.
     """
 
@@ -64,6 +66,7 @@ class Serving:
     allow_any_task: bool = False
     title: str = ""
     allowed_hosts: Sequence[str] = ()
+    trusted_proxies: Sequence[str] = TRUSTED_PROXIES
     path: str = ""
     #: The token that is made where no other way to log in is chosen.
     made_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
@@ -133,6 +136,9 @@ class Serving:
             OSError, ValueError: as for :meth:`auth`.
         """
         self.check()
+        proxies = [proxy for proxy in self.trusted_proxies if proxy]
+        with _named("--trusted-proxy"):
+            read_networks(proxies)
         page = create_app(
             celery_app,
             auth=self.auth(),
@@ -140,6 +146,7 @@ class Serving:
             allow_any_task=self.allow_any_task,
             title=self.title,
             allowed_hosts=[self.bind, *self.allowed_hosts],
+            trusted_proxies=proxies,
         )
         if not self.path:
             return page
@@ -160,8 +167,9 @@ def _named(option: str) -> Iterator[None]:
 
 
 def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = lambda: None) -> None:
-    """Serve the page until the process gets a signal to end. Headers of proxies are not believed.
+    """Serve the page until the process gets a signal to end.
 
+    Of the headers of proxies only ``X-Forwarded-For`` counts, for failed logins.
     ``ready`` is called once, as soon as it accepts connections.
 
     Raises:
