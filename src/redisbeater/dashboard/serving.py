@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import re
 import secrets
 import socket
@@ -16,6 +15,7 @@ from pathlib import Path
 import uvicorn
 from celery import Celery
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Mount, Route
@@ -24,8 +24,10 @@ from redisbeater.dashboard.address import TRUSTED_PROXIES, read_networks
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import basic, header, token
 from redisbeater.dashboard.connections import BoundedProtocol
+from redisbeater.dashboard.defences import Defences
 from redisbeater.dashboard.passwords import hash_password, read_passwords
 from redisbeater.dashboard.users import ALL, Auth, User
+from redisbeater.host_name import is_loopback
 
 __all__ = ("Serving", "hash_password", "serve")
 
@@ -74,10 +76,7 @@ class Serving:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine reaches it."""
-        try:
-            return self.bind == "localhost" or ipaddress.ip_address(self.bind).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.bind)
 
     @property
     def has_auth(self) -> bool:
@@ -139,18 +138,20 @@ class Serving:
         proxies = [proxy for proxy in self.trusted_proxies if proxy]
         with _named("--trusted-proxy"):
             read_networks(proxies)
+        hosts = [self.bind, *self.allowed_hosts]
         page = create_app(
             celery_app,
             auth=self.auth(),
             read_only=self.read_only,
             allow_any_task=self.allow_any_task,
             title=self.title,
-            allowed_hosts=[self.bind, *self.allowed_hosts],
+            allowed_hosts=hosts,
             trusted_proxies=proxies,
         )
         if not self.path:
             return page
-        mounted = Starlette(routes=[Route(self.path, _to_first_page), Mount(self.path, page)])
+        routes = [Route(self.path, _to_first_page), Mount(self.path, page)]
+        mounted = Starlette(routes=routes, middleware=[Middleware(Defences, allowed_hosts=hosts)])
         mounted.router.redirect_slashes = False  # as in the page itself
         return mounted
 
