@@ -80,7 +80,8 @@ async def show_login(
     """Return the page that asks for a token, or for name and password; ``target`` is where the person wants to go."""
     assert isinstance(site.auth, Login), "the route exists only with one"
     target = target or request.query_params.get("next", "")
-    values = {"asks_name": site.auth.asks_name, "failed": failed, "next": target}
+    is_opened = request.headers.get("Sec-Fetch-Site") == "none"  # by the person: no other site leads here
+    values = {"asks_name": site.auth.asks_name, "failed": failed, "next": target, "is_opened": is_opened}
     return site.render(request, "login.html", values, status=status)
 
 
