@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.resources import files
 
 import pytest
 import uvicorn
@@ -26,8 +27,7 @@ PAGE = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 SLOW_BODY = HEAD + b"Content-Length: 1000\r\n\r\na"
 SCRIPT = f"GET /static/{Assets().version}/htmx.min.js HTTP/1.1\r\nHost: localhost\r\n".encode()
 
-#: More than the system takes for a client that reads nothing.
-UNREAD = (SCRIPT + b"\r\n") * 120
+PIPELINED = (SCRIPT + b"\r\n") * 120
 
 #: The limit of sockets in this process, which holds both ends, and how many more than a page has.
 SOCKETS, CROWD = 4_096, connections.MOST_CONNECTIONS + 10
@@ -44,11 +44,15 @@ def web(app: Celery) -> Iterator[uvicorn.Server]:
     thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
     wait_until(lambda: web.started, "the page to be served")
-    web.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
     yield web
     web.should_exit = True
     thread.join(10)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _shrink(web: uvicorn.Server) -> None:
+    """Let the system take less than an answer of the page for a client that reads nothing."""
+    web.servers[0].sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
 
 
 def _send(web: uvicorn.Server, data: bytes, source: str = "127.0.0.1") -> socket.socket:
@@ -92,11 +96,12 @@ def test_a_body_that_never_comes_is_given_up(web: uvicorn.Server, monkeypatch: p
     assert _all(_send(web, SLOW_BODY)) == b""
 
 
-@pytest.mark.parametrize("data", [UNREAD, SCRIPT + b"Connection: close\r\n\r\n"], ids=["on", "closing"])
+@pytest.mark.parametrize("data", [SCRIPT + b"\r\n", SCRIPT + b"Connection: close\r\n\r\n"], ids=["on", "closing"])
 def test_a_client_that_does_not_read_is_given_up(
     web: uvicorn.Server, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "READ_SECONDS", 0.5)
+    _shrink(web)
     with _send(web, data):
         wait_until(lambda: web.server_state.connections, "the connection")
         wait_until(lambda: not web.server_state.connections, "the connection to be closed")
@@ -105,7 +110,8 @@ def test_a_client_that_does_not_read_is_given_up(
 def test_a_client_that_reads_slowly_gets_all(web: uvicorn.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "READ_SECONDS", 2.0)
     monkeypatch.setattr(connections, "LEAST_BYTES", 1_024)
-    connection = _send(web, UNREAD.removesuffix(b"\r\n") + b"Connection: close\r\n\r\n")
+    _shrink(web)
+    connection = _send(web, SCRIPT + b"Connection: close\r\n\r\n")
     wait_until(lambda: any(each.flow.write_paused for each in web.server_state.connections), "a full buffer")
     (served,) = web.server_state.connections
     found = b""
@@ -113,13 +119,23 @@ def test_a_client_that_reads_slowly_gets_all(web: uvicorn.Server, monkeypatch: p
         deadline = served._deadline
         found += connection.recv(8_192, socket.MSG_WAITALL)
         wait_until(lambda before=deadline: served._deadline is not before, "the end of one wait")
-    assert (found + _all(connection)).count(b"HTTP/1.1 200 OK") == 120
+    script = files("redisbeater.dashboard").joinpath("static/htmx.min.js").read_bytes()
+    assert (found + _all(connection)).partition(b"\r\n\r\n")[2] == script
 
 
-@pytest.mark.parametrize("data", [SLOW_BODY, UNREAD, HEALTH + b"\r\n"], ids=["slow body", "slow reader", "idle"])
-def test_a_crowd_that_gets_nowhere_keeps_nobody_out(web: uvicorn.Server, data: bytes) -> None:
+def test_requests_behind_one_that_is_not_answered_are_not_begun(web: uvicorn.Server) -> None:
+    assert _all(_send(web, PIPELINED)).count(b"HTTP/1.1 200 OK") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "is_shrunk"),
+    [(SLOW_BODY, False), (PIPELINED, False), (SCRIPT + b"\r\n", True), (HEALTH + b"\r\n", False)],
+    ids=["slow body", "pipelined", "slow reader", "idle"],
+)
+def test_a_crowd_that_gets_nowhere_keeps_nobody_out(web: uvicorn.Server, data: bytes, is_shrunk: bool) -> None:
+    if is_shrunk:
+        _shrink(web)
     crowd = [_send(web, data, f"127.0.0.{2 + number % 3}") for number in range(CROWD)]
-    wait_until(lambda: len(web.server_state.connections) >= connections.MOST_CONNECTIONS - 10, "the crowd")
     for _ in range(10):
         assert _all(_send(web, PAGE)).startswith(b"HTTP/1.1 200 OK")
         crowd += [_send(web, data, "127.0.0.2") for _ in range(10)]

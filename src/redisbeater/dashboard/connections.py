@@ -57,9 +57,15 @@ class BoundedProtocol(H11Protocol):
         self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for the rest of a request, unless it is whole."""
+        """Wait for the rest of a request, unless it is whole. Where another one is behind it, end after the answer.
+
+        No browser sends that one so early; whoever does would have hundreds of answers for a few bytes, unread.
+        """
         super().data_received(data)
         self._look()
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if not is_answered and not self.cycle.more_body and self.conn.trailing_data[0]:
+            self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
