@@ -373,6 +373,33 @@ def test_all_addresses_answer_when_no_host_is_named(make_app: MakeApp, make_sche
     assert probed.ask("/live").status == 200
 
 
+@pytest.mark.parametrize(
+    ("bound", "host", "status"),
+    [
+        ("127.0.0.1", "127.0.0.1:9808", 200),
+        ("127.0.0.1", "localhost:9808", 200),
+        ("127.0.0.1", "10.1.2.3:9808", 200),  # Kubernetes names a pod by its address
+        ("127.0.0.1", "[::1]", 200),
+        ("127.0.0.1", "", 200),  # a probe of HTTP/1.0
+        ("127.0.0.1", "evil.example:9808", 400),  # a rebound name: a page in a browser reads what only this host may
+        ("127.0.0.1", "[::1].evil.example", 400),
+        ("localhost", "localhost:9808", 200),
+        ("localhost", "evil.example", 400),
+        ("", "beat.example:9808", 200),  # Prometheus asks by name
+    ],
+)
+def test_on_loopback_no_other_name_is_served(
+    make_app: MakeApp, make_scheduler: MakeScheduler, bound: str, host: str, status: int
+) -> None:
+    port = free_port()
+    scheduler = make_scheduler(make_app(redisbeater_http=f"{bound}:{port}"))
+    scheduler.tick()
+    scheduler._observer.start()
+
+    assert get(port, "/live", host).status == status
+    assert get(port, "/nothing", host).status == (404 if status == 200 else status)
+
+
 @pytest.mark.parametrize("address", ["9808", "host", ":", ":0", ":99999", "http://host:9808", 9808, "::1:9808", ""])
 def test_what_is_no_address_is_refused(make_app: MakeApp, address: object) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"^redisbeater_http = .*: expected a text such as '127.0.0.1:9808'"):

@@ -94,6 +94,79 @@ def test_the_addresses_of_one_network_of_ipv6_count_as_one(app: Celery) -> None:
     assert statuses == [401] * 5 + [429] + [401] * 8
 
 
+#: Two people with passwords, and guesses of them. Three more guesses than one address may have for all names.
+PEOPLE = {"anna": hash_password("pw of anna"), "bert": hash_password("pw of bert")}
+GUESSES = 23
+
+
+def _status(page: object, address: str, name: str, secret: str, forwarded: str = "") -> int:
+    """Return what an address is answered that asks with a name and a password; others too by a proxy's header."""
+    web = TestClient(page, base_url=f"http://{HOST}", client=(address, 4000))
+    headers = {"X-Forwarded-For": forwarded} if forwarded else {}
+    return web.get("/status.json", auth=(name, secret), headers=headers).status_code
+
+
+@pytest.mark.parametrize(("trusted", "statuses"), [(["10.0.0.0/24"], [401, 429, 200, 200]), ([], [401, 429, 429, 429])])
+def test_a_stranger_behind_a_proxy_that_is_named_locks_out_nobody(
+    app: Celery, trusted: list[str], statuses: list[int]
+) -> None:
+    page = create_app(app, auth=basic(PEOPLE), allowed_hosts=[HOST], trusted_proxies=trusted)
+    asked = [_status(page, "10.0.0.5", "anna", f"guess {number}", "192.0.2.66") for number in range(5)]
+    asked += [_status(page, "10.0.0.5", f"name {number}", "guess", "192.0.2.66") for number in range(16)]
+    anna = _status(page, "10.0.0.5", "anna", "pw of anna", "192.0.2.66, 192.0.2.7")
+    bert = _status(page, "10.0.0.5", "bert", "pw of bert", "192.0.2.8,10.0.0.9")
+    assert [asked[0], asked[-1], anna, bert] == statuses
+
+
+def test_only_a_trusted_proxy_says_whom_a_failure_counts_for(app: Celery) -> None:
+    page = create_app(app, auth=basic(PEOPLE), allowed_hosts=[HOST], trusted_proxies=["10.0.0.5"])
+    for peer, forwarded in (
+        ("192.0.2.66", "198.51.100.{}"),  # no proxy
+        ("10.0.0.5", "198.51.100.{}, 192.0.2.67"),  # who writes more than the proxy adds
+        ("10.0.0.5", "198.51.100.{}, nobody"),
+    ):
+        asked = [_status(page, peer, "anna", "guess", forwarded.format(number)) for number in range(6)]
+        assert asked == [401] * 5 + [429], forwarded
+
+
+def test_one_with_a_login_has_no_more_guesses_at_the_names_of_others(app: Celery) -> None:
+    page = create_app(app, auth=basic(PEOPLE), allowed_hosts=[HOST])
+    statuses = []
+    for number in range(6):
+        statuses.append(_status(page, "192.0.2.66", "bert", "pw of bert"))
+        statuses.append(_status(page, "192.0.2.66", "anna", f"guess {number}"))
+    assert statuses == [200, 401] * 5 + [200, 429]
+
+
+def test_a_session_of_ones_own_gives_no_guesses_at_another_name(app: Celery) -> None:
+    page = create_app(app, auth=basic(PEOPLE), allowed_hosts=[HOST])
+    web = TestClient(page, base_url=f"http://{HOST}", client=("192.0.2.66", 4000))
+    form = {"name": "bert", "secret": "pw of bert"}
+    assert web.post("/login", data=form, headers={"X-Redisbeater": "1"}, follow_redirects=False).status_code == 303
+    web.get("/status.json", auth=("anna", "guess"))
+    elsewhere = [_status(page, f"198.51.100.{number}", "anna", f"guess {number}") for number in range(GUESSES)]
+    assert elsewhere == [401] * 20 + [429] * 3, "however many addresses guess one name"
+    assert _status(page, "192.0.2.66", "anna", "guess") == 429
+
+
+def test_who_has_logged_in_from_an_address_is_kept_out_by_no_other(app: Celery) -> None:
+    page = create_app(app, auth=basic(PEOPLE), allowed_hosts=[HOST])
+    assert _status(page, "192.0.2.7", "anna", "pw of anna") == 200
+    for number in range(GUESSES):
+        _status(page, f"198.51.100.{number}", "anna", "guess")
+        _status(page, "192.0.2.7", f"name {number}", "guess")
+    assert _status(page, "192.0.2.8", "anna", "pw of anna") == 429
+    assert _status(page, "192.0.2.7", "anna", "pw of anna") == 200
+
+
+def test_a_right_token_is_never_refused_for_the_failures_of_others(app: Celery) -> None:
+    web = browse(app, headers={"X-Redisbeater": "1"})
+    guesses = [web.post("/login", data={"secret": f"guess {number}"}).status_code for number in range(GUESSES)]
+    assert guesses == [403] * 20 + [429] * 3
+    assert web.get("/status", headers=BEARER).status_code == 200
+    assert web.post("/login", data={"secret": SECRET}, follow_redirects=False).status_code == 303
+
+
 def test_tries_at_the_same_time_count_one_by_one(app: Celery) -> None:
     page = create_app(app, auth=basic({"anna": hash_password("pw")}), allowed_hosts=[HOST])
 

@@ -61,7 +61,8 @@ def test_a_change_comes_from_the_page_itself(app: Celery, headers: dict[str, str
         ("10.1.2.3", 200), ("evil.example", 400), (f"{HOST}.evil.example", 400), (f"evil-{HOST}", 400), ("", 400),
         ("127.0.0.1.nip.io", 400), (f"{HOST}@evil.example", 400), ("[::1", 400), (f"{HOST.upper()}.", 200),
         (f"{HOST}/evil", 400), (f"{HOST}?evil", 400), (f"evil@{HOST}", 400), (f"{HOST}:evil", 400),
-        (f"{HOST}:80:80", 400),
+        (f"{HOST}:80:80", 400), ("[::1].evil.example", 400), ("[::1]evil.example:80", 400), ("[::1]:80:80", 400),
+        ("[localhost]", 400), ("evil.example[::1]", 400), ("[fe80::1%eth0]:80", 200),
     ],
 )  # fmt: skip
 def test_only_allowed_host_names_are_served(app: Celery, host: str, status: int) -> None:
@@ -70,9 +71,10 @@ def test_only_allowed_host_names_are_served(app: Celery, host: str, status: int)
 
 
 def test_no_answer_sends_anybody_to_the_host_of_a_request(app: Celery) -> None:
-    web = browse(app, headers={**BEARER, "Host": "evil.example"}, page=Serving(path="/schedule").app(app))
+    web = browse(app, page=Serving(path="/schedule", allowed_hosts=[HOST]).app(app))
     answer = web.get("/schedule?state=late", follow_redirects=False)
     assert (answer.status_code, answer.headers.get("Location")) == (307, "/schedule/?state=late")
+    assert web.get("/schedule", headers={"Host": "evil.example"}, follow_redirects=False).status_code == 400
     assert browse(app).get("/entry/?name=report", follow_redirects=False).status_code == 404
 
 
@@ -81,10 +83,16 @@ def test_a_page_without_allowed_hosts_is_refused_at_the_start(app: Celery) -> No
         create_app(app, auth=token(SECRET))
 
 
+def test_a_proxy_that_is_no_address_is_refused_at_the_start(app: Celery) -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"trusted_proxies: 'proxy' does not appear .*\[\"10.0.0.0/8\"\]"):
+        create_app(app, auth=token(SECRET), allowed_hosts=[HOST], trusted_proxies=["proxy"])
+
+
 def test_every_answer_has_the_headers_that_defend_it(app: Celery) -> None:
-    web = browse(app)
-    for path in (*READ, "/login", "/nothing-there", "/healthz"):
-        answer = web.get(f"{path}?name=report")
+    web, below = browse(app), browse(app, page=Serving(path="/schedule", allowed_hosts=[HOST]).app(app))
+    answers = [(path, web.get(f"{path}?name=report")) for path in (*READ, "/login", "/nothing-there", "/healthz")]
+    answers += [(path, below.get(path, follow_redirects=False)) for path in ("/schedule", "/schedule/login", "/")]
+    for path, answer in answers:
         assert answer.headers["Content-Security-Policy"] == POLICY, path
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["Referrer-Policy"] == "same-origin"
@@ -167,10 +175,10 @@ def test_a_cookie_that_somebody_made_is_none(app: Celery) -> None:
     assert statuses == [303, 303, 303, 303, 200]
 
 
-def test_after_five_failures_an_address_waits(app: Celery) -> None:
-    web = browse(app, headers={"Sec-Fetch-Site": "same-origin"})
-    statuses = [web.post("/login", data={"secret": "wrong"}).status_code for _ in range(6)]
-    answer = web.post("/login", data={"secret": SECRET})
+def test_a_name_waits_after_five_failures_from_an_address(app: Celery) -> None:
+    web = browse(app, headers={"Sec-Fetch-Site": "same-origin"}, auth=basic({"anna": hash_password("s3cret")}))
+    statuses = [web.post("/login", data={"name": "anna", "secret": "wrong"}).status_code for _ in range(6)]
+    answer = web.post("/login", data={"name": "anna", "secret": "s3cret"})
     assert statuses == [403] * 5 + [429]
     assert answer.status_code == 429
     assert 0 < int(answer.headers["Retry-After"]) <= 61

@@ -212,6 +212,7 @@ def _until(stream: Iterator[bytes], wanted: bytes) -> list[bytes]:
         (["--token-file", "/nothing/there"], "Error: --token-file /nothing/there: No such file or directory"),
         (["--basic-file", "/nothing/there"], "Error: --basic-file /nothing/there: No such file or directory"),
         (["--auth-header", "X-User", "--trusted", "proxy"], "Error: --trusted: 'proxy' does not appear to be"),
+        (["--trusted-proxy", "proxy"], "Error: --trusted-proxy: 'proxy' does not appear to be"),
         (["--basic-file", "/dev/null"], "no name has a password"),
     ],
 )

@@ -136,11 +136,6 @@ def _wait_for(proxy: Proxy, condition: Callable[[int], bool]) -> None:
 
 def test_browsers_that_are_gone_before_their_stream_begins_hold_no_place(app: Celery) -> None:
     page = create_app(app, auth=token(SECRET), allowed_hosts=[HOST])
-    headers = [(b"host", HOST.encode()), (b"authorization", BEARER["Authorization"].encode())]
-    scope = {
-        "type": "http", "asgi": {"spec_version": "2.4"}, "method": "GET", "scheme": "http", "path": "/events",
-        "raw_path": b"/events", "query_string": b"", "headers": headers, "client": ("192.0.2.7", 4000),
-    }  # fmt: skip
     statuses = []
 
     async def receive() -> dict[str, Any]:
@@ -153,7 +148,44 @@ def test_browsers_that_are_gone_before_their_stream_begins_hold_no_place(app: Ce
     async def visits() -> None:
         for _ in range(MOST_STREAMS + 1):
             with pytest.raises(Exception):  # noqa: B017, PT011 - the server ends the request with it
-                await page({**scope}, receive, send)
+                await page({**_scope(), "asgi": {"spec_version": "2.4"}}, receive, send)
 
     asyncio.run(visits())
     assert statuses == [200] * (MOST_STREAMS + 1)
+
+
+def test_of_streams_that_begin_together_no_more_are_begun_than_there_are_places(app: Celery) -> None:
+    page = create_app(app, auth=token(SECRET), allowed_hosts=[HOST])
+
+    async def statuses() -> list[int]:
+        begun: list[int] = []
+        ended = asyncio.Event()
+
+        async def visit() -> None:
+            async def receive() -> dict[str, Any]:
+                await ended.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: dict[str, Any]) -> None:
+                if message["type"] == "http.response.start":
+                    begun.append(message["status"])
+                    if len(begun) == MOST_STREAMS + 6:
+                        ended.set()
+                await asyncio.sleep(0)
+
+            await page(_scope(), receive, send)
+
+        await asyncio.gather(*(visit() for _ in range(MOST_STREAMS + 6)))
+        return begun
+
+    found = asyncio.run(statuses())
+    assert (found.count(200), found.count(503)) == (MOST_STREAMS, 6)
+
+
+def _scope() -> dict[str, Any]:
+    """Return a request for a stream, as servers of ASGI 2.3 pass it on."""
+    headers = [(b"host", HOST.encode()), (b"authorization", BEARER["Authorization"].encode())]
+    return {
+        "type": "http", "asgi": {"spec_version": "2.3"}, "method": "GET", "scheme": "http", "path": "/events",
+        "raw_path": b"/events", "query_string": b"", "headers": headers, "client": ("192.0.2.7", 4000),
+    }  # fmt: skip

@@ -18,11 +18,14 @@ class Reply(NamedTuple):
     text: str
 
 
-def get(port: int, path: str) -> Reply:
-    """Ask the server of a beat on this machine."""
+def get(port: int, path: str, host: str | None = None) -> Reply:
+    """Ask the server of a beat on this machine, by a name that it may have; empty: by none."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
     try:
-        connection.request("GET", path)
+        connection.putrequest("GET", path, skip_host=host is not None)
+        if host:
+            connection.putheader("Host", host)
+        connection.endheaders()
         answer = connection.getresponse()
         return Reply(answer.status, answer.read().decode())
     finally:

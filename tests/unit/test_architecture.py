@@ -25,6 +25,7 @@ FLOORS = (
         "display",
         "entry_name",
         "host_clock",
+        "host_name",
         "log_lines",
         "signals",
         "time_words",

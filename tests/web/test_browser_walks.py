@@ -213,6 +213,33 @@ def test_the_link_with_the_token_logs_in_and_leaves_no_token_in_the_address(make
     assert [cookie["httpOnly"] for cookie in page.context.cookies() if cookie["name"] == "redisbeater"] == [True]
 
 
+@pytest.mark.parametrize("guess", ["of-another-site-32-characters", SECRET])
+def test_a_link_of_another_site_logs_nobody_in_by_itself(make_site: Callable, make_page: Callable, page, guess: str):
+    site, other = make_site(token(SECRET)), make_site()
+    page.goto(f"{other.url}/status")
+    page.evaluate("address => { location.href = address; }", f"{site.url}/login#{guess}")
+    expect(page.locator("html.scripted .login")).to_be_visible()
+    expect(page.locator(".login .error")).to_have_count(0)
+    assert page.url == f"{site.url}/login"
+    page.get_by_role("button", name="Log in").click()
+    expect(page.locator("h1" if guess == SECRET else ".login .error")).to_have_text(re.compile("Entries|not the token"))
+    make_page.errors.clear()  # the browser logs the status 403 of the guess, which is meant
+
+
+def test_a_link_whose_token_is_none_stops_no_script(make_site: Callable, page):
+    site = make_site(token(SECRET))
+    page.goto(f"{site.url}/login#%zz-and-some-more-characters")
+    expect(page.locator("html.scripted .login")).to_be_visible()
+
+
+def test_an_address_that_needs_a_login_submits_none_of_its_own(make_site: Callable, page):
+    site = make_site(token(SECRET))
+    page.goto(f"{site.url}/status#the-runs-of-this-morning")
+    expect(page.locator("html.scripted .login")).to_be_visible()
+    expect(page.locator(".login .error")).to_have_count(0)
+    assert page.url.endswith("#the-runs-of-this-morning")
+
+
 def test_the_theme_and_the_zone_are_chosen_on_the_page(site, make_page):
     page = make_page(timezone_id="Asia/Kathmandu")
     site.store.create("report", "proj.report", crontab(hour="9", minute="0"), timezone="Asia/Tokyo")

@@ -37,6 +37,15 @@ INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]
 @click.option("--allow-any-task", is_flag=True, help="Let forms take tasks that this app does not know.")
 @click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="HOST", help="Host name it is served under.")
 @click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    default=("127.0.0.1", "::1"),
+    show_default=True,
+    metavar="CIDR",
+    help="Count failed logins behind this proxy by its X-Forwarded-For; it can be repeated.",
+)
+@click.option(
     "--path", default="", metavar="PATH", help="Serve it below this path, for a proxy that passes it on whole."
 )
 @click.option("--title", default="", help="Title of the page; default: the name of the app.")

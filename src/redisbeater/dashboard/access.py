@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
+import hashlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from redisbeater.dashboard.address import here, root_of
-from redisbeater.dashboard.auth import Login
+from redisbeater.dashboard.address import client_of, here, network_of, root_of
+from redisbeater.dashboard.auth import Login, credentials
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.head import read_head
 from redisbeater.dashboard.pages import Action, Page, Visit
@@ -55,14 +56,11 @@ async def _mark(site: Site, request: Request, *, as_json: bool) -> str:
 
 async def _user_within_attempts(site: Site, request: Request) -> User | None:
     """Return who sent a request; credentials in a header count as an attempt to log in."""
-    if "Authorization" not in request.headers:
+    given = request.headers.get("Authorization")
+    if given is None:
         return await site.user(request)
-    async with site.attempts.one_by_one:
-        _refuse_too_many(site, request)
-        user = await site.user(request)
-        if user is None:
-            site.attempts.failed(_address(request))
-    return user
+    name, secret = credentials(given) or ("", given)
+    return await _attempt(site, request, name, secret, partial(site.user, request))
 
 
 def _ask_to_log_in(site: Site, request: Request, *, as_json: bool) -> Response:
@@ -82,7 +80,8 @@ async def show_login(
     """Return the page that asks for a token, or for name and password; ``target`` is where the person wants to go."""
     assert isinstance(site.auth, Login), "the route exists only with one"
     target = target or request.query_params.get("next", "")
-    values = {"asks_name": site.auth.asks_name, "failed": failed, "next": target}
+    is_opened = request.headers.get("Sec-Fetch-Site") == "none"  # by the person: no other site leads here
+    values = {"asks_name": site.auth.asks_name, "failed": failed, "next": target, "is_opened": is_opened}
     return site.render(request, "login.html", values, status=status)
 
 
@@ -90,15 +89,12 @@ async def log_in(site: Site, request: Request) -> Response:
     """Check what was entered; begin a session and go on where the person wanted to go, or ask again."""
     assert isinstance(site.auth, Login), "the route exists only with one"
     form = await read_form(request)
-    async with site.attempts.one_by_one:
-        _refuse_too_many(site, request)
-        user = await site.auth.check(form["name"], form["secret"])
-        if user is None:
-            site.attempts.failed(_address(request))
-            return await show_login(site, request, failed=True, status=403, target=form["next"])
-    site.attempts.succeeded(_address(request))
+    name, secret = form["name"], form["secret"]
+    user = await _attempt(site, request, name, secret, partial(site.auth.check, name, secret))
+    if user is None:
+        return await show_login(site, request, failed=True, status=403, target=form["next"])
     answer = RedirectResponse(local_path(request, form["next"]), 303)
-    site.auth.sessions.begin(request, answer, form["name"] or user.name)
+    site.auth.sessions.begin(request, answer, name or user.name)
     return answer
 
 
@@ -117,20 +113,25 @@ def local_path(request: Request, target: str) -> str:
     return target if is_ours else f"{root_of(request)}/"
 
 
-def _refuse_too_many(site: Site, request: Request) -> None:
-    wait = site.attempts.wait(_address(request))
-    if wait > 0:
-        headers = {"Retry-After": str(int(wait) + 1)}
-        raise HTTPException(429, "too many failed logins from this address; wait a minute", headers=headers)
+async def _attempt(
+    site: Site, request: Request, name: str, secret: str, check: Callable[[], Awaitable[User | None]]
+) -> User | None:
+    """Return whose credentials these are, or None. Count failures, and refuse to check after too many.
 
-
-def _address(request: Request) -> str:
-    """Return what failed logins are counted by: an address; of IPv6 the network of 64 bits that one person has."""
-    host = request.client.host if request.client else ""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:  # a Unix socket has none
-        return host
-    if address.version == 4 or address.ipv4_mapped:
-        return host
-    return str(ipaddress.ip_network((address.packed[:8] + bytes(8), 64)))
+    A token is checked all the same: nobody can guess it, and a stranger keeps nobody out who has it.
+    """
+    # Of any length, a digest keeps it short; a bearer is who has the token.
+    who = hashlib.sha256((name or secret).encode()).hexdigest()
+    address = network_of(client_of(request, site.trusted_proxies))
+    async with site.attempts.one_by_one:
+        wait = site.attempts.wait(who, address)
+        is_checked = wait <= 0 or (isinstance(site.auth, Login) and site.auth.is_unguessable)
+        user = await check() if is_checked else None
+        if user is None and wait > 0:
+            headers = {"Retry-After": str(int(wait) + 1)}
+            raise HTTPException(429, "too many failed logins; wait a minute", headers=headers)
+        if user is None:
+            site.attempts.failed(who, address)
+        elif name in ("", user.name):  # a request with a session may hold the name of somebody else
+            site.attempts.succeeded(who, address)
+    return user

@@ -1,10 +1,77 @@
-"""Where a request comes from: the path of the mount, the address that links have, and whether it is HTTPS."""
+"""Where a request comes from: its client, the path of the mount, the address that links have, whether it is HTTPS."""
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterable
+
 from starlette.requests import Request
 
-__all__ = ("here", "is_secure", "root_of")
+__all__ = (
+    "TRUSTED_PROXIES",
+    "Networks",
+    "client_of",
+    "here",
+    "is_secure",
+    "is_within",
+    "network_of",
+    "read_networks",
+    "root_of",
+)
+
+#: Proxies on this machine, which web servers trust by default.
+TRUSTED_PROXIES = ("127.0.0.1", "::1")
+
+Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+
+
+def read_networks(texts: Iterable[str]) -> Networks:
+    """Return addresses and networks, such as ``10.0.0.5`` and ``10.0.0.0/8``.
+
+    Raises:
+        ValueError: one is neither.
+    """
+    return tuple(ipaddress.ip_network(text) for text in texts)
+
+
+def client_of(request: Request, proxies: Networks) -> str:
+    """Return the address of a client: that of the peer, or what the outermost of our proxies has seen.
+
+    Each proxy adds its peer at the end of ``X-Forwarded-For``; what stands before that anybody may write.
+    """
+    client = request.client.host if request.client else ""
+    seen = ",".join(request.headers.getlist("X-Forwarded-For")).split(",")
+    while seen and is_within(client, proxies) and _address(before := seen.pop()):
+        client = before
+    return client
+
+
+def is_within(host: str, networks: Networks) -> bool:
+    """Return whether an address is in one of the networks; a Unix socket is in none."""
+    address = _address(host)
+    return address is not None and any(address in network for network in networks)
+
+
+def network_of(host: str) -> str:
+    """Return what an address counts as: itself; of IPv6 the network of 64 bits that one person has."""
+    address = _address(host)
+    if address is None or address.version == 4:
+        return str(address or host)
+    return str(ipaddress.ip_network((address.packed[:8] + bytes(8), 64)))
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Read an address; some proxies write a port behind it, and IPv6 in brackets."""
+    host = text.strip()
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 def root_of(request: Request) -> str:

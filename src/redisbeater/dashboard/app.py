@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from redisbeater.context import Context
 from redisbeater.dashboard.access import endpoint, log_in, log_out, show_login
+from redisbeater.dashboard.address import TRUSTED_PROXIES, read_networks
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
@@ -88,6 +89,7 @@ def create_app(
     auth: Auth,
     read_only: bool = False,
     allowed_hosts: Iterable[str] = (),
+    trusted_proxies: Iterable[str] = TRUSTED_PROXIES,
     title: str = "",
     time_zone: str = "entry",
     allow_any_task: bool = False,
@@ -101,6 +103,8 @@ def create_app(
             function. There is no default: a page that changes the schedule can run any task.
         read_only: leave everybody the right to view alone.
         allowed_hosts: the host names that it is served under; addresses and ``localhost`` always may.
+        trusted_proxies: addresses or networks of the proxies whose ``X-Forwarded-For`` says where somebody comes from
+            who fails to log in; default: this machine. The failures of all behind another proxy count together.
         title: shown in the head; default: the name of the app.
         time_zone: the zone of the times on the page: ``"entry"``, each entry's own, or an IANA name.
         allow_any_task: let forms take tasks that ``celery_app`` does not know.
@@ -108,7 +112,8 @@ def create_app(
             beat has. Needs the extra ``metrics``.
 
     Raises:
-        ImproperlyConfigured: no host name is allowed, ``time_zone`` is none, or ``metrics`` lacks its extra.
+        ImproperlyConfigured: no host name is allowed, a proxy is no address, ``time_zone`` is none, or ``metrics``
+            lacks its extra.
     """
     hosts = tuple(allowed_hosts) or tuple(getattr(auth, "allowed_hosts", ()))
     if not hosts:
@@ -116,6 +121,10 @@ def create_app(
             "allowed_hosts is empty: name the hosts of the page, "
             'for example create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
         )
+    try:
+        proxies = read_networks(trusted_proxies)
+    except ValueError as exc:
+        raise ImproperlyConfigured(f'trusted_proxies: {exc}; expected a list such as ["10.0.0.0/8"]') from exc
     if time_zone not in CHOICES:
         try:
             read_zone(time_zone, "time_zone")
@@ -125,6 +134,7 @@ def create_app(
     site = Site(
         store=store,
         auth=auth,
+        trusted_proxies=proxies,
         assets=Assets(),
         attempts=Attempts(),
         templates=environment(),

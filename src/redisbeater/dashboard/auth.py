@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import base64
 import hmac
-import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
+from redisbeater.dashboard.address import is_within, read_networks
 from redisbeater.dashboard.passwords import check_password, hash_password
 from redisbeater.dashboard.sessions import Sessions
 from redisbeater.dashboard.users import ALL, Auth, Right, User
 from redisbeater.log_lines import get_logger
 
-__all__ = ("Login", "basic", "header", "token")
+__all__ = ("Login", "basic", "credentials", "header", "token")
 
 logger = get_logger(__name__)
 
@@ -35,6 +35,8 @@ class Login:
 
     #: What the page asks for: a token, or a name and a password.
     asks_name = False
+    #: Whether tries without end find nothing, and cost nothing.
+    is_unguessable = False
 
     def __init__(self, *secrets: str) -> None:
         self.sessions = Sessions(*secrets)
@@ -44,8 +46,8 @@ class Login:
         name = self.sessions.name(request)
         if name is not None:
             return self.user(name)
-        credentials = _credentials(request)
-        return None if credentials is None else await self.check(*credentials)
+        given = credentials(request.headers.get("Authorization", ""))
+        return None if given is None else await self.check(*given)
 
     def user(self, name: str) -> User | None:
         """Return the user of a name that has logged in before; None if it is not known any more."""
@@ -57,6 +59,8 @@ class Login:
 
 
 class _Token(Login):
+    is_unguessable = True
+
     def __init__(self, secret: str, rights: frozenset[Right]) -> None:
         if len(secret) < LEAST_TOKEN:
             raise ValueError(f"the token is shorter than {LEAST_TOKEN} characters; make one with: openssl rand -hex 32")
@@ -119,7 +123,7 @@ def header(name: str, *, trusted: Iterable[str], rights: Rights) -> Auth:
         trusted: networks of the proxy, as ``["10.0.0.0/8"]``. The peer's address counts, not ``X-Forwarded-For``.
         rights: what they may do: the same for all, by a pattern of the name, or a function of it.
     """
-    networks = [ipaddress.ip_network(network) for network in trusted]
+    networks = read_networks(trusted)
     if not networks:
         raise ValueError("trusted: names no network; write that of the proxy, for example ['10.0.0.0/8']")
 
@@ -127,8 +131,8 @@ def header(name: str, *, trusted: Iterable[str], rights: Rights) -> Auth:
         given = request.headers.getlist(name)
         if not given:
             return None
-        if len(given) > 1 or not _is_in(request, networks):
-            peer = request.client.host if request.client else "unknown"
+        peer = request.client.host if request.client else "unknown"
+        if len(given) > 1 or not is_within(peer, networks):
             logger.warning("ignored the header %s: the peer %s is not in trusted, or sent it twice", name, peer)
             return None
         return User(given[0], rights_of(given[0], rights)) if given[0].strip() else None
@@ -144,17 +148,9 @@ def rights_of(name: str, rights: Rights) -> frozenset[Right]:
     return rights(name) if callable(rights) else rights
 
 
-def _is_in(request: Request, networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    try:
-        peer = ipaddress.ip_address(request.client.host if request.client else "")
-    except ValueError:  # a Unix socket has no address
-        return False
-    return any(peer in network for network in networks)
-
-
-def _credentials(request: Request) -> tuple[str, str] | None:
-    """Return name and secret of the header ``Authorization``; a bearer's name is empty."""
-    kind, _, value = request.headers.get("Authorization", "").partition(" ")
+def credentials(authorization: str) -> tuple[str, str] | None:
+    """Return name and secret of a header ``Authorization``; a bearer's name is empty."""
+    kind, _, value = authorization.partition(" ")
     if kind.lower() == "bearer" and value:
         return "", value.strip()
     if kind.lower() == "basic":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from redisbeater.host_name import is_rebindable, named_host
 
 __all__ = ("PROTECTION", "Defences")
 
@@ -59,8 +60,8 @@ class Defences:
 
     def _is_allowed(self, host: str) -> bool:
         """Return whether the page may be served under a host name: another one may be a rebound name of an attacker."""
-        name = _name(host)
-        return name == "localhost" or _is_address(name) or any(_matches(name, allowed) for allowed in self._hosts)
+        name = named_host(host)
+        return not is_rebindable(name) or any(_matches(name, allowed) for allowed in self._hosts)
 
 
 def foreign(headers: Headers, scheme: str) -> str:
@@ -93,24 +94,6 @@ def _is_origin(origin: str, host: str, scheme: str) -> bool:
 def _with_port(host: str, scheme: str) -> str:
     default = ":443" if scheme == "https" else ":80"
     return host.lower().removesuffix(default)
-
-
-def _name(host: str) -> str:
-    """Return the name of a header ``Host``, without port and brackets; empty: it is none."""
-    try:
-        parts = urlsplit(f"//{host}")
-        is_whole = parts.netloc == host and "@" not in host and parts.port != 0  # a port that is no number raises
-        return (parts.hostname or "").rstrip(".") if is_whole else ""
-    except ValueError:
-        return ""
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _matches(name: str, allowed: str) -> bool:

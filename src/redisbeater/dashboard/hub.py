@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import suppress
+from functools import partial
 
 from redisbeater.dashboard.recent_changes import EVERYTHING, RecentChanges
 from redisbeater.exceptions import StoreError
@@ -90,6 +92,24 @@ class _Stream:
         yield Changes(status=True)  # the page asks for all, and learns why it gets nothing
 
 
+class Events:
+    """The events of one page, as they are sent. They hold their place until they are closed, also before the first."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], leave: Callable[[], None]) -> None:
+        self._events, self._leave = events, leave
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._events
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._events.__anext__()
+
+    async def aclose(self) -> None:
+        """Leave the place to others."""
+        self._leave()
+        await self._events.aclose()
+
+
 class Hub:
     """Hands changes to all open pages. It listens only while there is one, or one is about to open its stream."""
 
@@ -118,8 +138,8 @@ class Hub:
 
     def open(
         self, since: str | None = None, session: str = "", is_known: Callable[[], Awaitable[bool]] = _always
-    ) -> AsyncIterator[bytes]:
-        """Return the events of one page, as they are sent.
+    ) -> Events:
+        """Return the events of one page, to be closed by who asks for them.
 
         Arguments:
             since: the mark of the page; None: it has none, and asks for nothing that happened before.
@@ -129,10 +149,9 @@ class Hub:
         Raises:
             TooManyStreams: there are 200 already.
         """
-        with self._lock:
-            if len(self._streams) >= MOST_STREAMS:
-                raise TooManyStreams
-        return self._events(since, session, is_known)
+        stream = _Stream(session)
+        self._begin(stream, most=MOST_STREAMS)
+        return Events(self._events(stream, since, is_known), partial(self._leave, stream))
 
     def end(self, session: str) -> None:
         """End the streams of a session."""
@@ -146,10 +165,8 @@ class Hub:
             self._call(lambda stream: stream.add(changes))
 
     async def _events(
-        self, since: str | None, session: str, is_known: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[bytes]:
-        stream = _Stream(session)
-        self._begin(stream)  # here, not in open(): nothing ends a stream whose browser is gone before it begins
+        self, stream: _Stream, since: str | None, is_known: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[bytes, None]:
         try:
             await stream.is_served.wait()  # a change before hello would reach no page
             yield b"retry: 3000\nevent: hello\ndata: {}\n\n"  # a page that never sees it is behind a proxy that buffers
@@ -162,8 +179,10 @@ class Hub:
         finally:
             self._leave(stream)
 
-    def _begin(self, stream: _Stream, *, lingers: bool = False) -> None:
+    def _begin(self, stream: _Stream, *, most: float = math.inf, lingers: bool = False) -> None:
         with self._lock:
+            if len(self._streams) >= most:
+                raise TooManyStreams
             self._streams.add(stream)
             if lingers:
                 self._lingers_until = time.monotonic() + LINGER_SECONDS

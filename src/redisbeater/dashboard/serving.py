@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import re
 import secrets
 import socket
@@ -16,15 +15,19 @@ from pathlib import Path
 import uvicorn
 from celery import Celery
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.routing import Mount, Route
 
+from redisbeater.dashboard.address import TRUSTED_PROXIES, read_networks
 from redisbeater.dashboard.app import create_app
 from redisbeater.dashboard.auth import basic, header, token
 from redisbeater.dashboard.connections import BoundedProtocol
+from redisbeater.dashboard.defences import Defences
 from redisbeater.dashboard.passwords import hash_password, read_passwords
 from redisbeater.dashboard.users import ALL, Auth, User
+from redisbeater.host_name import is_loopback
 
 __all__ = ("Serving", "hash_password", "serve")
 
@@ -50,6 +53,7 @@ class Serving:
         no_auth: nobody logs in; on loopback only.
         read_only: nobody changes anything.
         allowed_hosts: host names besides the address that it is bound to.
+        trusted_proxies: addresses or networks of the proxies whose ``X-Forwarded-For`` counts; empty ones are none.
         path: what its addresses begin with, as ``/schedule``; empty: nothing.
     """
 
@@ -64,6 +68,7 @@ class Serving:
     allow_any_task: bool = False
     title: str = ""
     allowed_hosts: Sequence[str] = ()
+    trusted_proxies: Sequence[str] = TRUSTED_PROXIES
     path: str = ""
     #: The token that is made where no other way to log in is chosen.
     made_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
@@ -71,10 +76,7 @@ class Serving:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine reaches it."""
-        try:
-            return self.bind == "localhost" or ipaddress.ip_address(self.bind).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.bind)
 
     @property
     def has_auth(self) -> bool:
@@ -133,17 +135,23 @@ class Serving:
             OSError, ValueError: as for :meth:`auth`.
         """
         self.check()
+        proxies = [proxy for proxy in self.trusted_proxies if proxy]
+        with _named("--trusted-proxy"):
+            read_networks(proxies)
+        hosts = [self.bind, *self.allowed_hosts]
         page = create_app(
             celery_app,
             auth=self.auth(),
             read_only=self.read_only,
             allow_any_task=self.allow_any_task,
             title=self.title,
-            allowed_hosts=[self.bind, *self.allowed_hosts],
+            allowed_hosts=hosts,
+            trusted_proxies=proxies,
         )
         if not self.path:
             return page
-        mounted = Starlette(routes=[Route(self.path, _to_first_page), Mount(self.path, page)])
+        routes = [Route(self.path, _to_first_page), Mount(self.path, page)]
+        mounted = Starlette(routes=routes, middleware=[Middleware(Defences, allowed_hosts=hosts)])
         mounted.router.redirect_slashes = False  # as in the page itself
         return mounted
 
@@ -160,8 +168,9 @@ def _named(option: str) -> Iterator[None]:
 
 
 def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = lambda: None) -> None:
-    """Serve the page until the process gets a signal to end. Headers of proxies are not believed.
+    """Serve the page until the process gets a signal to end.
 
+    Of the headers of proxies only ``X-Forwarded-For`` counts, for failed logins.
     ``ready`` is called once, as soon as it accepts connections.
 
     Raises:

@@ -13,7 +13,7 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from redisbeater.dashboard.address import here, root_of
+from redisbeater.dashboard.address import Networks, here, root_of
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.attempts import Attempts
 from redisbeater.dashboard.auth import Login
@@ -42,6 +42,7 @@ class Site:
     Attributes:
         store: everything that they show and do goes through it.
         auth: recognizes who sent a request.
+        trusted_proxies: those whose ``X-Forwarded-For`` says whom a failed login counts for.
         prefix: that of the schedule's keys, shown in the head.
         title: shown in the head and in the browser's tab.
         time_zone: ``"entry"``, or the IANA name of the zone of all times.
@@ -57,6 +58,7 @@ class Site:
 
     store: AsyncScheduleStore
     auth: Auth
+    trusted_proxies: Networks
     assets: Assets
     attempts: Attempts
     templates: Environment

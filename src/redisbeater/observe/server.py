@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from redisbeater.config.values import address_of
+from redisbeater.host_name import is_loopback, is_rebindable, named_host
 from redisbeater.log_lines import get_logger
 from redisbeater.observe.verdict import Verdict
 
@@ -39,6 +40,8 @@ class Answer:
     body: bytes
     content_type: str = PLAIN
 
+
+_FOREIGN = Answer(status=400, body=b"not served by this host name: beat is on loopback; ask localhost or 127.0.0.1\n")
 
 #: Answers a request whose query has these parameters: the last of each name.
 Route = Callable[[Mapping[str, str]], Answer]
@@ -97,7 +100,7 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         is_dual = not host and socket.has_dualstack_ipv6()
         if ":" in host or is_dual:
             self.address_family = socket.AF_INET6
-        self._is_dual = is_dual
+        self._is_dual, self._host = is_dual, host.lower()
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
@@ -105,6 +108,17 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
         if self._is_dual:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         socketserver.TCPServer.server_bind(self)
+
+    def is_meant(self, header: str | None) -> bool:
+        """Return whether a request is for this server by its header ``Host``, which probes of HTTP/1.0 lack.
+
+        On loopback another name is that of a page in a browser, whose DNS leads here: it would read what only programs
+        of this host may. Elsewhere monitors ask by any name.
+        """
+        if header is None or not is_loopback(str(self.server_address[0])):
+            return True
+        name = named_host(header)
+        return name == self._host or not is_rebindable(name)
 
     def serve(self) -> None:
         """Serve until :meth:`shutdown`."""
@@ -153,7 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         route = self.server.routes.get(url.path)
         query = {name: values[-1] for name, values in parse_qs(url.query).items()}
-        answer = _not_found(self.server.routes) if route is None else route(query)
+        if not self.server.is_meant(self.headers.get("Host")):
+            answer = _FOREIGN
+        else:
+            answer = _not_found(self.server.routes) if route is None else route(query)
         self.send_response_only(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))

@@ -385,12 +385,13 @@
     }
   });
 
-  // The link with the token carries it behind "#", which no server sees and no log has.
+  // The link with the token carries it behind "#", which no server sees and no log has. A link of another site fills in alone:
+  // it may hold any text, and each wrong one counts as a failed login.
   const secret = one(".login input[name='secret']");
-  if (secret && location.hash.length > 16) {
-    secret.value = decodeURIComponent(location.hash.slice(1));
-    history.replaceState(null, "", location.pathname + location.search);
-    secret.form.requestSubmit();
+  if (secret && !location.search && /^#[\w-]{16,}$/.test(location.hash)) {
+    secret.value = location.hash.slice(1);
+    history.replaceState(null, "", location.pathname);
+    if (secret.form.hasAttribute("data-opened")) secret.form.requestSubmit();
   }
 
   const keysOn = one("#keys-on");

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from functools import partial
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from redisbeater.dashboard.auth import Login
-from redisbeater.dashboard.hub import TooManyStreams
+from redisbeater.dashboard.hub import Events, TooManyStreams
 from redisbeater.dashboard.pages import Action, Visit
 from redisbeater.dashboard.sessions import session_of
 from redisbeater.dashboard.users import Right
@@ -30,7 +32,17 @@ async def events(visit: Visit) -> Response:
         stream = visit.site.hub.open(since, session_of(visit.request), partial(_is_known, visit))
     except TooManyStreams:
         raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
-    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+    return _Streaming(stream, media_type="text/event-stream", headers=headers)
+
+
+class _Streaming(StreamingResponse):
+    """Closes its events when it ends, also those of a browser that is gone before the first."""
+
+    body_iterator: Events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self.body_iterator):
+            await super().__call__(scope, receive, send)
 
 
 async def _is_known(visit: Visit) -> bool:
