@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -69,17 +70,24 @@ def test_all_links_stay_below_the_path_of_the_mount(
 
 
 def test_the_page_in_fastapi_and_in_starlette_is_as_documented(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGE_TOKEN", SECRET)
     fastapi = TestClient(run_block("from fastapi", app, monkeypatch)["app"], base_url=f"http://{HOST}")
-    bearer = {"Authorization": "Bearer a secret of 32 characters or more"}
-    assert fastapi.get("/schedule/index.json", headers=bearer).json()["total"] == 1
-    assert fastapi.get("/schedule/index.json", headers=BEARER).status_code == 401
+    assert fastapi.get("/schedule/index.json", headers=BEARER).json()["total"] == 1
+    assert fastapi.get("/schedule/index.json", headers={"Authorization": "Bearer another"}).status_code == 401
     assert fastapi.get("/docs").status_code == 200
-    starlette = TestClient(run_block('"X-Staff"', app, monkeypatch)["app"], base_url=f"http://{HOST}")
+    people = {name: SimpleNamespace(name=name, is_staff=name == "anna") for name in ("anna", "bob")}
+    sessions = {"1f0e": people["anna"], "77ac": people["bob"]}
+
+    async def person_of_session(session: str) -> Any:
+        return sessions.get(session)
+
+    block = run_block("person_of_session", app, monkeypatch, person_of_session=person_of_session)
+    starlette = TestClient(block["app"], base_url=f"http://{HOST}")
     answers = {}
-    for name in ("anna", "bob", ""):
-        headers = {"X-Redisbeater": "1", **({"X-Staff": name} if name else {})}
-        answers[name] = starlette.post("/schedule/pause", headers=headers, follow_redirects=False).status_code
-    assert answers == {"anna": 303, "bob": 403, "": 401}
+    for session in (*sessions, "", "anna"):
+        headers = {"X-Redisbeater": "1", "Cookie": f"session={session}", "X-Staff": "anna"}
+        answers[session] = starlette.post("/schedule/pause", headers=headers, follow_redirects=False).status_code
+    assert answers == {"1f0e": 303, "77ac": 403, "": 401, "anna": 401}
     assert (pause := ScheduleStore(app).is_paused)
     assert pause.by == "anna"
 
@@ -89,10 +97,10 @@ def test_people_are_recognized_by_password_and_by_a_proxy_as_documented(
 ) -> None:
     monkeypatch.setenv("HASH_OF_ANNA", hash_password("pw of anna"))
     monkeypatch.setenv("HASH_OF_BERT", hash_password("pw of bert"))
-    web = TestClient(run_block("HASH_OF_ANNA", app, monkeypatch)["page"], base_url=f"http://{HOST}")
+    web = TestClient(run_block("HASH_OF_ANNA", app, monkeypatch, "dashboard.rst")["page"], base_url=f"http://{HOST}")
     people = [("anna", "pw of anna"), ("bert", "pw of bert"), ("bert", "pw of anna")]
     assert [web.get("/new.json", headers=_basic(*each)).status_code for each in people] == [200, 403, 401]
-    page = run_block('"X-Forwarded-User"', app, monkeypatch)["page"]
+    page = run_block('"X-Forwarded-User"', app, monkeypatch, "dashboard.rst")["page"]
     answers = {}
     for peer, name in [("10.1.2.3", "a@ops.example.com"), ("10.1.2.3", "a@example.com"), ("10.1.2.3", "a@evil.com"),
                        ("192.0.2.7", "a@ops.example.com")]:  # fmt: skip

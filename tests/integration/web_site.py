@@ -33,11 +33,13 @@ def browse(
     return client
 
 
-def run_block(text: str, app: Celery, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run the block of the page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
+def run_block(
+    text: str, app: Celery, monkeypatch: pytest.MonkeyPatch, page: str = "dashboard-embedding.rst", **names_of_proj: Any
+) -> dict[str, Any]:
+    """Run the block of a page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
     project = ModuleType("proj")
-    project.celery_app = app  # type: ignore[attr-defined]
+    vars(project).update(celery_app=app, **names_of_proj)
     monkeypatch.setitem(sys.modules, "proj", project)
     names: dict[str, Any] = {}
-    exec(block_with("dashboard.rst", text), names)
+    exec(block_with(page, text), names)
     return names
