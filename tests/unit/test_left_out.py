@@ -155,6 +155,11 @@ def test_what_cannot_be_stored_is_refused(given: dict[str, Any], problem: str) -
 
 
 def test_a_stored_fire_time_that_never_comes_stops_no_entry() -> None:
-    stored = ["0001-01-01T00:00:00+00:00", "2026-06-10T10:00:00+00:00", "9999-12-31T23:59:59Z", "9998-12-31T23:59:59-14:00"]
+    stored = [
+        "0001-01-01T00:00:00+00:00",
+        "2026-06-10T10:00:00+00:00",
+        "9999-12-31T23:59:59Z",
+        "9998-12-31T23:59:59-14:00",
+    ]
 
     assert read_policies({"skip": stored})["skip"] == at("10:00")

@@ -25,11 +25,13 @@ function outer(node) {
   return VOID.includes(tag) ? start : `${start}${inner(node)}</${tag}>`;
 }
 for (const [name, get] of [["outerHTML", outer], ["innerHTML", inner]])
-  Object.defineProperty(Element.prototype, name, { configurable: true, get() { return get(this); }, set() { throw name; } });
+  Object.defineProperty(Element.prototype, name, { configurable: true, get() { return get(this); } });
 """
 
 #: What htmx makes of ``<hx-a >`` in a text ends an attribute, and what follows would be an element that posts a form.
-PAYLOAD = "<hx-a ><x-made hx-post=/entry hx-vals={{'name':'{}','task':'proj.mail','every':'1h'}} hx-trigger=load>x</x-made>"
+PAYLOAD = (
+    "<hx-a ><x-made hx-post=/entry hx-vals={{'name':'{}','task':'proj.mail','every':'1h'}} hx-trigger=load>x</x-made>"
+)
 
 
 @pytest.fixture
