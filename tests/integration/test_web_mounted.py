@@ -7,9 +7,7 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +15,6 @@ from urllib.request import Request, urlopen
 
 import pytest
 import redis
-import uvicorn
 from celery import Celery
 from click.testing import Result
 from fastapi import FastAPI
@@ -25,7 +22,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from support.servers import programs
 from support.waiting import wait_until
-from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block
+from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block, served
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import OPERATE, User, basic, create_app, hash_password, header, token
@@ -163,25 +160,10 @@ def test_cookies_are_for_https_where_the_browser_uses_it(app: Celery) -> None:
     assert ["Secure" in headers["Set-Cookie"] for headers in cookies] == [False, True]
 
 
-@contextmanager
-def _served(page: Starlette) -> Iterator[str]:
-    """Serve a page on a free port, in a thread."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(page, log_level="error", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{free.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(10)
-
-
 def test_open_pages_hear_of_changes_by_one_subscription(app: Celery, client: redis.Redis) -> None:
     store = ScheduleStore(app)
     with (
-        _served(create_app(app, auth=token(SECRET), allowed_hosts=[HOST])) as address,
+        served(create_app(app, auth=token(SECRET), allowed_hosts=[HOST])) as address,
         urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as stream,
         urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as other,
     ):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import pytest
+import uvicorn
 from celery import Celery
+from starlette.applications import Starlette
 from support.pages import block_with
 
 from redisbeater.dashboard import create_app, token
@@ -43,3 +50,18 @@ def run_block(
     names: dict[str, Any] = {}
     exec(block_with(page, text), names)
     return names
+
+
+@contextmanager
+def served(page: Starlette) -> Iterator[str]:
+    """Serve a page on a free port, in a thread."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(page, log_level="error", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{free.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)

@@ -23,6 +23,7 @@ from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
 from redisbeater.dashboard.said import forget, heard
+from redisbeater.dashboard.sessions import Session, Sessions
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
 
@@ -42,6 +43,7 @@ class Site:
     Attributes:
         store: everything that they show and do goes through it.
         auth: recognizes who sent a request.
+        sessions: those of people who have logged in on a page of ours.
         prefix: that of the schedule's keys, shown in the head.
         title: shown in the head and in the browser's tab.
         time_zone: ``"entry"``, or the IANA name of the zone of all times.
@@ -57,6 +59,7 @@ class Site:
 
     store: AsyncScheduleStore
     auth: Auth
+    sessions: Sessions | None
     assets: Assets
     attempts: Attempts
     templates: Environment
@@ -74,15 +77,26 @@ class Site:
 
     async def user(self, request: Request) -> User | None:
         """Return who sent a request, with the rights that this site leaves."""
-        user = await self.auth(request)
+        user = await self._recognized(request)
         if user is None or not self.read_only:
             return user
         return User(user.name, user.rights & {Right.VIEW})
 
+    async def _recognized(self, request: Request) -> User | None:
+        session = self.session(request)
+        if session is None or self.sessions is None or await self.sessions.has_ended(session):
+            return await self.auth(request)
+        assert isinstance(self.auth, Login), "others have no sessions"
+        return self.auth.user(session.name)
+
+    def session(self, request: Request) -> Session | None:
+        """Return the session that the cookie of a request names, ended or not; None: it has none."""
+        return None if self.sessions is None else self.sessions.of(request)
+
     @property
     def can_log_out(self) -> bool:
         """Whether people log in on a page of ours."""
-        return isinstance(self.auth, Login)
+        return self.sessions is not None
 
     async def clock(self, request: Request) -> Clock:
         """Return the present, in the zone that the reader of a page chose."""
