@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 import threading
@@ -38,6 +39,19 @@ def browse(
     client = TestClient(web, base_url=f"http://{HOST}", root_path=root, client=("192.0.2.7", 4000))
     client.headers.update(BEARER if headers is None else headers)
     return client
+
+
+def undo_form(text: str) -> tuple[str, dict[str, str]]:
+    """Return where the button Undo of a page posts its form to, and the fields; nothing: it has no such button."""
+    form = re.search(r'<div id="said".*?action="([^"]+)">(.*?)</form>', text.partition("<h1")[0], re.DOTALL)
+    return (form[1], dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form[2]))) if form else ("", {})
+
+
+def undo(web: TestClient, text: str) -> str:
+    """Press the button Undo on a page; return the page that comes."""
+    action, fields = undo_form(text)
+    assert action, "the page offers no undo"
+    return web.post(action, data=fields).text
 
 
 def run_block(

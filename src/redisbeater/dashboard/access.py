@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.address import here, root_of
 from redisbeater.dashboard.auth import Login
+from redisbeater.dashboard.flash import delete_flash, read_flash
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.head import read_head
 from redisbeater.dashboard.pages import Action, Page, Visit
@@ -41,8 +42,14 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
             return page
         if as_json or (request.method == "POST" and visit.wants_json):
             return JSONAnswer(page.data, page.status)
-        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), "mark": mark, **page.values}
-        return site.render(request, page.template, values, status=page.status, fragment=page.fragment)
+        flash = await read_flash(visit)
+        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), "mark": mark, "flash": flash}
+        drawn = site.render(
+            request, page.template, {**values, **page.values}, status=page.status, fragment=page.fragment
+        )
+        if flash:
+            delete_flash(visit, drawn)
+        return drawn
 
     return answer
 

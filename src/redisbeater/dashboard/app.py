@@ -33,7 +33,18 @@ from redisbeater.dashboard.sessions import Sessions
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.template_environment import environment
 from redisbeater.dashboard.users import Auth
-from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, run_actions, runs, schedule
+from redisbeater.dashboard.views import (
+    actions,
+    editing,
+    entries,
+    entry,
+    forecast,
+    live,
+    run_actions,
+    runs,
+    schedule,
+    undoing,
+)
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -70,6 +81,8 @@ STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
     (StoreError, 503),
 )
 
+EXAMPLE = 'create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
+
 #: The pages.
 ACTIONS: tuple[Action, ...] = (
     *entries.ACTIONS,
@@ -77,6 +90,7 @@ ACTIONS: tuple[Action, ...] = (
     *editing.ACTIONS,
     *actions.ACTIONS,
     *runs.ACTIONS,
+    *undoing.ACTIONS,
     *run_actions.ACTIONS,
     *schedule.ACTIONS,
     *live.ACTIONS,
@@ -114,10 +128,7 @@ def create_app(
     """
     hosts = tuple(allowed_hosts) or tuple(getattr(auth, "allowed_hosts", ()))
     if not hosts:
-        raise ImproperlyConfigured(
-            "allowed_hosts is empty: name the hosts of the page, "
-            'for example create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
-        )
+        raise ImproperlyConfigured(f"allowed_hosts is empty: name the hosts of the page, for example {EXAMPLE}")
     if time_zone not in CHOICES:
         try:
             read_zone(time_zone, "time_zone")
@@ -129,6 +140,7 @@ def create_app(
         store=store,
         auth=auth,
         sessions=Sessions(auth.key, config.key_prefix, page_keys) if isinstance(auth, Login) else None,
+        page_keys=page_keys,
         assets=Assets(),
         attempts=Attempts(),
         templates=environment(),

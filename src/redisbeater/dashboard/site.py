@@ -22,10 +22,10 @@ from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
-from redisbeater.dashboard.said import forget, heard
 from redisbeater.dashboard.sessions import Session, Sessions
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.store.page_keys import PageKeys
 
 __all__ = ("THEME_COOKIE", "ZONE_COOKIE", "JSONAnswer", "Site")
 
@@ -44,6 +44,7 @@ class Site:
         store: everything that they show and do goes through it.
         auth: recognizes who sent a request.
         sessions: those of people who have logged in on a page of ours.
+        page_keys: what all processes that serve it keep in Redis.
         prefix: that of the schedule's keys, shown in the head.
         title: shown in the head and in the browser's tab.
         time_zone: ``"entry"``, or the IANA name of the zone of all times.
@@ -60,6 +61,7 @@ class Site:
     store: AsyncScheduleStore
     auth: Auth
     sessions: Sessions | None
+    page_keys: PageKeys
     assets: Assets
     attempts: Attempts
     templates: Environment
@@ -114,24 +116,20 @@ class Site:
     ) -> Response:
         """Draw a template; the fragment of it that htmx asked for, where it did."""
         root = root_of(request)
-        said = None if _is_by_script(request) else heard(request)
         common = {
             "site": self,
             "root": root,
             "static": f"{root}/static/{self.assets.version}",
             "request": request,
             "here": here(request),
-            "said": said,
+            "flash": None,
         }
         theme = request.cookies.get(THEME_COOKIE, "")
         common["theme"] = theme if theme in ("light", "dark") else ""
         common["fragment"] = fragment if request.headers.get("HX-Request") == "true" else ""
         text = self.templates.get_template(template).render({**common, **values})
         content = text.encode("utf-8", "backslashreplace")  # names may hold bytes that are no unicode
-        answer = HTMLResponse(content, status, headers={"Vary": "HX-Request"})
-        if said is not None:
-            forget(request, answer)
-        return answer
+        return HTMLResponse(content, status, headers={"Vary": "HX-Request"})
 
 
 def _zone_named(name: str) -> tzinfo:
@@ -140,11 +138,6 @@ def _zone_named(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown, no such name, or that of a folder
         return timezone.utc
-
-
-def _is_by_script(request: Request) -> bool:
-    """Return whether an open page asks, which need not be the one on which a change was made: that one says it."""
-    return request.headers.get("X-Redisbeater-Live") == "1" or request.headers.get("HX-Request") == "true"
 
 
 class JSONAnswer(Response):
