@@ -48,6 +48,20 @@ def test_many_entries_come_back_as_each_of_them_was(app: Celery, store: Schedule
     assert [(entry.enabled, entry.disabled_until) for entry in store.list(prefix="e-")] == before
 
 
+def test_all_entries_that_a_form_deleted_come_back_and_are_listed_by_pages(app: Celery, store: ScheduleStore) -> None:
+    names = {f"e-{number:03}" for number in range(150)}
+    for name in names:
+        store.create(name, "shop.report", 3600.0)
+    web = browse(app)
+    page = web.post("/entries/delete", data={"all": "1", "prefix": "e-", "confirm": "1"}).text
+    listed = [web.get(f"/index.json?state=deleted&page={number}").json() for number in (1, 2, 3)]
+    assert [(len(each["entries"]), each["total"], each["pages"]) for each in listed] == [(50, 150, 3)] * 3
+    assert {entry["name"] for each in listed for entry in each["entries"]} == names
+    assert "page 2 of 3" in web.get("/?state=deleted&page=2").text
+    assert "150 entries: restored." in undo(web, page)
+    assert set(store.names()) == names | {"report"}
+
+
 def test_what_there_is_no_time_for_is_brought_back_when_the_person_goes_on(
     app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ key                type         members                                         
                                 cannot be sent
 ``P:applications`` hash         application -> JSON: the digests of the static entries that its code     none
                                 declares now, and declared before
-``P:deleted``      sorted set   name of a deleted entry -> when it was deleted; the newest 100       none
+``P:deleted``      sorted set   name of a deleted entry -> when it was deleted; the newest 10,000    none
 ``P:deleted:<n>``  hash         what is kept of an entry that was deleted, to go on with it          yes
 ``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last        none
 ``P:pause``        string       JSON: ``note``, ``by``, ``since``, while the schedule is paused       with ``until``
