@@ -74,8 +74,14 @@ async def act_on(verb: str, change: Change, visit: Visit, chosen: Chosen, work: 
     if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not visit.wants_json:
         back = local_path(visit.request, chosen.form["next"])
         is_final = verb == "trigger" or len(chosen.names) > MOST_UNDONE
-        values = {"verb": verb, "chosen": chosen, "work": None, "done_word": DONE[verb], "back": back}
-        values["is_final"] = is_final
+        values = {
+            "verb": verb,
+            "chosen": chosen,
+            "work": None,
+            "done_word": DONE[verb],
+            "back": back,
+            "is_final": is_final,
+        }
         return Page(template="confirm.html", values=values, fragment="content")
     await _do(visit, chosen, change, work, PIECE if verb in ("enable", "disable", "delete") else 1)
     data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
