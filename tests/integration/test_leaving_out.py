@@ -16,6 +16,7 @@ from celery.schedules import crontab
 from click.testing import CliRunner, Result
 from due import UTC, now
 from outbox import names, run_due
+from web_site import browse
 
 from redisbeater import EditConflict, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, cron
 from redisbeater.cli import redisbeater
@@ -247,6 +248,21 @@ def test_at_most_a_hundred_fire_times_are_left_out(store: ScheduleStore) -> None
 
 
 # Versions
+
+
+def test_a_fire_time_at_the_end_of_the_calendar_is_refused_and_one_that_is_stored_hides_no_entry(
+    app: Celery, store: ScheduleStore, client: redis.Redis, run: Callable[..., Result]
+) -> None:
+    store.create("report", "proj.work", crontab(hour=9, minute=0), timezone="Asia/Tokyo")
+    with pytest.raises(InvalidEntry, match=r"^\$\.skip\[0\]: expected a year from 2 to 9998"):
+        store.update("report", skip=["9999-12-31T23:59:59+00:00"])
+    key = Context.of(app).redis.keys.entry("report")
+    definition = json.loads(client.hget(key, "definition"))
+    client.hset(key, "definition", json.dumps({**definition, "skip": ["9999-12-31T23:59:59+00:00"]}))
+    assert run("show", "report").exit_code == 0
+    assert [browse(app).get(f"/{page}?name=report").status_code for page in ("entry", "entry/edit")] == [200, 200]
+    assert store.skip_next("report").skip == store.get("report").skip
+    assert len(store.get("report").skip) == 1
 
 
 def test_an_edit_of_an_older_version_is_refused_and_a_run_makes_none(

@@ -24,7 +24,7 @@ from redisbeater import (
     cron,
 )
 from redisbeater.context import Context
-from redisbeater.store import KEEP_DELETED
+from redisbeater.editing import deletion
 
 pytestmark = pytest.mark.one_server
 
@@ -244,22 +244,22 @@ def test_a_disabled_entry_comes_back_disabled(store: ScheduleStore) -> None:
 
 
 def test_only_the_newest_deleted_entries_are_kept_and_none_of_a_bulk(
-    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(deletion, "KEEP_DELETED", 30)
     with store.bulk() as bulk:
-        for number in range(KEEP_DELETED + 20):
+        for number in range(50):
             bulk.upsert(RedisScheduleEntry(f"e-{number}", "proj.work", 3600, app=app))
     with store.bulk() as bulk:
         for number in range(10):
             bulk.delete(f"e-{number}")
 
     assert client.keys(f"{prefix}:deleted*") == []
-    for number in range(10, KEEP_DELETED + 20):
+    for number in range(10, 50):
         store.delete(f"e-{number}")
     kept = store.deleted()
-    assert len(kept) == KEEP_DELETED
-    assert set(kept) == {f"e-{number}" for number in range(20, KEEP_DELETED + 20)}
-    assert len(client.keys(f"{prefix}:deleted:*")) == KEEP_DELETED
+    assert list(kept) == [f"e-{number}" for number in range(49, 19, -1)]
+    assert len(client.keys(f"{prefix}:deleted:*")) == 30
 
 
 # Names that are too long, as another program stored them

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import itertools
-import json
 import re
 import time
-from html import unescape
 from urllib.parse import quote
 
 import httpx
@@ -63,25 +60,36 @@ def test_every_combination_of_headers_of_a_forged_form(app: Celery) -> None:
 
 
 def test_a_session_is_bound_to_its_secret_and_ends(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
     def session(auth: object, form: dict[str, str]) -> str:
         answer = browse(app, headers={"X-Redisbeater": "1"}, auth=auth).post(
             "/login", data=form, follow_redirects=False
         )
-        return f"redisbeater={answer.cookies['redisbeater']}"
+        [(name, cookie)] = answer.cookies.items()
+        names.append(name)
+        return str(cookie)
 
     ours = session(token(SECRET), {"secret": SECRET})
     foreign = session(token("another-secret-of-32-characters!"), {"secret": "another-secret-of-32-characters!"})
     before, after = {"anna": hash_password("pw"), "bob": hash_password("pw")}, {"bob": hash_password("pw")}
     annas = session(basic(before), {"name": "anna", "secret": "pw"})
     web = browse(app, headers={}, auth=token(SECRET))
-    statuses = {name: web.get("/status", headers={"Cookie": cookie}, follow_redirects=False).status_code
-                for name, cookie in (("ours", ours), ("foreign", foreign), ("annas", annas))}  # fmt: skip
+    statuses = {
+        whose: web.get("/status", headers={"Cookie": f"{names[0]}={cookie}"}, follow_redirects=False).status_code
+        for whose, cookie in (("ours", ours), ("foreign", foreign), ("annas", annas))
+    }
+    assert len(set(names)) == 3
     assert statuses == {"ours": 200, "foreign": 303, "annas": 303}
-    gone = browse(app, headers={}, auth=basic(after)).get("/status", headers={"Cookie": annas}, follow_redirects=False)
+    other = browse(app, headers={"X-Redisbeater": "1"}, auth=basic(after))
+    [name] = other.post("/login", data={"name": "bob", "secret": "pw"}, follow_redirects=False).cookies
+    other.cookies.clear()
+    gone = other.get("/status", headers={"Cookie": f"{name}={annas}"}, follow_redirects=False)
     assert gone.status_code == 303
     hours = time.time() + 12 * 3600 + 1
     monkeypatch.setattr(time, "time", lambda: hours)
-    assert web.get("/status", headers={"Cookie": ours}, follow_redirects=False).status_code == 303
+    answer = web.get("/status", headers={"Cookie": f"{names[0]}={ours}"}, follow_redirects=False)
+    assert answer.status_code == 303
 
 
 def test_the_addresses_of_one_network_of_ipv6_count_as_one(app: Celery) -> None:
@@ -228,20 +236,6 @@ def test_no_text_in_an_address_or_a_form_is_an_error_of_ours(app: Celery) -> Non
         form = {"name": "new", "task": "shop.report", "kind": kind, "every": "1m", field: text}
         answer = web.post("/preview", data=form)
         assert answer.status_code == 200, (field, text[:40])
-
-
-def test_a_cookie_of_the_wrong_shape_says_nothing_harmful(app: Celery) -> None:
-    web = browse(app)
-    for content in (
-        [], {}, 1, None, ["x"], ["x", "/entry", [], "more"], ["x", "//evil.example", []], ["x", "/logout", []],
-        [1, "", []], ["x", "/entry", {"a": 1}], ["x", "/entry", [["a"]]], ["x", "/entry", [["a", "b", "c"]]],
-    ):  # fmt: skip
-        cookie = base64.urlsafe_b64encode(json.dumps(content).encode()).decode()
-        answer = web.get("/status", headers={"Cookie": f"redisbeater_said={cookie}; redisbeater_zone=<x>"})
-        said = re.search(r'<div id="said".*?</div>', answer.text, re.DOTALL)
-        assert answer.status_code == 200, content
-        assert said is not None
-        assert not re.search(r'action="[^"]*(?:evil|logout)', unescape(said[0])), content
 
 
 def test_an_unexpected_error_says_nothing_and_keeps_the_defences(app: Celery) -> None:

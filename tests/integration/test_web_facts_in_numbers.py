@@ -14,7 +14,7 @@ from celery import Celery
 from celery.schedules import crontab
 from due import save_due
 from support.waiting import wait_until
-from web_site import TestClient, browse
+from web_site import TestClient, browse, undo, undo_form
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
@@ -135,30 +135,22 @@ def test_more_than_are_counted_are_about_so_many(
     assert web.get("/index.json").json()["is_about"] is False
 
 
-def _undo_fields(page: str) -> list[tuple[str, str]]:
-    said = page.partition('<div id="said"')[2].partition("<h1")[0]
-    form = re.search(r'action="/entries/\w+">(.*?)</form>', said, re.DOTALL)
-    return re.findall(r'name="([^"]+)" value="([^"]*)"', form[1]) if form else []
-
-
 def test_to_undo_brings_back_what_was_and_no_more(app: Celery, store: ScheduleStore) -> None:
     for name in ("on", "also on", "off"):
         store.create(name, "shop.report", 3600.0, enabled=name != "off")
     web = browse(app)
-    page = web.post("/entries/disable", data={"name": ["on", "also on", "off"]}).text
-    assert [value for name, value in _undo_fields(page) if name == "name"] == ["on", "also on"]
+    undo(web, web.post("/entries/disable", data={"name": ["on", "also on", "off"]}).text)
+    assert [store.get(name).enabled for name in ("on", "also on", "off")] == [True, True, False]
     until = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(hours=5)
     store.disable("on", until=until)
-    page = web.post("/entries/enable?name=on").text
-    fields = _undo_fields(page)
-    assert store.get("on").enabled
-    assert store.get("on").disabled_until is None
-    web.post("/entries/disable", data=dict(fields))
-    assert store.get("on").disabled_until == until
+    store.disable("also on")
     page = web.post("/entries/enable", data={"name": ["on", "also on"]}).text
     assert "2 entries: enabled." in page
-    assert _undo_fields(page) == [], "one was disabled until a time and the other was not"
-    assert _undo_fields(web.post("/entries/enable?name=on").text) == [], "nothing was changed"
+    assert (store.get("on").enabled, store.get("on").disabled_until) == (True, None)
+    undo(web, page)
+    assert (store.get("on").disabled_until, store.get("also on").enabled) == (until, False)
+    web.post("/entries/enable?name=on")
+    assert undo_form(web.post("/entries/enable?name=on").text) == ("", {}), "nothing was changed"
 
 
 def test_a_time_that_is_none_costs_nobody_the_reason(app: Celery, store: ScheduleStore) -> None:

@@ -73,6 +73,20 @@ def test_the_runs_and_lines_of_an_entry_are_filtered_by_its_address(
     assert "&lt;soon&gt;" in wrong.text
 
 
+def test_older_runs_keep_the_filters_of_the_address_and_nothing_else_of_it(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    for number in range(3):
+        _record(client, prefix, "report", f"run-{number}", "SUCCESS", "w1", ago=60.0 * number)
+    store.create("report", "shop.report", 3600.0)
+    text = browse(app).get("/history?name=report&n=2&since=2h+ago&other=<hx-a >&before=&other=2").text
+    older = re.search(r'<form class="older".*?</form>', text, re.DOTALL)
+    assert older is not None
+    fields = re.findall(r'name="([^"]+)" value="([^"]*)"', older[0])
+    assert fields[:-1] == [("name", "report"), ("n", "2"), ("since", "2h ago")]
+    assert fields[-1][0] == "before"
+
+
 def test_a_row_says_how_late_its_last_run_was(
     app: Celery, client: redis.Redis, prefix: str, make_scheduler: Callable[..., RedisScheduler]
 ) -> None:

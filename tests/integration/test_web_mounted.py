@@ -7,23 +7,21 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
 import redis
-import uvicorn
 from celery import Celery
 from click.testing import Result
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from support.waiting import wait_until
-from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block
+from web_site import BEARER, HOST, SECRET, TestClient, browse, run_block, served
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard import OPERATE, User, basic, create_app, hash_password, header, token
@@ -68,17 +66,24 @@ def test_all_links_stay_below_the_path_of_the_mount(
 
 
 def test_the_page_in_fastapi_and_in_starlette_is_as_documented(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGE_TOKEN", SECRET)
     fastapi = TestClient(run_block("from fastapi", app, monkeypatch)["app"], base_url=f"http://{HOST}")
-    bearer = {"Authorization": "Bearer a secret of 32 characters or more"}
-    assert fastapi.get("/schedule/index.json", headers=bearer).json()["total"] == 1
-    assert fastapi.get("/schedule/index.json", headers=BEARER).status_code == 401
+    assert fastapi.get("/schedule/index.json", headers=BEARER).json()["total"] == 1
+    assert fastapi.get("/schedule/index.json", headers={"Authorization": "Bearer another"}).status_code == 401
     assert fastapi.get("/docs").status_code == 200
-    starlette = TestClient(run_block('"X-Staff"', app, monkeypatch)["app"], base_url=f"http://{HOST}")
+    people = {name: SimpleNamespace(name=name, is_staff=name == "anna") for name in ("anna", "bob")}
+    sessions = {"1f0e": people["anna"], "77ac": people["bob"]}
+
+    async def person_of_session(session: str) -> Any:
+        return sessions.get(session)
+
+    block = run_block("person_of_session", app, monkeypatch, person_of_session=person_of_session)
+    starlette = TestClient(block["app"], base_url=f"http://{HOST}")
     answers = {}
-    for name in ("anna", "bob", ""):
-        headers = {"X-Redisbeater": "1", **({"X-Staff": name} if name else {})}
-        answers[name] = starlette.post("/schedule/pause", headers=headers, follow_redirects=False).status_code
-    assert answers == {"anna": 303, "bob": 403, "": 401}
+    for session in (*sessions, "", "anna"):
+        headers = {"X-Redisbeater": "1", "Cookie": f"session={session}", "X-Staff": "anna"}
+        answers[session] = starlette.post("/schedule/pause", headers=headers, follow_redirects=False).status_code
+    assert answers == {"1f0e": 303, "77ac": 403, "": 401, "anna": 401}
     assert (pause := ScheduleStore(app).is_paused)
     assert pause.by == "anna"
 
@@ -88,10 +93,10 @@ def test_people_are_recognized_by_password_and_by_a_proxy_as_documented(
 ) -> None:
     monkeypatch.setenv("HASH_OF_ANNA", hash_password("pw of anna"))
     monkeypatch.setenv("HASH_OF_BERT", hash_password("pw of bert"))
-    web = TestClient(run_block("HASH_OF_ANNA", app, monkeypatch)["page"], base_url=f"http://{HOST}")
+    web = TestClient(run_block("HASH_OF_ANNA", app, monkeypatch, "dashboard.rst")["page"], base_url=f"http://{HOST}")
     people = [("anna", "pw of anna"), ("bert", "pw of bert"), ("bert", "pw of anna")]
     assert [web.get("/new.json", headers=_basic(*each)).status_code for each in people] == [200, 403, 401]
-    page = run_block('"X-Forwarded-User"', app, monkeypatch)["page"]
+    page = run_block('"X-Forwarded-User"', app, monkeypatch, "dashboard.rst")["page"]
     answers = {}
     for peer, name in [("10.1.2.3", "a@ops.example.com"), ("10.1.2.3", "a@example.com"), ("10.1.2.3", "a@evil.com"),
                        ("192.0.2.7", "a@ops.example.com")]:  # fmt: skip
@@ -154,25 +159,10 @@ def test_cookies_are_for_https_where_the_browser_uses_it(app: Celery) -> None:
     assert ["Secure" in headers["Set-Cookie"] for headers in cookies] == [False, True]
 
 
-@contextmanager
-def _served(page: Starlette) -> Iterator[str]:
-    """Serve a page on a free port, in a thread."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(page, log_level="error", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{free.getsockname()[1]}"
-        server.should_exit = True
-        thread.join(10)
-
-
 def test_open_pages_hear_of_changes_by_one_subscription(app: Celery, client: redis.Redis) -> None:
     store = ScheduleStore(app)
     with (
-        _served(create_app(app, auth=token(SECRET), allowed_hosts=[HOST])) as address,
+        served(create_app(app, auth=token(SECRET), allowed_hosts=[HOST])) as address,
         urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as stream,
         urlopen(Request(f"{address}/events", headers=BEARER), timeout=20) as other,
     ):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from html import escape, unescape
+from html import escape
 
 import pytest
 import redis
 from celery import Celery
 from celery.schedules import crontab
-from web_site import BEARER, TestClient, browse
+from web_site import BEARER, browse, undo
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
@@ -204,21 +204,10 @@ def test_of_two_tabs_the_second_sees_what_the_first_did(app: Celery, store: Sche
     assert "every 20 minutes" in web.get("/entry?name=report").text
 
 
-def _undo(web: TestClient, text: str) -> None:
-    """Post the form of the button Undo on a page."""
-    form = re.search(r'<div id="said".*?action="([^"]+)">(.*?)</form>', text, re.DOTALL)
-    assert form is not None, "the page offers no undo"
-    fields = re.findall(r'name="([^"]+)" value="([^"]*)"', form[2])
-    data: dict[str, list[str]] = {}
-    for name, value in fields:
-        data.setdefault(unescape(name), []).append(unescape(value))
-    web.post(form[1], data=data)
-
-
 def test_changes_can_be_undone(app: Celery, store: ScheduleStore) -> None:
     store.create("report", "shop.report", crontab(hour=9, minute=0), description="old")
     web = browse(app)
-    _undo(web, web.post("/entries/disable?name=report").text)
+    undo(web, web.post("/entries/disable?name=report").text)
     assert store.get("report").enabled
     confirm = web.post("/entries/delete?name=report")
     assert "Delete <bdi>report</bdi>?" in confirm.text
@@ -226,11 +215,11 @@ def test_changes_can_be_undone(app: Celery, store: ScheduleStore) -> None:
     deleted = web.post("/entries/delete?name=report", data={"confirm": "1", "note": "old"})
     assert store.count() == 0
     assert "report" in web.get("/?state=deleted").text
-    _undo(web, deleted.text)
+    undo(web, deleted.text)
     assert store.count() == 1
     form = web.get("/entry/edit.json?name=report").json()
     sent = {"was": "report", "if_version": form["version"], "kind": "every", "every": "5m", "description": "new"}
-    _undo(web, web.post("/entry", data=sent).text)
+    undo(web, web.post("/entry", data=sent).text)
     assert store.get("report").description == "old"
     assert store.get("report").schedule == crontab(hour=9, minute=0)
 

@@ -9,7 +9,7 @@ from html import unescape
 import pytest
 import redis
 from celery import Celery
-from web_site import BEARER, TestClient, browse
+from web_site import BEARER, browse, undo
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 
@@ -19,30 +19,20 @@ pytestmark = [
 ]
 
 
-def _undo(web: TestClient, text: str) -> str:
-    """Press the button Undo on a page; return the page that comes."""
-    form = re.search(r'<div id="said".*?action="([^"]+)">(.*?)</form>', text, re.DOTALL)
-    assert form is not None, "the page offers no undo"
-    data: dict[str, list[str]] = {}
-    for name, value in re.findall(r'name="([^"]+)" value="([^"]*)"', form[2]):
-        data.setdefault(unescape(name), []).append(unescape(value))
-    return web.post(form[1], data=data).text
-
-
 def test_an_undo_changes_nothing_that_somebody_has_written_since(app: Celery, store: ScheduleStore) -> None:
     web = browse(app)
     for name in ("a", "b", "c"):
         store.create(name, "shop.report", 60.0)
     done = web.post("/entries/disable", data={"name": ["a", "b"]}).text
     store.update("b", description="stays disabled: the feed is broken", by="bert")
-    page = _undo(web, done)
+    page = undo(web, done)
     assert (store.get("a").enabled, store.get("b").enabled) == (True, False)
     assert "1 of 2 enabled" in page
     assert re.search(r"<bdi>b</bdi></a></th><td><bdi>.*version", page)
     store.disable("c", until=timedelta(hours=2))
     done = web.post("/entries/enable?name=c").text
     store.update("c", description="runs tonight", by="bert")
-    _undo(web, done)
+    undo(web, done)
     assert store.get("c").disabled_until is None
 
 
@@ -52,11 +42,11 @@ def test_the_undo_of_a_skip_keeps_what_others_left_out(app: Celery, store: Sched
     web = browse(app)
     done = web.post("/entries/skip-next?name=a").text
     assert len(store.get("a").skip) == 2
-    _undo(web, done)
+    undo(web, done)
     assert store.get("a").skip == first
     done = web.post("/entries/skip-next?name=a").text
     theirs = store.skip_next("a").skip
-    assert "Not changed" in _undo(web, done)
+    assert "Not changed" in undo(web, done)
     assert store.get("a").skip == theirs
 
 
@@ -72,7 +62,7 @@ def test_the_undo_of_a_skip_of_several_fire_times_brings_back_all_and_no_other(
     web = browse(app)
     done = web.post("/entries/skip-next?name=a").text
     assert len(store.get("a").skip) == 5
-    assert "a: skip undone." in _undo(web, done)
+    assert "a: skip undone." in undo(web, done)
     assert store.get("a").skip == later
     assert [run.fire_time for run in store.upcoming("a", 5)] == coming
 

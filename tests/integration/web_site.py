@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import sys
+import threading
+import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import pytest
+import uvicorn
 from celery import Celery
+from starlette.applications import Starlette
 from support.pages import block_with
 
 from redisbeater.dashboard import create_app, token
@@ -33,11 +41,41 @@ def browse(
     return client
 
 
-def run_block(text: str, app: Celery, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Run the block of the page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
+def undo_form(text: str) -> tuple[str, dict[str, str]]:
+    """Return where the button Undo of a page posts its form to, and the fields; nothing: it has no such button."""
+    form = re.search(r'<div id="said".*?action="([^"]+)">(.*?)</form>', text.partition("<h1")[0], re.DOTALL)
+    return (form[1], dict(re.findall(r'name="([^"]+)" value="([^"]*)"', form[2]))) if form else ("", {})
+
+
+def undo(web: TestClient, text: str) -> str:
+    """Press the button Undo on a page; return the page that comes."""
+    action, fields = undo_form(text)
+    assert action, "the page offers no undo"
+    return web.post(action, data=fields).text
+
+
+def run_block(
+    text: str, app: Celery, monkeypatch: pytest.MonkeyPatch, page: str = "dashboard-embedding.rst", **names_of_proj: Any
+) -> dict[str, Any]:
+    """Run the block of a page of the documentation that has a text, with ``app`` as ``proj.celery_app``."""
     project = ModuleType("proj")
-    project.celery_app = app  # type: ignore[attr-defined]
+    vars(project).update(celery_app=app, **names_of_proj)
     monkeypatch.setitem(sys.modules, "proj", project)
     names: dict[str, Any] = {}
-    exec(block_with("dashboard.rst", text), names)
+    exec(block_with(page, text), names)
     return names
+
+
+@contextmanager
+def served(page: Starlette) -> Iterator[str]:
+    """Serve a page on a free port, in a thread."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(page, log_level="error", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [free]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{free.getsockname()[1]}"
+        server.should_exit = True
+        thread.join(10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from moments import cron, utc
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import Plan, plan
+from redisbeater.model.policy_fields import read_policies
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Reason, Skip
@@ -132,6 +133,9 @@ def test_jitter_of_the_run_after_a_fire_time_that_is_left_out_is_waited_for() ->
         ({"skip": "10:00"}, "$.skip: expected a list of fire times, got '10:00'"),
         ({"skip": ["soon"]}, "$.skip[0]: expected a datetime with a zone, or 2026-11-23T08:00:00+00:00, got 'soon'"),
         ({"skip": [datetime(2026, 1, 1)]}, "$.skip[0]: expected a datetime with a zone"),
+        ({"skip": ["9999-12-31T23:59:59+00:00"]}, "$.skip[0]: expected a year from 2 to 9998"),
+        ({"skip": [datetime.min.replace(tzinfo=timezone.utc)]}, "$.skip[0]: expected a year from 2 to 9998"),
+        ({"skip": ["9998-12-31T23:59:59-14:00"]}, "$.skip[0]: expected a year from 2 to 9998"),
         ({"skip": [utc("2026-06-10 10:00") + timedelta(hours=n) for n in range(101)]}, "$.skip: expected at most 100"),
         ({"disabled_until": "tomorrow"}, "$.disabled_until: expected a datetime"),
         ({"labels": ["a"]}, "$.labels: expected texts by name, such as {'team': 'billing'}, got ['a']"),
@@ -148,3 +152,14 @@ def test_what_cannot_be_stored_is_refused(given: dict[str, Any], problem: str) -
         planned("10:00", "10:00", **given)
 
     assert str(refused.value).startswith(problem)
+
+
+def test_a_stored_fire_time_that_never_comes_stops_no_entry() -> None:
+    stored = [
+        "0001-01-01T00:00:00+00:00",
+        "2026-06-10T10:00:00+00:00",
+        "9999-12-31T23:59:59Z",
+        "9998-12-31T23:59:59-14:00",
+    ]
+
+    assert read_policies({"skip": stored})["skip"] == at("10:00")

@@ -40,7 +40,7 @@ def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
 @authored
 @command
 def restore(app: Celery, names: Sequence[str], note: str, by: str) -> None:
-    """Restore entries that were deleted within seven days; the newest 100 are kept.
+    """Restore entries that were deleted within seven days; the newest 10,000 are kept.
 
     \b
     Examples:

@@ -13,12 +13,13 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.address import client_of, here, network_of, root_of
 from redisbeater.dashboard.auth import Login, credentials
+from redisbeater.dashboard.flash import delete_flash, read_flash
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.head import read_head
 from redisbeater.dashboard.pages import Action, Page, Visit
-from redisbeater.dashboard.sessions import session_of
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import User
+from redisbeater.exceptions import StoreError
 
 __all__ = ("endpoint", "log_in", "log_out", "show_login")
 
@@ -42,8 +43,14 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
             return page
         if as_json or (request.method == "POST" and visit.wants_json):
             return JSONAnswer(page.data, page.status)
-        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), "mark": mark, **page.values}
-        return site.render(request, page.template, values, status=page.status, fragment=page.fragment)
+        flash = await read_flash(visit)
+        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), "mark": mark, "flash": flash}
+        drawn = site.render(
+            request, page.template, {**values, **page.values}, status=page.status, fragment=page.fragment
+        )
+        if flash:
+            delete_flash(visit, drawn)
+        return drawn
 
     return answer
 
@@ -88,22 +95,36 @@ async def show_login(
 async def log_in(site: Site, request: Request) -> Response:
     """Check what was entered; begin a session and go on where the person wanted to go, or ask again."""
     assert isinstance(site.auth, Login), "the route exists only with one"
+    assert site.sessions, "they begin here"
     form = await read_form(request)
     name, secret = form["name"], form["secret"]
     user = await _attempt(site, request, name, secret, partial(site.auth.check, name, secret))
     if user is None:
         return await show_login(site, request, failed=True, status=403, target=form["next"])
     answer = RedirectResponse(local_path(request, form["next"]), 303)
-    site.auth.sessions.begin(request, answer, name or user.name)
+    site.sessions.begin(request, answer, name or user.name)
     return answer
 
 
 async def log_out(site: Site, request: Request) -> Response:
-    """End the session, with the streams of its open pages."""
-    assert isinstance(site.auth, Login), "the route exists only with one"
+    """End the session in every process, with the streams of its open pages.
+
+    Raises:
+        HTTPException: 503, Redis does not keep that it has ended; the browser forgets it all the same.
+    """
+    assert site.sessions, "the route exists only where people log in"
     answer = RedirectResponse(local_path(request, "") + "login", 303)
-    site.auth.sessions.end(request, answer)
-    site.hub.end(session_of(request))
+    site.sessions.forget(request, answer)
+    session = site.sessions.of(request)
+    if session is None:
+        return answer
+    site.hub.end(session.id)
+    try:
+        await site.sessions.end(session)
+    except StoreError as exc:
+        why = "you are logged out in this browser, but whoever has copied its cookie can go on for up to 12 hours"
+        headers = {"Set-Cookie": answer.headers["Set-Cookie"]}
+        raise HTTPException(503, f"{why}: Redis did not keep that the session has ended, {exc}", headers) from exc
     return answer
 
 

@@ -30,10 +30,22 @@ from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
+from redisbeater.dashboard.sessions import Sessions
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.template_environment import environment
 from redisbeater.dashboard.users import Auth
-from redisbeater.dashboard.views import actions, editing, entries, entry, forecast, live, run_actions, runs, schedule
+from redisbeater.dashboard.views import (
+    actions,
+    editing,
+    entries,
+    entry,
+    forecast,
+    live,
+    run_actions,
+    runs,
+    schedule,
+    undoing,
+)
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -46,6 +58,7 @@ from redisbeater.exceptions import (
     SchedulePaused,
     SendFailed,
     StoreError,
+    StoreUnavailable,
     ZoneChanging,
 )
 from redisbeater.management.async_store import AsyncScheduleStore
@@ -69,6 +82,8 @@ STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
     (StoreError, 503),
 )
 
+EXAMPLE = 'create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
+
 #: The pages.
 ACTIONS: tuple[Action, ...] = (
     *entries.ACTIONS,
@@ -76,6 +91,7 @@ ACTIONS: tuple[Action, ...] = (
     *editing.ACTIONS,
     *actions.ACTIONS,
     *runs.ACTIONS,
+    *undoing.ACTIONS,
     *run_actions.ACTIONS,
     *schedule.ACTIONS,
     *live.ACTIONS,
@@ -131,10 +147,13 @@ def create_app(
         except InvalidEntry as exc:
             raise ImproperlyConfigured(str(exc)) from exc
     store, config = AsyncScheduleStore(celery_app), Context.of(celery_app).config
+    page_keys = Context.of(celery_app).redis.page
     site = Site(
         store=store,
         auth=auth,
         trusted_proxies=proxies,
+        sessions=Sessions(auth.key, config.key_prefix, page_keys) if isinstance(auth, Login) else None,
+        page_keys=page_keys,
         assets=Assets(),
         attempts=Attempts(),
         templates=environment(),
@@ -222,7 +241,10 @@ async def _show_error(site: Site, request: Request, error: Exception) -> Respons
     if request.url.path.endswith(".json") or "application/json" in request.headers.get("Accept", ""):
         path = {"field": error.path} if isinstance(error, InvalidEntry) else {}
         return JSONAnswer({"error": reason, "status": status, **path}, status, headers)
-    answer = site.render(request, "error.html", {"status": status, "reason": reason}, status=status)
+    cause = error.__cause__ if isinstance(error, HTTPException) else error
+    is_refused = isinstance(cause, StoreError) and not isinstance(cause, StoreUnavailable)
+    values = {"status": status, "reason": reason, "is_refused": is_refused}
+    answer = site.render(request, "error.html", values, status=status)
     answer.headers.update(headers)
     return answer
 

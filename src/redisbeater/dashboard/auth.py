@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +13,6 @@ from starlette.requests import Request
 
 from redisbeater.dashboard.address import is_within, read_networks
 from redisbeater.dashboard.passwords import check_password, hash_password
-from redisbeater.dashboard.sessions import Sessions
 from redisbeater.dashboard.users import ALL, Auth, Right, User
 from redisbeater.log_lines import get_logger
 
@@ -28,9 +28,10 @@ Rights = frozenset[Right] | Mapping[str, frozenset[Right]] | Callable[[str], fro
 
 
 class Login:
-    """A way to log in on the page ``/login``, remembered by a signed cookie; an ``auth`` of ``create_app``.
+    """A way to log in on the page ``/login``; an ``auth`` of ``create_app``. Programs send a header ``Authorization``.
 
-    A header ``Authorization`` does as well, for programs.
+    Arguments:
+        secrets: what the signature of the sessions is derived from. Another secret ends all sessions.
     """
 
     #: What the page asks for: a token, or a name and a password.
@@ -39,13 +40,11 @@ class Login:
     is_unguessable = False
 
     def __init__(self, *secrets: str) -> None:
-        self.sessions = Sessions(*secrets)
+        #: Signs the cookies of sessions, in every process with the same secrets.
+        self.key = hashlib.sha256("\0".join(("redisbeater dashboard", *secrets)).encode()).digest()
 
     async def __call__(self, request: Request) -> User | None:
-        """Return who sent a request, by its cookie or its header ``Authorization``."""
-        name = self.sessions.name(request)
-        if name is not None:
-            return self.user(name)
+        """Return who sent a request, by its header ``Authorization``."""
         given = credentials(request.headers.get("Authorization", ""))
         return None if given is None else await self.check(*given)
 

@@ -1,4 +1,4 @@
-"""The cookie of somebody who has logged in: signed, so that no process needs to remember it."""
+"""The sessions of people who have logged in: signed cookies, and in Redis those that were ended before their time."""
 
 from __future__ import annotations
 
@@ -6,54 +6,89 @@ import base64
 import hashlib
 import hmac
 import json
+import secrets
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from redisbeater.dashboard.address import is_secure, root_of
+from redisbeater.store.page_keys import PageKeys
 
-__all__ = ("Sessions", "session_of")
+__all__ = ("Session", "Sessions")
 
-#: The name of the cookie, and how long a login lasts.
-COOKIE, SECONDS = "redisbeater", 12 * 3600
+#: How long a login lasts.
+SECONDS = 12 * 3600
+
+
+class Session(NamedTuple):
+    """A login: its random id, the name of its person, and until when it lasts, in UNIX seconds."""
+
+    id: str
+    name: str
+    until: int
 
 
 class Sessions:
-    """Signs and reads the cookies of one way to log in; every process with the same secrets reads them.
+    """The sessions of one page. Every process with the same secrets and the same schedule reads its cookies.
+
+    Cookies know no port. So the name of ours, and its signature, tell apart the pages of a host: by their secrets,
+    by the prefix of their schedule, and by the path that they are mounted under.
 
     Arguments:
-        secrets: what the key of the signature is derived from. Another secret ends all sessions.
+        key: signs the cookies; another one ends all sessions.
+        prefix: that of the schedule's keys.
+        store: keeps which sessions were ended.
     """
 
-    def __init__(self, *secrets: str) -> None:
-        self._key = hashlib.sha256("\0".join(("redisbeater dashboard", *secrets)).encode()).digest()
+    def __init__(self, key: bytes, prefix: str, store: PageKeys) -> None:
+        self._key = key
+        self._prefix = prefix
+        self._store = store
 
     def begin(self, request: Request, response: Response, name: str) -> None:
         """Set the cookie of somebody who has just logged in. It is a new one: nothing of a former one is kept."""
-        content = base64.urlsafe_b64encode(json.dumps([name, int(time.time()) + SECONDS]).encode()).decode()
-        response.set_cookie(COOKIE, f"{content}.{self._signature(content)}", max_age=SECONDS, **_attributes(request))
+        session = Session(secrets.token_urlsafe(16), name, int(time.time()) + SECONDS)
+        content = base64.urlsafe_b64encode(json.dumps(session).encode()).decode()
+        signed = f"{content}.{self._signature(request, content)}"
+        response.set_cookie(self._cookie(request), signed, max_age=SECONDS, **_attributes(request))
 
-    def end(self, request: Request, response: Response) -> None:
-        """Delete the cookie."""
-        response.delete_cookie(COOKIE, **_attributes(request))
-
-    def name(self, request: Request) -> str | None:
-        """Return who has logged in; None without a cookie of ours that is still valid."""
-        content, _, signature = session_of(request).partition(".")
-        if not hmac.compare_digest(signature.encode(), self._signature(content).encode()):
+    def of(self, request: Request) -> Session | None:
+        """Return the session of a request, ended or not; None without a cookie of ours that has not expired."""
+        content, _, signature = request.cookies.get(self._cookie(request), "").partition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(request, content).encode()):
             return None
-        name, until = json.loads(base64.urlsafe_b64decode(content))
-        return str(name) if time.time() < until else None
+        session = Session(*json.loads(base64.urlsafe_b64decode(content)))
+        return session if time.time() < session.until else None
 
-    def _signature(self, content: str) -> str:
-        return hmac.new(self._key, content.encode(), hashlib.sha256).hexdigest()
+    async def has_ended(self, session: Session) -> bool:
+        """Return whether somebody has logged out of a session, in any process.
 
+        Raises:
+            StoreError: Redis cannot be asked.
+        """
+        return await run_in_threadpool(self._store.has_ended, session.id)
 
-def session_of(request: Request) -> str:
-    """Return the session of a request as its cookie names it, valid or not; empty: it has none."""
-    return request.cookies.get(COOKIE, "")
+    async def end(self, session: Session) -> None:
+        """End a session for everybody who has its cookie.
+
+        Raises:
+            StoreError: Redis does not keep it, and the session goes on.
+        """
+        await run_in_threadpool(self._store.end_session, session.id, max(session.until - int(time.time()), 1))
+
+    def forget(self, request: Request, response: Response) -> None:
+        """Delete the cookie."""
+        response.delete_cookie(self._cookie(request), **_attributes(request))
+
+    def _cookie(self, request: Request) -> str:
+        return f"redisbeater_session_{self._signature(request, '')[:12]}"
+
+    def _signature(self, request: Request, content: str) -> str:
+        text = json.dumps([self._prefix, root_of(request), content])
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
 
 def _attributes(request: Request) -> dict[str, Any]:

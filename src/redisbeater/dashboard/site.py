@@ -22,9 +22,10 @@ from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
-from redisbeater.dashboard.said import forget, heard
+from redisbeater.dashboard.sessions import Session, Sessions
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.store.page_keys import PageKeys
 
 __all__ = ("THEME_COOKIE", "ZONE_COOKIE", "JSONAnswer", "Site")
 
@@ -43,6 +44,8 @@ class Site:
         store: everything that they show and do goes through it.
         auth: recognizes who sent a request.
         trusted_proxies: those whose ``X-Forwarded-For`` says whom a failed login counts for.
+        sessions: those of people who have logged in on a page of ours.
+        page_keys: what all processes that serve it keep in Redis.
         prefix: that of the schedule's keys, shown in the head.
         title: shown in the head and in the browser's tab.
         time_zone: ``"entry"``, or the IANA name of the zone of all times.
@@ -59,6 +62,8 @@ class Site:
     store: AsyncScheduleStore
     auth: Auth
     trusted_proxies: Networks
+    sessions: Sessions | None
+    page_keys: PageKeys
     assets: Assets
     attempts: Attempts
     templates: Environment
@@ -76,15 +81,26 @@ class Site:
 
     async def user(self, request: Request) -> User | None:
         """Return who sent a request, with the rights that this site leaves."""
-        user = await self.auth(request)
+        user = await self._recognized(request)
         if user is None or not self.read_only:
             return user
         return User(user.name, user.rights & {Right.VIEW})
 
+    async def _recognized(self, request: Request) -> User | None:
+        session = self.session(request)
+        if session is None or self.sessions is None or await self.sessions.has_ended(session):
+            return await self.auth(request)
+        assert isinstance(self.auth, Login), "others have no sessions"
+        return self.auth.user(session.name)
+
+    def session(self, request: Request) -> Session | None:
+        """Return the session that the cookie of a request names, ended or not; None: it has none."""
+        return None if self.sessions is None else self.sessions.of(request)
+
     @property
     def can_log_out(self) -> bool:
         """Whether people log in on a page of ours."""
-        return isinstance(self.auth, Login)
+        return self.sessions is not None
 
     async def clock(self, request: Request) -> Clock:
         """Return the present, in the zone that the reader of a page chose."""
@@ -102,24 +118,20 @@ class Site:
     ) -> Response:
         """Draw a template; the fragment of it that htmx asked for, where it did."""
         root = root_of(request)
-        said = None if _is_by_script(request) else heard(request)
         common = {
             "site": self,
             "root": root,
             "static": f"{root}/static/{self.assets.version}",
             "request": request,
             "here": here(request),
-            "said": said,
+            "flash": None,
         }
         theme = request.cookies.get(THEME_COOKIE, "")
         common["theme"] = theme if theme in ("light", "dark") else ""
         common["fragment"] = fragment if request.headers.get("HX-Request") == "true" else ""
         text = self.templates.get_template(template).render({**common, **values})
         content = text.encode("utf-8", "backslashreplace")  # names may hold bytes that are no unicode
-        answer = HTMLResponse(content, status, headers={"Vary": "HX-Request"})
-        if said is not None:
-            forget(request, answer)
-        return answer
+        return HTMLResponse(content, status, headers={"Vary": "HX-Request"})
 
 
 def _zone_named(name: str) -> tzinfo:
@@ -128,11 +140,6 @@ def _zone_named(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # unknown, no such name, or that of a folder
         return timezone.utc
-
-
-def _is_by_script(request: Request) -> bool:
-    """Return whether an open page asks, which need not be the one on which a change was made: that one says it."""
-    return request.headers.get("X-Redisbeater-Live") == "1" or request.headers.get("HX-Request") == "true"
 
 
 class JSONAnswer(Response):

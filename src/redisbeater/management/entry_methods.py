@@ -160,7 +160,7 @@ class EntryMethods(RunMethods):
             raise EntryNotFound(name)
 
     def restore(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
-        """Put an entry back that was deleted within seven days and is one of the newest 100; its state is kept.
+        """Put an entry back that was deleted within seven days and is one of the newest 10,000; its state is kept.
 
         Fire times that passed meanwhile are not run. Entries that a :meth:`bulk` deleted are not kept.
 

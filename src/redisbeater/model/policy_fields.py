@@ -59,6 +59,12 @@ class _Field:
     encode: Callable[[Any], Any] = lambda value: value
     #: The value that a stored null stands for.
     null: Any = None
+    #: Returns what still counts of a stored value.
+    read: Callable[[Any], Any] = lambda value: value
+
+    def stored(self, value: Any) -> Any:
+        """Return what a stored value stands for, unchecked."""
+        return self.null if value is None else self.read(value)
 
 
 def checked_policies(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +96,7 @@ def read_policies(stored: Mapping[str, Any]) -> dict[str, Any]:
     present = {name: stored[name] for name in POLICY_FIELDS if name in stored}
     if not present:
         return dict(_DEFAULTS)
-    return checked_policies({name: POLICY_FIELDS[name].null if v is None else v for name, v in present.items()})
+    return checked_policies({name: POLICY_FIELDS[name].stored(value) for name, value in present.items()})
 
 
 def stored_policies(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,6 +217,16 @@ def _fire_times(value: Any, path: str) -> tuple[datetime, ...]:
 
 
 def _fire_time(value: Any, path: str) -> datetime:
+    moment = _utc(value)
+    if moment is None:
+        raise InvalidEntry(path, f"expected a datetime with a zone, or 2026-11-23T08:00:00+00:00, got {quoted(value)}")
+    if not _is_in_every_zone(moment):
+        raise InvalidEntry(path, f"expected a year from {MINYEAR + 1} to {MAXYEAR - 1}, got {quoted(value)}")
+    return moment
+
+
+def _utc(value: Any) -> datetime | None:
+    """Return a passed or stored fire time as aware UTC, or None for what is none."""
     try:
         # Python 3.10 does not read the Z that other languages write.
         moment = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else value
@@ -218,7 +234,18 @@ def _fire_time(value: Any, path: str) -> datetime:
             return moment.astimezone(timezone.utc)
     except (ValueError, OverflowError):
         pass
-    raise InvalidEntry(path, f"expected a datetime with a zone, or 2026-11-23T08:00:00+00:00, got {quoted(value)}")
+    return None
+
+
+def _is_in_every_zone(moment: datetime) -> bool:
+    return MINYEAR < moment.year < MAXYEAR
+
+
+def _without_far(stored: Any) -> Any:
+    """Return stored fire times without those that never come and no zone can show: they were accepted once."""
+    if not isinstance(stored, list):
+        return stored
+    return [item for item in stored if (moment := _utc(item)) is None or _is_in_every_zone(moment)]
 
 
 def _iso_texts(moments: tuple[datetime, ...]) -> list[str]:
@@ -249,7 +276,7 @@ POLICY_FIELDS: Mapping[str, _Field] = {
     "description": _Field("", _text, null=""),
     "labels": _Field(NO_LABELS, _labels, null=NO_LABELS),
     "disabled_until": _Field(None, _datetime, encode_datetime),
-    "skip": _Field((), _fire_times, _iso_texts, null=()),
+    "skip": _Field((), _fire_times, _iso_texts, null=(), read=_without_far),
     "overlap": _Field(INHERIT, _one_of(Overlap), _word, null=INHERIT),
     "requeue_lost": _Field(INHERIT, _requeues, null=INHERIT),
     "anchor": _Field(Anchor.FIRE_TIME, _one_of(Anchor), _word, null=Anchor.FIRE_TIME),

@@ -14,12 +14,12 @@ from redisbeater.store.snapshot import Snapshot
 
 __all__ = ("DeletedEntries",)
 
-#: How many entries one script puts back: it keeps the server busy for one or two milliseconds.
+#: How many entries one script puts back, or looks for: it keeps the server busy for one or two milliseconds.
 PAGE = 250
 
 
 class DeletedEntries:
-    """The deleted entries of a schedule; each is kept for seven days, and only the newest 100 are."""
+    """The deleted entries of a schedule; each is kept for seven days, and only the newest 10,000 are."""
 
     def __init__(self, connection: Connection, keys: Keys, log_terms: Sequence[str]) -> None:
         self._connection = connection
@@ -33,7 +33,8 @@ class DeletedEntries:
         members = unless_wrong_type(
             self._connection, lambda client: client.zrangebyscore(key, 0, "+inf", withscores=True)
         )
-        return {name: from_unix(str(at)) for name, at in reversed(members or ()) if self._exists(name)}
+        newest = list(reversed(members or ()))
+        return {name: from_unix(str(at)) for page in pages(newest, PAGE) for name, at in self._existing(page)}
 
     def load(self, name: str, now: datetime, zone: str) -> Snapshot | None:
         """Return what is kept of a deleted entry; None: nothing is."""
@@ -70,6 +71,7 @@ class DeletedEntries:
         outcomes = self._connection.run("restore", keys, [self._keys.deleted, *terms, *names])
         return (name for name, outcome in zip(names, outcomes) if outcome == "RESTORED")
 
-    def _exists(self, name: str) -> bool:
-        kind = self._connection.call(lambda client: client.type(self._keys.deleted + name))
-        return kind in ("hash", b"hash")
+    def _existing(self, page: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+        """Return those of the members of which something is kept: others are older than a week."""
+        kinds = self._connection.run("inspect_keys", [self._keys.deleted + name for name, _ in page])
+        return [member for member, kind in zip(page, kinds) if kind == "hash"]

@@ -29,8 +29,8 @@ LOAD_PAGE = 250
 #: other clients notice.
 ENOUGH_BYTES = 4_000_000
 
-#: How many deleted entries can be restored: who deletes thousands one by one must not fill Redis.
-KEEP_DELETED = 100
+#: How many deleted entries can be restored: who deletes entries all day must not fill Redis.
+KEEP_DELETED = 10_000
 
 #: How many entries one script writes: it keeps the server busy for one or two milliseconds.
 SAVE_PAGE = 250
@@ -97,7 +97,7 @@ class Entries:
     def delete(self, name: str, *, origin: str = "", log: str = "") -> str:
         """Delete an entry; with an ``origin``, only if it still has that one, and without keeping anything of it.
 
-        It can be restored for seven days, while it is one of the newest 100. Its log gets the line ``log``, and is
+        It can be restored for seven days, while it is one of the newest 10,000. Its log gets the line ``log``, and is
         kept as long. Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
         """
         return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")

@@ -27,7 +27,7 @@ key                type         members                                         
                                 cannot be sent
 ``P:applications`` hash         application -> JSON: the digests of the static entries that its code     none
                                 declares now, and declared before
-``P:deleted``      sorted set   name of a deleted entry -> when it was deleted; the newest 100       none
+``P:deleted``      sorted set   name of a deleted entry -> when it was deleted; the newest 10,000    none
 ``P:deleted:<n>``  hash         what is kept of an entry that was deleted, to go on with it          yes
 ``P:beats``        hash         token -> JSON: what each beat does, and when it was seen last        none
 ``P:pause``        string       JSON: ``note``, ``by``, ``since``, while the schedule is paused       with ``until``
@@ -41,6 +41,9 @@ key                type         members                                         
 ``P:active:<n>``   set          run keys of an entry that are sent and not final, or to be sent       none
 ``P:resend``       sorted set   run key -> when beat is to send it                                    none
 ``P:totals``       hash         state and task -> how many runs; duration and task -> how many        none
+``P:logout:<id>``  string       empty: a session of the web page that was ended by logging out       until its
+                                                                                                      cookie ends
+``P:undo:<id>``    string       JSON: what a person has done on the web page, and what undoes it     an hour
 ``P:events``       channel      JSON: the names of entries of which a run has changed, at most 50
 ``P:changes``      channel      the name of a changed entry, ``:several`` for a page of them, ``:lock``
                                 when the lock is free, ``:pause`` when a pause begins or ends, or
@@ -172,6 +175,14 @@ class Keys:
     def active_of(self, name: str) -> str:
         """Return the key of the active runs of an entry."""
         return f"{self.active}:{name}"
+
+    def logout(self, session_id: str) -> str:
+        """Return the key that says that a session of the web page has ended."""
+        return f"{self.prefix}:logout:{session_id}"
+
+    def undo(self, undo_id: str) -> str:
+        """Return the key of what undoes a change that was made on the web page."""
+        return f"{self.prefix}:undo:{undo_id}"
 
     def run_id(self, run_key: str) -> str:
         """Return the id of the run with a key."""

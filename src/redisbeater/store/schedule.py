@@ -40,6 +40,7 @@ from redisbeater.store.log import KEEP_DELETED_SECONDS, Log
 from redisbeater.store.measures import Measures
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.own_keys import OwnKeys
+from redisbeater.store.page_keys import PageKeys
 from redisbeater.store.pause import PauseKey
 from redisbeater.store.refused import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.runs import RunStore
@@ -74,6 +75,7 @@ class RedisSchedule(Entries, OwnKeys):
         self.beats = Beats(self._connection, self.keys)
         self.measures = Measures(self._connection, self.keys)
         self.pause = PauseKey(self._connection, self.keys, config.lease_timeout)
+        self.page = PageKeys(self._connection, self.keys)
         self.failing = FailingEntries(self._connection, self.keys)
         self.deleted = DeletedEntries(self._connection, self.keys, self._log_terms)
         self.runs = RunStore(self._connection, self.keys, config)

@@ -114,10 +114,13 @@
   if (one(".login")) keep("login", Date.now());
   window.addEventListener("storage", event => { if (event.key === "redisbeater.login") everything(); });
 
+  // Nodes take the place of nodes: as a text htmx would rewrite a name that has "<hx-", and older browsers leave < in attributes.
   async function swap(made, target) {
-    if (!made || !target || made.outerHTML === target.outerHTML) return;
-    await htmx.swap({ text: made.outerHTML, target, swap: "outerMorph", sourceElement: target });
+    if (!made || !target || made.isEqualNode(target)) return;
+    await htmx.swap({ text: "", made: made.cloneNode(true), target, swap: "outerMorph", sourceElement: target });
   }
+
+  body.addEventListener("htmx:before:swap", ({ detail: { ctx, tasks } }) => { if (ctx.made) tasks[0].fragment.append(ctx.made); });
 
   // One request: the head comes with what has changed, which is the rows on screen or the whole page.
   async function read() {

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import local_path
+from redisbeater.dashboard.flash import MOST_UNDONE, Undo, flash
 from redisbeater.dashboard.pages import Action, Page, Visit
-from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.users import Right
-from redisbeater.dashboard.views.chosen import Chosen, read_chosen
+from redisbeater.dashboard.views.chosen import Chosen, Former, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.many import Outcome
 from redisbeater.management.rows import Row
 from redisbeater.time_words import read_time
 
-__all__ = ("ACTIONS", "MOST_SECONDS")
+__all__ = ("ACTIONS", "CHANGES", "MOST_SECONDS", "Work", "act_on")
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
 MOST_SECONDS = 10.0
 
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
-
-#: Names in an undo at most.
-MOST_UNDONE = 50
 
 #: What undoes a change.
 UNDO = {"enable": "disable", "disable": "enable", "delete": "restore", "skip-next": "skip-next"}
@@ -42,20 +39,6 @@ DONE = {"enable": "enabled", "disable": "disabled", "delete": "deleted", "restor
 
 #: The changes that ask first, always, or of more entries than this.
 ASKS = {"delete": 0, "trigger": 1, "disable": 20, "enable": 20, "restore": 20, "skip-next": 20}
-
-
-class Former(NamedTuple):
-    """What an undo of a change says.
-
-    Attributes:
-        until: until when the entry was disabled.
-        version: the version that it must still have.
-        skip: the fire times that were left out before a skip, separated by blanks; None: it was none.
-    """
-
-    until: str = ""
-    version: str = ""
-    skip: str | None = None
 
 
 @dataclass
@@ -82,12 +65,25 @@ Change = Callable[[Visit, Chosen, Sequence[str], Work], Awaitable[None]]
 
 async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
     """Do what a form says to the entries that it names; ask first where that is much."""
-    chosen = await read_chosen(visit)
+    return await act_on(verb, change, visit, await read_chosen(visit))
+
+
+async def act_on(verb: str, change: Change, visit: Visit, chosen: Chosen, work: Work | None = None) -> Page | Response:
+    """Change entries, and say what became of each; ``work`` has that, too, for a caller who passes one."""
+    work = work or Work()
     if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not visit.wants_json:
         back = local_path(visit.request, chosen.form["next"])
-        values = {"verb": verb, "chosen": chosen, "work": None, "done_word": DONE[verb], "back": back}
+        is_final = verb == "trigger" or len(chosen.names) > MOST_UNDONE
+        values = {
+            "verb": verb,
+            "chosen": chosen,
+            "work": None,
+            "done_word": DONE[verb],
+            "back": back,
+            "is_final": is_final,
+        }
         return Page(template="confirm.html", values=values, fragment="content")
-    work = await _worked(visit, chosen, change, PIECE if verb in ("enable", "disable", "delete") else 1)
+    await _do(visit, chosen, change, work, PIECE if verb in ("enable", "disable", "delete") else 1)
     data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
     if visit.wants_json:
         return JSONAnswer(data, 200 if not work.errors else 409)
@@ -96,18 +92,17 @@ async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
         values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": _done_word(verb, chosen)}
         return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(visit.request, chosen.form["next"]), 303)
-    say(visit.request, answer, _said(verb, chosen, work))
+    await flash(visit, answer, _said(verb, chosen, work), _undo(verb, work))
     return answer
 
 
-async def _worked(visit: Visit, chosen: Chosen, change: Change, size: int) -> Work:
-    work, deadline = Work(), time.monotonic() + MOST_SECONDS
+async def _do(visit: Visit, chosen: Chosen, change: Change, work: Work, size: int) -> None:
+    deadline = time.monotonic() + MOST_SECONDS
     for start in range(0, len(chosen.names), size):
         if time.monotonic() > deadline:
             work.left = chosen.names[start:]
             break
         await change(visit, chosen, chosen.names[start : start + size], work)
-    return work
 
 
 def _done_word(verb: str, chosen: Chosen) -> str:
@@ -115,22 +110,18 @@ def _done_word(verb: str, chosen: Chosen) -> str:
 
 
 def _is_undo(chosen: Chosen) -> bool:
-    return chosen.form["undo"] == "1"
+    return bool(chosen.undo_id) or chosen.form["undo"] == "1"
 
 
-def _said(verb: str, chosen: Chosen, work: Work) -> Said:
+def _said(verb: str, chosen: Chosen, work: Work) -> str:
     names = f"{shown(work.done[0], 80)}" if len(work.done) == 1 else f"{len(work.done):,} entries"
     run = f", run {next(iter(work.facts.values()))}" if len(work.facts) == 1 else ""
-    text = f"{names}: {_done_word(verb, chosen)}{run}."
-    untils = {former.until for former in work.changed.values()}
-    is_exact = len(untils) == 1 and (verb == "enable" or untils == {""})  # one form brings all of them back
-    if verb not in UNDO or not is_exact or len(work.changed) > MOST_UNDONE:
-        return Said(text=text)
-    fields = [("name", name) for name in work.changed]
-    versions = [("if_version", former.version) for former in work.changed.values() if former.version]
-    skips = [("skip", former.skip) for former in work.changed.values() if former.skip is not None]
-    more = [("until", until) for until in untils if until] + ([("undo", "1")] if skips else [])
-    return Said(text=text, undo=f"/entries/{UNDO[verb]}", fields=[*fields, *versions, *skips, *more, ("confirm", "1")])
+    return f"{names}: {_done_word(verb, chosen)}{run}."
+
+
+def _undo(verb: str, work: Work) -> Undo | None:
+    """Return what undoes a change, or None: nothing does, or it changed nothing."""
+    return Undo(verb=UNDO[verb], former=work.changed) if verb in UNDO and work.changed else None
 
 
 def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
@@ -143,7 +134,7 @@ def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
         work.done.append(outcome.name)
         if outcome.is_changed:
             until = outcome.was_until.isoformat() if outcome.was_until else ""
-            work.changed[outcome.name] = Former(until, outcome.entry.version if outcome.entry else "")
+            work.changed[outcome.name] = Former(outcome.entry.version if outcome.entry else "", until)
 
 
 async def _enable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
@@ -156,7 +147,7 @@ async def _enable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work
 async def _disable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
     author, until = _author(visit, chosen), chosen.form["until"].strip()
     if chosen.versions:
-        await _update(visit, chosen, names, work, lambda row: _disabled(visit, until, row))
+        await _update(visit, chosen, names, work, lambda row: _disabled(visit, chosen.until(row.name), row))
         return
     if not until:
         _record(work, await visit.store.disable_many(names, **author))
@@ -209,17 +200,18 @@ async def _restore(visit: Visit, chosen: Chosen, names: Sequence[str], work: Wor
 
 async def _skip_next(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
     undo, author = _is_undo(chosen), _author(visit, chosen)
-    if undo and chosen.versions:  # of one skip: what was left out before stays so
-        former = dict(zip(chosen.versions, chosen.form.all("skip")))
-        await _update(visit, chosen, names, work, lambda row: {"skip": former.get(row.name, "").split()})
-        return
 
     async def skip(name: str) -> None:
-        before = await visit.store.get(name)
+        before = (await visit.store.get(name)).definition().skip
+        if undo and (version := chosen.versions.get(name)):
+            mine = chosen.former.get(name)  # of one skip: what was left out before stays so
+            left = [moment for moment in before if moment.isoformat() not in mine.skipped] if mine else []
+            await visit.store.update(name, if_version=version, skip=left, **author)
+            return
         entry = await visit.store.skip_next(name, undo=undo, **author)
         if not undo:
-            left_out = " ".join(moment.isoformat() for moment in before.definition().skip)
-            work.changed[name] = Former(version=entry.version, skip=left_out)
+            skipped = [moment.isoformat() for moment in entry.definition().skip if moment not in before]
+            work.changed[name] = Former(entry.version, skipped=skipped)
 
     await _each(names, work, skip)
 
@@ -248,15 +240,17 @@ def _author(visit: Visit, chosen: Chosen) -> dict[str, Any]:
     return {"by": visit.user.name, "note": chosen.form["note"].strip()}
 
 
-def _entries_action(verb: str, change: Change, right: Right) -> Action:
-    return Action(path=f"/entries/{verb}", answer=partial(act, verb, change), method="POST", right=right)
+#: The changes of entries by their verbs, and the right that each needs.
+CHANGES: Mapping[str, tuple[Change, Right]] = {
+    "enable": (_enable, Right.OPERATE),
+    "disable": (_disable, Right.OPERATE),
+    "trigger": (_trigger, Right.OPERATE),
+    "skip-next": (_skip_next, Right.OPERATE),
+    "delete": (_delete, Right.EDIT),
+    "restore": (_restore, Right.EDIT),
+}
 
-
-ACTIONS = (
-    _entries_action("enable", _enable, Right.OPERATE),
-    _entries_action("disable", _disable, Right.OPERATE),
-    _entries_action("trigger", _trigger, Right.OPERATE),
-    _entries_action("skip-next", _skip_next, Right.OPERATE),
-    _entries_action("delete", _delete, Right.EDIT),
-    _entries_action("restore", _restore, Right.EDIT),
+ACTIONS = tuple(
+    Action(path=f"/entries/{verb}", answer=partial(act, verb, change), method="POST", right=right)
+    for verb, (change, right) in CHANGES.items()
 )

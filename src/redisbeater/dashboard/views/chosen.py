@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 from urllib.parse import quote_plus
 
 from starlette.exceptions import HTTPException
@@ -15,13 +16,27 @@ from redisbeater.dashboard.pages import Visit
 from redisbeater.dashboard.views.query import EntryQuery
 from redisbeater.management.search import checked_states
 
-__all__ = ("MOST_ENTRIES", "Chosen", "read_chosen")
+__all__ = ("MOST_ENTRIES", "Chosen", "Former", "read_chosen")
 
 #: Entries that one form changes at most.
 MOST_ENTRIES = 1_000
 
 #: Bytes of their names at most, where all that match are chosen: the form that asks sends them back, with a note.
 MOST_NAME_BYTES = MOST_BYTES - 8 * 1024
+
+
+class Former(NamedTuple):
+    """What an undo of a change needs to know.
+
+    Attributes:
+        version: the version that the entry must still have; empty: it was deleted.
+        until: until when it was disabled.
+        skipped: the fire times that were left out.
+    """
+
+    version: str = ""
+    until: str = ""
+    skipped: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +49,8 @@ class Chosen:
         total: how many match, where that are more than one form changes.
         is_about: whether that may be some too high.
         versions: by name, the one that an entry must still have; an entry that is not here may have any.
+        former: of an undo, by name, what it brings back. No form has it, but only what Redis kept of the change.
+        undo_id: of an undo, its id.
     """
 
     form: Form
@@ -41,6 +58,21 @@ class Chosen:
     total: int
     is_about: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[str, Former] = field(default_factory=dict)
+    undo_id: str = ""
+
+    @classmethod
+    def of_undo(cls, form: Form, former: Mapping[str, Former]) -> Chosen:
+        """Return the entries that an undo brings back; the person has confirmed it by the button."""
+        versions = {name: each.version for name, each in former.items() if each.version}
+        return cls(
+            form=Form([("confirm", "1"), ("next", form["next"])]), names=list(former), total=len(former),
+            versions=versions, former=former, undo_id=form["id"],
+        )  # fmt: skip
+
+    def until(self, name: str) -> str:
+        """Return until when an entry is to be disabled; empty: until it is enabled."""
+        return self.former[name].until if name in self.former else self.form["until"].strip()
 
     @property
     def is_confirmed(self) -> bool:

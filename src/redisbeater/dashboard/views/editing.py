@@ -9,9 +9,9 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
+from redisbeater.dashboard.flash import Undo, flash
 from redisbeater.dashboard.forms import Form, read_form
 from redisbeater.dashboard.pages import Action, Page, Visit
-from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.users import Right
@@ -24,7 +24,7 @@ from redisbeater.management.form_words import FormWords
 from redisbeater.management.preview import Preview
 from redisbeater.management.redaction import BLANK
 
-__all__ = ("ACTIONS",)
+__all__ = ("ACTIONS", "save_form")
 
 #: The texts of the form besides the name, the task and the schedule, as the options of ``create``.
 WORDS = (
@@ -149,7 +149,11 @@ async def edit(visit: Visit) -> Page:
 
 async def save(visit: Visit) -> Page | Response:
     """Create or change an entry; with ``step=check`` show what that would do, and write nothing."""
-    form = await read_form(visit.request)
+    return await save_form(visit, await read_form(visit.request))
+
+
+async def save_form(visit: Visit, form: Form) -> Page | Response:
+    """Do what a form says, or show it again with what is wrong."""
     draft = Draft.of_form(form)
     is_check = form["step"] == "check"
     try:
@@ -185,7 +189,7 @@ async def _create(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Respo
     created = await visit.store.create(
         entry.name, entry.task, entry.schedule, note=draft.note, by=visit.user.name, **fields
     )
-    return _saved(visit, draft, f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True})
+    return await _saved(visit, draft, f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True})
 
 
 async def _change(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Response:
@@ -198,9 +202,9 @@ async def _change(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Respo
             preview = await visit.store.preview(report.entry, RUNS)
         return await _form(visit, draft, report=report, preview=preview)
     if not report.changed:
-        return _saved(visit, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
-    undo = _undo(draft, before, changed, report)
-    return _saved(visit, draft, f"{shown(draft.was, 80)}: changed {', '.join(report.changed)}.", report.as_dict(), undo)
+        return await _saved(visit, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
+    text, undo = f"{shown(draft.was, 80)}: changed {', '.join(report.changed)}.", _undo(draft, before, changed, report)
+    return await _saved(visit, draft, text, report.as_dict(), undo)
 
 
 def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
@@ -225,24 +229,23 @@ async def _edited(visit: Visit, draft: Draft, changed: Mapping[str, str], *, dry
     return await visit.store.edit(draft.was, if_version=version, dry_run=dry_run, **author, **fields)
 
 
-def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: EditReport) -> list[tuple[str, str]]:
-    """Return the form that brings the former texts back; none where a secret was blanked in them."""
+def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: EditReport) -> Undo | None:
+    """Return the form that brings the former texts back; None where a secret was blanked in them."""
     texts = {name: before.words.get(name, "") for name in changed}
     if any(BLANK in text for text in texts.values()) or (draft.kind in changed and not before.kind):
-        return []
+        return None
     if draft.kind in changed:
         texts.pop(draft.kind)
         texts |= {"kind": before.kind, before.kind: before.words[before.kind]}
-    return [("was", draft.was), ("if_version", str(report.entry.version)), *texts.items()]
+    fields = {"was": draft.was, "if_version": str(report.entry.version), **texts}
+    return Undo(verb="edit", former=fields)
 
 
-def _saved(
-    visit: Visit, draft: Draft, text: str, data: Mapping[str, Any], undo: list[tuple[str, str]] | None = None
-) -> Response:
+async def _saved(visit: Visit, draft: Draft, text: str, data: Mapping[str, Any], undo: Undo | None = None) -> Response:
     if visit.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(f"{visit.root}/entry?name={quote_name(draft.name)}", 303)
-    say(visit.request, answer, Said(text=text, undo="/entry" if undo else "", fields=undo or []))
+    await flash(visit, answer, text, undo)
     return answer
 
 

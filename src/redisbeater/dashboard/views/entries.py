@@ -61,10 +61,13 @@ async def _named(visit: Visit, names: Sequence[str]) -> list[Row]:
 async def _deleted(visit: Visit, query: EntryQuery) -> Page:
     text = query.q.casefold()
     deleted = {name: at for name, at in (await visit.store.deleted()).items() if text in name.casefold()}
+    pages = max(-(-len(deleted) // SIZE), 1)
+    found = RowPage(rows=[], total=len(deleted), number=min(query.page, pages), pages=pages)
+    shown = dict(list(deleted.items())[(found.number - 1) * SIZE : found.number * SIZE])
     return Page(
         template="deleted.html",
-        values={"query": query, "deleted": deleted, "states": (*STATES, "deleted")},
-        data={"entries": [_deleted_data(name, at) for name, at in deleted.items()], "total": len(deleted)},
+        values={"query": query, "deleted": shown, "found": found, "states": (*STATES, "deleted")},
+        data={**_data(found, {}), "entries": [_deleted_data(name, at) for name, at in shown.items()]},
         fragment="content",
     )
 

@@ -9,11 +9,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.hub import Events, TooManyStreams
 from redisbeater.dashboard.pages import Action, Visit
-from redisbeater.dashboard.sessions import session_of
 from redisbeater.dashboard.users import Right
+from redisbeater.exceptions import StoreError
 
 __all__ = ("ACTIONS",)
 
@@ -28,8 +27,9 @@ async def events(visit: Visit) -> Response:
     if visit.request.method == "HEAD":  # its answer has no end that anybody would wait for
         return Response(media_type="text/event-stream", headers=headers)
     try:
-        since = visit.request.query_params.get("since")
-        stream = visit.site.hub.open(since, session_of(visit.request), partial(_is_known, visit))
+        since, session = visit.request.query_params.get("since"), visit.site.session(visit.request)
+        is_known = partial(_is_known, visit, is_by_header=visit.site.can_log_out and session is None)
+        stream = visit.site.hub.open(since, session.id if session else "", is_known)
     except TooManyStreams:
         raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
     return _Streaming(stream, media_type="text/event-stream", headers=headers)
@@ -45,11 +45,14 @@ class _Streaming(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def _is_known(visit: Visit) -> bool:
-    """Return whether the person may still see the page: sessions expire, and people lose their rights."""
-    if isinstance(visit.site.auth, Login) and "Authorization" in visit.request.headers:
+async def _is_known(visit: Visit, *, is_by_header: bool) -> bool:
+    """Return whether the person may still see the page: sessions end, and people lose their rights."""
+    if is_by_header:
         return True  # what is in a header expires never, and takes long to check
-    user = await visit.site.user(visit.request)
+    try:
+        user = await visit.site.user(visit.request)
+    except StoreError:  # nobody has logged out because Redis is away
+        return True
     return user is not None and Right.VIEW in user.rights
 
 

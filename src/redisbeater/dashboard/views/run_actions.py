@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import local_path
+from redisbeater.dashboard.flash import flash
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.pages import Action, Page, Visit
-from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.users import Right
 from redisbeater.dashboard.views.actions import MOST_SECONDS
@@ -63,7 +63,7 @@ async def act(verb: str, visit: Visit) -> Page | Response:
         values = {"verb": verb, "work": work, "total": len(ids), "note": note, "next": form["next"]}
         return Page(template="runs_left.html", values=values, fragment="content", status=409 if work.errors else 200)
     answer = RedirectResponse(local_path(visit.request, form["next"]), 303)
-    say(visit.request, answer, Said(text=_said(verb, work)))
+    await flash(visit, answer, _said(verb, work))
     return answer
 
 

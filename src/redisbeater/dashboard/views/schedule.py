@@ -9,9 +9,9 @@ from starlette.responses import RedirectResponse, Response
 from redisbeater.dashboard.access import local_path
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.clock import CHOICES
+from redisbeater.dashboard.flash import flash
 from redisbeater.dashboard.forms import read_form
 from redisbeater.dashboard.pages import Action, Page, Visit
-from redisbeater.dashboard.said import Said, say
 from redisbeater.dashboard.site import THEME_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.users import Right
 from redisbeater.exceptions import InvalidEntry
@@ -61,7 +61,7 @@ async def pause(visit: Visit) -> Page | Response:
         values = {"form": form, "problem": str(exc), "back": local_path(visit.request, form["next"])}
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
-    return _done(visit, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
+    return await _done(visit, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
 
 
 async def resume(visit: Visit) -> Response:
@@ -69,7 +69,7 @@ async def resume(visit: Visit) -> Response:
     form = await read_form(visit.request)
     ended = await visit.store.resume(form["note"], visit.user.name)
     text = "The schedule is not paused." if ended.pause is None else f"Resumed; {ended.held:,} entries run now."
-    return _done(visit, text, form["next"], {"was_paused": ended.pause is not None, "held": ended.held})
+    return await _done(visit, text, form["next"], {"was_paused": ended.pause is not None, "held": ended.held})
 
 
 async def prefer(visit: Visit) -> Response:
@@ -100,11 +100,11 @@ def _until(visit: Visit, text: str) -> datetime | None:
         raise InvalidEntry("$.until", str(exc)) from exc
 
 
-def _done(visit: Visit, text: str, target: str, data: object) -> Response:
+async def _done(visit: Visit, text: str, target: str, data: object) -> Response:
     if visit.wants_json:
         return JSONAnswer(data)
     answer = RedirectResponse(local_path(visit.request, target), 303)
-    say(visit.request, answer, Said(text=text))
+    await flash(visit, answer, text)
     return answer
 
 

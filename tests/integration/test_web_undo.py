@@ -1,0 +1,183 @@
+"""The undo of the web page: a random id, which brings back what its own person has just changed, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+import redis
+from celery import Celery
+from starlette.requests import Request
+from support.servers import programs
+from web_site import browse, undo, undo_form
+
+from redisbeater import ScheduleStore
+from redisbeater.dashboard import ALL, OPERATE, VIEW, User, flash
+from redisbeater.dashboard.views import actions
+
+pytestmark = [
+    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.usefixtures("shop_with_report"),
+]
+
+FORM = {"X-Redisbeater": "1"}
+
+#: What people may do; tests take rights from them.
+RIGHTS = {"edit": ALL, "oper": OPERATE}
+
+
+async def by_name(request: Request) -> User | None:
+    name = request.headers.get("X-Name", "")
+    return User(name, RIGHTS[name]) if name in RIGHTS else None
+
+
+def test_many_entries_come_back_as_each_of_them_was(app: Celery, store: ScheduleStore) -> None:
+    until = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(hours=5)
+    for number in range(120):
+        store.create(f"e-{number:03}", "shop.report", 3600.0, enabled=number % 3 > 0)
+        if number % 3 == 1:
+            store.disable(f"e-{number:03}", until=until + timedelta(minutes=number))
+    before = [(entry.enabled, entry.disabled_until) for entry in store.list(prefix="e-")]
+    web = browse(app)
+    page = web.post("/entries/enable", data={"all": "1", "prefix": "e-", "confirm": "1"}).text
+    assert "120 entries: enabled." in page
+    assert all(entry.enabled and not entry.disabled_until for entry in store.list(prefix="e-"))
+    assert "80 entries: disabled." in undo(web, page)
+    assert [(entry.enabled, entry.disabled_until) for entry in store.list(prefix="e-")] == before
+
+
+def test_all_entries_that_a_form_deleted_come_back_and_are_listed_by_pages(app: Celery, store: ScheduleStore) -> None:
+    names = {f"e-{number:03}" for number in range(150)}
+    for name in names:
+        store.create(name, "shop.report", 3600.0)
+    web = browse(app)
+    page = web.post("/entries/delete", data={"all": "1", "prefix": "e-", "confirm": "1"}).text
+    listed = [web.get(f"/index.json?state=deleted&page={number}").json() for number in (1, 2, 3)]
+    assert [(len(each["entries"]), each["total"], each["pages"]) for each in listed] == [(50, 150, 3)] * 3
+    assert {entry["name"] for each in listed for entry in each["entries"]} == names
+    assert "page 2 of 3" in web.get("/?state=deleted&page=2").text
+    assert "150 entries: restored." in undo(web, page)
+    assert set(store.names()) == names | {"report"}
+
+
+def test_what_there_is_no_time_for_is_brought_back_when_the_person_goes_on(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web, names = browse(app), [f"e-{number:03}" for number in range(150)]
+    until = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(hours=5)
+    for name in names:
+        store.create(name, "shop.report", 3600.0, disabled_until=until)
+    page = web.post("/entries/enable", data={"all": "1", "prefix": "e-", "confirm": "1"}).text
+    action, fields = undo_form(page)
+    monkeypatch.setattr(actions, "MOST_SECONDS", 0.02)  # for a first piece, and not for a second one
+    asked = web.post(action, data=fields).text
+    assert "100 of 150 disabled" in asked
+    assert '<form method="post" action="/undo" data-still>' in asked
+    monkeypatch.undo()
+    assert "50 entries: disabled." in web.post(action, data=fields).text
+    assert {store.get(name).disabled_until for name in names} == {until}
+
+
+def test_an_undo_is_done_once_and_within_an_hour(
+    app: Celery, store: ScheduleStore, client: redis.Redis, prefix: str
+) -> None:
+    web = browse(app)
+    action, fields = undo_form(web.post("/entries/disable?name=report").text)
+    [key] = client.keys(f"{prefix}:undo:*")
+    assert 3500 < client.ttl(key) <= 3600
+    web.post(action, data=fields)
+    assert store.get("report").enabled
+    store.disable("report")
+    again = web.post(action, data=fields)
+    assert (again.status_code, store.get("report").enabled) == (409, False)
+    assert "this cannot be undone any more" in again.text
+
+
+def test_a_message_that_undoes_nothing_is_not_kept_for_long(app: Celery, client: redis.Redis, prefix: str) -> None:
+    browse(app).post("/entries/trigger?name=report")
+    assert [client.ttl(key) <= 30 for key in client.keys(f"{prefix}:undo:*")] == [True]
+
+
+def test_an_undo_belongs_to_its_person(app: Celery, store: ScheduleStore) -> None:
+    oper, edit = (browse(app, headers={**FORM, "X-Name": name}, auth=by_name) for name in ("oper", "edit"))
+    done = edit.post("/entries/disable?name=report", follow_redirects=False)
+    [(cookie, undo_id)] = done.cookies.items()
+    oper.cookies.set(cookie, undo_id)
+    assert "disabled." not in oper.get("/").text.partition("<h1")[0]
+    assert oper.post("/undo", data={"id": undo_id}).status_code == 409
+    assert not store.get("report").enabled
+    assert "report: disabled." in edit.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("left", "form", "why"),
+    [
+        (OPERATE, ("/entries/delete?name=report", {"confirm": "1"}), "the right to edit is missing"),
+        (OPERATE, ("/entry", {"was": "report", "kind": "every", "every": "5m"}), "the right to edit is missing"),
+        (VIEW, ("/entries/disable?name=report", {}), "the right to operate is missing"),
+    ],
+    ids=["delete", "edit", "disable"],
+)
+def test_the_rights_of_its_person_are_checked_again(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch, left: frozenset, form: tuple, why: str
+) -> None:
+    web = browse(app, headers={**FORM, "X-Name": "edit"}, auth=by_name)
+    path, fields = form
+    action, undoing = undo_form(web.post(path, data=fields).text)
+    changed = store.count(), store.get("report").version if store.count() else ""
+    monkeypatch.setitem(RIGHTS, "edit", left)
+    refused = web.post(action, data=undoing)
+    assert refused.status_code == 403
+    assert why in refused.text
+    assert (store.count(), store.get("report").version if store.count() else "") == changed
+    monkeypatch.undo()
+    web.post(action, data=undoing)
+    assert store.get("report").enabled
+    assert store.get("report").schedule.run_every == timedelta(minutes=1)
+
+
+def test_no_form_says_which_fire_times_are_left_out(app: Celery, store: ScheduleStore) -> None:
+    web = browse(app, headers={**FORM, "X-Name": "oper"}, auth=by_name)
+    ours = store.skip_next("report").skip
+    times = " ".join((ours[0] + timedelta(hours=n)).isoformat() for n in range(1, 90))
+    forged = {"undo": "1", "skip": times, "confirm": "1"}
+    for more in ({"if_version": store.get("report").version}, {}):
+        web.post("/entries/skip-next?name=report", data={**forged, **more})
+        assert set(store.get("report").skip) <= set(ours)
+
+
+def test_a_cookie_that_another_program_set_says_nothing(app: Celery) -> None:
+    web = browse(app)
+    [cookie] = web.post("/entries/disable?name=report", follow_redirects=False).cookies
+    web.cookies.clear()
+    text = base64.urlsafe_b64encode(json.dumps(["Click Undo", "/entry", [["name", "x"]]]).encode()).decode()
+    for forged in (text, "x" * 3000, "*", "../id", '"', "\u00e9"):
+        answer = web.get("/status", headers={"Cookie": f"{cookie}={forged}; redisbeater_said={text}".encode("latin-1")})
+        assert answer.status_code == 200
+        assert '<div class="said">' not in answer.text
+        assert undo_form(answer.text) == ("", {})
+    assert web.post("/undo", data={"id": text}).status_code == 409
+    assert web.post("/undo").status_code == 409
+
+
+def test_what_is_too_much_to_keep_is_done_and_said_to_be_final(
+    app: Celery, store: ScheduleStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        store.create(name, "shop.report", 3600.0)
+    web = browse(app)
+    for bound in ("MOST_UNDONE", "MOST_BYTES"):
+        monkeypatch.setattr(flash, bound, 1)
+        page = web.post("/entries/disable", data={"name": ["a", "b"]}).text
+        assert "2 entries: disabled. This cannot be undone: it was too much to keep." in page
+        assert undo_form(page) == ("", {})
+        monkeypatch.undo()
+        web.post("/entries/enable", data={"name": ["a", "b"]})
+    assert "This cannot be undone." in web.post("/entries/trigger", data={"name": ["a", "b"]}).text
+
+
+def test_the_messages_of_pages_at_two_paths_have_two_cookies(app: Celery) -> None:
+    answers = [browse(app, root=root).post("/resume", follow_redirects=False) for root in ("", "/schedule")]
+    assert len({name for answer in answers for name in answer.cookies}) == 2
