@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 from celery import Celery
-from support.servers import Server, programs
+from support.servers import Server
 from test_acl import LINE, granted
 from test_run_acl import CHANNEL
 from test_run_acl import RIGHTS as RIGHTS_OF_RUNS
@@ -16,7 +16,7 @@ from web_site import SECRET, browse, undo
 from redisbeater import ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
 
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 FORM = {"X-Redisbeater": "1"}
 

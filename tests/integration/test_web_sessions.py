@@ -13,14 +13,14 @@ from celery import Celery
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from support.proxy import LOOPBACK, Proxy
-from support.servers import Server, programs
+from support.servers import Server
 from support.waiting import wait_until
 from web_site import HOST, SECRET, TestClient, browse, served
 
 from redisbeater.dashboard import basic, create_app, hash_password, hub, token
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

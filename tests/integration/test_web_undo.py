@@ -10,7 +10,6 @@ import pytest
 import redis
 from celery import Celery
 from starlette.requests import Request
-from support.servers import programs
 from web_site import browse, undo, undo_form
 
 from redisbeater import ScheduleStore
@@ -18,7 +17,7 @@ from redisbeater.dashboard import ALL, OPERATE, VIEW, User, flash
 from redisbeater.dashboard.views import actions
 
 pytestmark = [
-    pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),
+    pytest.mark.one_server,
     pytest.mark.usefixtures("shop_with_report"),
 ]
 

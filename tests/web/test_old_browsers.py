@@ -6,11 +6,10 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.servers import programs
 from walking import row, wait_until_live
 
 # The browser shows nothing about the kind of server.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 #: The serializer of HTML as the standard had it before 20 May 2025.
 OLD_SERIALIZER = """
