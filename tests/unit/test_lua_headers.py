@@ -20,7 +20,7 @@ PARTS = sorted(RUNS_PRELUDE.parent.glob("with_*.lua"))
 SCRIPTS = sorted(set(PRELUDE.parent.rglob("*.lua")) - {PRELUDE, RUNS_PRELUDE, *PARTS})
 
 #: The longest body, without blank lines.
-LONGEST_BODY = 40
+LONGEST_BODY = 80
 
 _DOCUMENTED = re.compile(r"^-- ((?:KEYS|ARGV)\[\d+(?:\.\.)?\]) +(\w+) +\S", re.MULTILINE)
 _BOUND = re.compile(r"^local ([\w, ]+) = ((?:(?:KEYS|ARGV)\[\d+\](?:, )?)+)$")
