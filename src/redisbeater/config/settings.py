@@ -80,9 +80,9 @@ class Config:
     )
     key_prefix: str = _setting(
         "redisbeater:",
-        values.read_text,
+        values.read_prefix,
         "a text that is not empty",
-        "The text that every key begins with. ``redbeat:`` takes over a RedBeat schedule. A cluster needs a hash tag "
+        "The text that every key begins with, and that ends with a colon. ``redbeat:`` takes over a RedBeat schedule. A cluster needs a hash tag "
         "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. One application may have "
         "several: :ref:`several-schedules`.",
     )
