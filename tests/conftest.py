@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,17 @@ SCHEDULE_DB, BROKER_DB = 0, 1
 # Examples have no deadline: on a shared machine any of them may take long.
 settings.register_profile("shared-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared-machine")
+
+# A test that asks a real server in each example takes this profile: few examples, the same in each run, unless the
+# environment sets another number.
+settings.register_profile(
+    "real-server",
+    settings.get_profile("shared-machine"),
+    max_examples=int(os.environ.get("REDISBEATER_EXAMPLES", "25")),
+    derandomize="REDISBEATER_EXAMPLES" not in os.environ,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 #: Seconds that a test of real processes may take on a busy machine: they start, fail over and are healed.

@@ -30,7 +30,7 @@ OWN_KEYS = (
 )
 
 #: A name like this would be a key of a schedule whose prefix is longer.
-_OF_ANOTHER = re.compile(rf"(.*?:):(?:{'|'.join(OWN_KEYS)})(?::|$)", re.DOTALL)
+_OF_ANOTHER = re.compile(rf".*?::({'|'.join(OWN_KEYS)})(?::|$)", re.DOTALL)
 
 #: What can be done about an entry whose name is longer: another program stored it.
 WHAT_REMAINS = "; an entry of that name does not run, but can be disabled, deleted and renamed"
@@ -96,7 +96,7 @@ def check_new_name(name: Any) -> str:
     """
     refuse_unsafe("$.name", check_name(name, ""))
     if found := _OF_ANOTHER.match(name):
-        raise InvalidEntry("$.name", f"{quoted(name)} would be a key of the schedule below {found[1]!r} behind our prefix")
+        raise InvalidEntry("$.name", f"{quoted(name)} would be a key of a schedule itself: {found[1]!r} behind '::'")
     return name
 
 

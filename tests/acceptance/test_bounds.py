@@ -82,7 +82,8 @@ def test_a_long_name_and_nested_entries_without_a_member_starve_no_other(
     nested = f'{DEFINITION[:-1]}, "name": "unscheduled 0", "odd": {"[" * 900}{"]" * 900}}}'
     with client.pipeline(transaction=False) as pipe:
         for number in range(3_000):
-            pipe.hset(f"{prefix}unscheduled {number}", "definition", f'{{"name": "unscheduled {number}"}}' if number else nested)
+            name = f"unscheduled {number}"
+            pipe.hset(f"{prefix}{name}", "definition", f'{{"name": "{name}"}}' if number else nested)
         pipe.execute()
     beat = project.beat()
 

@@ -14,15 +14,27 @@ from outbox import names, run_due
 from support.servers import programs
 from web_site import browse
 
-from redisbeater import EntryNotFound, InvalidEntry, RedisBeaterError, RedisScheduleEntry, RedisScheduler, ScheduleStore
+from redisbeater import (
+    EntryExists,
+    EntryNotFound,
+    InvalidEntry,
+    RedisScheduleEntry,
+    RedisScheduler,
+    ScheduleStore,
+)
 from redisbeater.beat.repair import Repair
 from redisbeater.context import Context, with_prefix
+from redisbeater.entry_name import OWN_KEYS
+from redisbeater.store.keys import Keys
 
 #: Which program serves makes no difference here.
 pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]
+
+#: What is published on, and stored nowhere.
+CHANNELS = ("changes", "events")
 
 NAMELESS = {"task": "proj.work", "schedule": {"__type__": "interval", "every": 3600}}
 
@@ -121,7 +133,9 @@ def test_an_entry_without_a_name_that_is_listed_bare_can_be_edited(
     assert ScheduleStore(app).update("report", schedule=60).schedule.seconds == 60
 
 
-@pytest.mark.parametrize("name", ["report", "b:report", "grüße", 'a "b" \\'], ids=["plain", "colon", "unicode", "quoted"])
+@pytest.mark.parametrize(
+    "name", ["report", "b:report", "grüße", 'a "b" \\'], ids=["plain", "colon", "unicode", "quoted"]
+)
 def test_an_entry_whose_definition_has_its_name_is_restored(
     app: Celery, client: redis.Redis, prefix: str, name: str
 ) -> None:
@@ -136,7 +150,8 @@ def test_a_static_entry_whose_key_is_anothers_is_broken(
     make_app: MakeApp, make_scheduler: MakeScheduler, theirs: ScheduleStore, client: redis.Redis, longer: str
 ) -> None:
     before = contents(client, longer)
-    app = make_app(beat_schedule={"b:foo": {"task": "proj.work", "schedule": 1.0}, "b:new": {"task": "t", "schedule": 1}})
+    entry = {"task": "proj.work", "schedule": 1.0}
+    app = make_app(beat_schedule={"b:foo": dict(entry), "b:new": dict(entry)})
 
     make_scheduler(app).tick()
 
@@ -193,14 +208,18 @@ VERBS: dict[str, Callable[[ScheduleStore], object]] = {
 
 @pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS)
 def test_no_verb_reads_or_changes_the_key_of_another_schedule(
-    app: Celery, theirs: ScheduleStore, client: redis.Redis, longer: str, verb: Callable[[ScheduleStore], object]
+    app: Celery,
+    theirs: ScheduleStore,
+    client: redis.Redis,
+    prefix: str,
+    longer: str,
+    verb: Callable[[ScheduleStore], object],
 ) -> None:
-    store = ScheduleStore(app)
+    store = ScheduleStore(app, prefix=prefix)
     store.create("own", "proj.work", 3600)
-    app.set_current()
     before = contents(client, longer)
 
-    with pytest.raises(RedisBeaterError):
+    with pytest.raises((EntryNotFound, EntryExists, InvalidEntry)):
         verb(store)
 
     assert contents(client, longer) == before
@@ -217,9 +236,13 @@ def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
 ) -> None:
     before = contents(client, longer)
 
-    with pytest.raises(RedisBeaterError), ScheduleStore(app).bulk() as bulk:
-        for name in ("own", "b:foo", "b:new"):
-            bulk.upsert(RedisScheduleEntry(name, "proj.work", 60, app=app))
+    def write() -> None:
+        with ScheduleStore(app).bulk() as bulk:
+            for name in ("own", "b:foo", "b:new"):
+                bulk.upsert(RedisScheduleEntry(name, "proj.work", 60, app=app))
+
+    with pytest.raises(InvalidEntry, match="belongs to another schedule"):
+        write()
 
     assert contents(client, longer) == before
     assert list(ScheduleStore(app).names()) == ["own"]
@@ -238,8 +261,16 @@ def test_an_entry_that_was_there_before_the_other_schedule_stays_ours(app: Celer
 
 @pytest.mark.parametrize("name", ["b::broken", "b::deleted:foo", "a:b::log:x", "b::run:1"])
 def test_a_name_that_would_be_a_key_of_a_schedule_itself_is_refused(app: Celery, name: str) -> None:
-    with pytest.raises(InvalidEntry, match="a key of the schedule below"):
+    with pytest.raises(InvalidEntry, match="a key of a schedule itself"):
         ScheduleStore(app).create(name, "proj.work", 60)
+
+
+def test_every_key_of_a_schedule_itself_is_a_word_that_no_new_name_has_behind_two_colons(prefix: str) -> None:
+    keys = Keys(prefix, None)
+    with_names = [keys.log_of("x"), keys.run("x"), keys.payload_of("x"), keys.runs_of("x"), keys.active_of("x")]
+    every = {*vars(keys).values(), *keys.bookkeeping(), *with_names, keys.receipt("x"), keys.answer("x")} - {prefix}
+
+    assert {key.removeprefix(f"{prefix}:").split(":")[0] for key in every} == {*OWN_KEYS, *CHANNELS}
 
 
 @pytest.mark.parametrize("name", ["billing::nightly", "b::logs", "run", "a:run:b"])
@@ -255,8 +286,8 @@ def test_the_command_line_refuses_the_names_of_another_schedule(
 ) -> None:
     before = contents(client, longer)
 
-    for command in (["show", "b:foo"], ["delete", "b:foo", "--yes"], ["create", "b:foo", "proj.steal", "--every", "1s"]):
-        assert run(*command).exit_code != 0
+    for command in ("show b:foo", "delete b:foo --yes", "create b:foo proj.steal --every 1s"):
+        assert run(*command.split()).exit_code == 2
     assert contents(client, longer) == before
 
 

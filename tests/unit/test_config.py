@@ -195,8 +195,9 @@ def test_a_prefix_that_another_one_may_begin_with_by_chance_is_refused_with_the_
         read(key_prefix=prefix)
 
     assert str(refused.value) == (
-        f"redisbeater_key_prefix = {prefix!r}: expected a text that ends with ':' and has no '::'; set it to {completed!r}. "
-        f"If entries are stored below {prefix!r}, bring them over: celery -A <app> redisbeater import redbeat --prefix {prefix}"
+        f"redisbeater_key_prefix = {prefix!r}: expected a text that ends with ':' and has no '::'; set it to "
+        f"{completed!r}. Entries that are stored there are brought over by: celery -A <app> redisbeater import redbeat "
+        f"--prefix {prefix}"
     )
     with pytest.raises(ImproperlyConfigured):
         read().with_prefix(prefix)

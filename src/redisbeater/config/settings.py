@@ -82,9 +82,9 @@ class Config:
         "redisbeater:",
         values.read_prefix,
         "a text that is not empty",
-        "The text that every key begins with, and that ends with a colon. ``redbeat:`` takes over a RedBeat schedule. A cluster needs a hash tag "
-        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. One application may have "
-        "several: :ref:`several-schedules`.",
+        "The text that every key begins with; it ends with a colon. ``redbeat:`` takes over a RedBeat schedule. A "
+        "cluster needs a hash tag in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. One "
+        "application may have several: :ref:`several-schedules`.",
     )
     lock_key: str | None = _setting(
         ":lock",

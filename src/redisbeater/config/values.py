@@ -92,9 +92,10 @@ def read_prefix(name: str, value: Any) -> str:
     if prefix.endswith(":") and "::" not in prefix:
         return prefix
     completed = re.sub(":+", ":", f"{prefix}:")
+    command = f"celery -A <app> redisbeater import redbeat --prefix {shlex.quote(prefix)}"
     raise ImproperlyConfigured(
-        f"{name} = {prefix!r}: expected a text that ends with ':' and has no '::'; set it to {completed!r}. If entries are "
-        f"stored below {prefix!r}, bring them over: celery -A <app> redisbeater import redbeat --prefix {shlex.quote(prefix)}"
+        f"{name} = {prefix!r}: expected a text that ends with ':' and has no '::'; set it to {completed!r}. "
+        f"Entries that are stored there are brought over by: {command}"
     )
 
 

@@ -163,8 +163,8 @@ class Contents:
     def unscheduled(self, cursor: str) -> tuple[str, list[Unscheduled]]:
         """Return one page of the entries that are missing from the schedule.
 
-        Keys that can be no entry's are left out, and so are hashes that are not of this schedule, as far as one page has
-        time to read them; of the others ``load_many`` knows that they do not exist.
+        Keys that can be no entry's are left out, and so are hashes that are not of this schedule, as far as one page
+        has time to read them; of the others ``load_many`` knows that they do not exist.
 
         Arguments:
             cursor: where the page begins; ``"0"`` is the first one.
