@@ -120,7 +120,7 @@ def test_the_command_line_chooses_by_an_option(run: Callable[..., Result], there
     empty = run("--key-prefix", "", "list")
     assert (empty.exit_code, empty.output) == (
         2,
-        "Error: redisbeater_key_prefix = '': expected a text that is not empty\n",
+        "Error: redisbeater_key_prefix = '': expected a text that ends with ':'\n",
     )
 
 

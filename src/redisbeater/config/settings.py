@@ -81,7 +81,7 @@ class Config:
     key_prefix: str = _setting(
         "redisbeater:",
         values.read_prefix,
-        "a text that is not empty",
+        "a text that ends with ':'",
         "The text that every key begins with; it ends with a colon. ``redbeat:`` takes over a RedBeat schedule. A "
         "cluster needs a hash tag in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. One "
         "application may have several: :ref:`several-schedules`.",

@@ -43,7 +43,7 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
     outcome = context.redis.deleted.restore(name, score.to_text(), log=author.line("restored"))
     if outcome == "EXISTS":
         raise EntryExists(name)
-    if outcome == "ANOTHERS":
+    if outcome == "NOT_OURS":
         raise context.redis.not_ours(name)
     if outcome == "ABSENT":
         raise _not_kept(name)

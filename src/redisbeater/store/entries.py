@@ -85,7 +85,7 @@ class Entries:
 
         Returns:
             The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read,
-            ``FOREIGN``, the key holds something that is no entry, or ``ANOTHERS``, it is not of this schedule.
+            ``FOREIGN``, the key holds something that is no entry, or ``NOT_OURS``, it is not of this schedule.
         """
         if not changes:
             return {}
@@ -97,7 +97,7 @@ class Entries:
         return {names[position - 1]: word for position, word in unwritten}
 
     def not_ours(self, name: str) -> InvalidEntry:
-        """Return why no entry of this schedule can have a name that a script answers with ``ANOTHERS``."""
+        """Return why no entry of this schedule can have a name that a script answers with ``NOT_OURS``."""
         owners = f"another schedule, or to a program that has not added it to {self.keys.schedule}"
         return InvalidEntry("$.name", f"{quoted(name)} belongs to {owners}; choose another name")
 
