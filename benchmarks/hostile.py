@@ -98,7 +98,7 @@ def members_without_hash() -> Iterator[Command]:
 
 def unscheduled() -> Iterator[Command]:
     for number in range(6000):
-        yield "HSET", f"{PREFIX}unscheduled {number}", "definition", "{"
+        yield "HSET", f"{PREFIX}unscheduled {number}", "definition", f'{{"name": "unscheduled {number}"}}'
 
 
 def large_entries() -> Iterator[Command]:

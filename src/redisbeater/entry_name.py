@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from redisbeater.display import quoted, unsafe_character
@@ -9,6 +10,7 @@ from redisbeater.exceptions import InvalidEntry
 
 __all__ = (
     "MAX_NAME_BYTES",
+    "OWN_KEYS",
     "check_name",
     "check_new_name",
     "check_stored_name",
@@ -20,6 +22,15 @@ __all__ = (
 
 #: Redis would accept longer names, but people and logs could not read them.
 MAX_NAME_BYTES = 512
+
+#: What the keys of a schedule itself are called, behind its prefix and a colon; ``store/keys.py`` explains them.
+OWN_KEYS = (
+    *("schedule", "statics", "lock", "id", "format", "zone", "claim", "answer", "broken", "log", "failing"),
+    *("applications", "deleted", "beats", "pause", "run", "payload", "runs", "active", "resend", "totals"),
+)
+
+#: A name like this would be a key of a schedule whose prefix is longer.
+_OF_ANOTHER = re.compile(rf".*?::({'|'.join(OWN_KEYS)})(?::|$)", re.DOTALL)
 
 #: What can be done about an entry whose name is longer: another program stored it.
 WHAT_REMAINS = "; an entry of that name does not run, but can be disabled, deleted and renamed"
@@ -80,10 +91,12 @@ def check_new_name(name: Any) -> str:
     Another program may store others, which are read and run all the same.
 
     Raises:
-        InvalidEntry: as for :func:`check_name`, or it is blank or holds a character that forges log lines or drives
-            terminals.
+        InvalidEntry: as for :func:`check_name`, or it is blank, holds a character that forges log lines or drives
+            terminals, or would be a key of a schedule with a longer prefix.
     """
     refuse_unsafe("$.name", check_name(name, ""))
+    if found := _OF_ANOTHER.match(name):
+        raise InvalidEntry("$.name", f"{quoted(name)} would be a key of a schedule itself: {found[1]!r} behind '::'")
     return name
 
 

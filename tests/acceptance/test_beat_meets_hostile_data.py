@@ -177,7 +177,7 @@ def test_unscheduled_hashes_that_cannot_be_restored_end_no_beat(
     project: Project, client: redis.Redis, prefix: str
 ) -> None:
     for name, text in UNSCHEDULED.items():
-        client.hset(prefix + name, "definition", text)
+        client.hset(prefix + name, "definition", text.replace("{", f'{{"name": "{name}", ', 1))
     with watched(project) as beat:
         beat.runs_on_time()
         for name in UNSCHEDULED:

@@ -79,10 +79,11 @@ def test_a_long_name_and_nested_entries_without_a_member_starve_no_other(
     project: Project, client: redis.Redis, prefix: str
 ) -> None:
     client.hset(f"{prefix}{'a:' * 50_000}", "definition", DEFINITION)
-    nested = f'{DEFINITION[:-1]}, "odd": {"[" * 900}{"]" * 900}}}'
+    nested = f'{DEFINITION[:-1]}, "name": "unscheduled 0", "odd": {"[" * 900}{"]" * 900}}}'
     with client.pipeline(transaction=False) as pipe:
         for number in range(3_000):
-            pipe.hset(f"{prefix}unscheduled {number}", "definition", "x" if number else nested)
+            name = f"unscheduled {number}"
+            pipe.hset(f"{prefix}{name}", "definition", f'{{"name": "{name}"}}' if number else nested)
         pipe.execute()
     beat = project.beat()
 

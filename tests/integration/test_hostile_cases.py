@@ -245,7 +245,7 @@ def test_a_rule_of_minutes_that_is_late_by_a_week_costs_milliseconds(scheduler: 
 
 def test_thousands_of_unscheduled_hashes_delay_nobody(app: Celery, scheduler: RedisScheduler, writer: Writer) -> None:
     for number in range(6000):
-        writer.hash(f"unscheduled {number}", "x")
+        writer.hash(f"unscheduled {number}", json.dumps({"name": f"unscheduled {number}"}))
     writer.send()
 
     assert controls_for(scheduler, 5) == "on time"
@@ -253,7 +253,7 @@ def test_thousands_of_unscheduled_hashes_delay_nobody(app: Celery, scheduler: Re
 
 def test_the_repair_of_hashes_that_are_listed_already_reads_no_list_of_all_of_them(app: Celery, writer: Writer) -> None:
     for number in range(3000):
-        writer.hash(f"unscheduled {number}", "x")
+        writer.hash(f"unscheduled {number}", json.dumps({"name": f"unscheduled {number}"}))
     writer.send()
 
     for _ in range(2):  # the second time all are listed
@@ -336,7 +336,7 @@ def test_a_reason_quotes_the_beginning_of_a_value(
     scheduler: RedisScheduler, writer: Writer, log: Log, text: str
 ) -> None:
     writer.entry("bad", text)
-    writer.hash("unscheduled", text)
+    writer.hash("unscheduled", text.replace("{", '{"name": "unscheduled", ', 1))
     writer.send()
 
     assert controls_of(scheduler) == "on time"

@@ -174,6 +174,21 @@ def test_a_schedule_of_redbeat_moves_with_its_counters(
     assert store.log("report")[0].details["note"] == "imported from redbeat"
 
 
+def test_a_schedule_whose_prefix_ends_with_no_colon_moves(
+    app: Celery, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    """RedBeat takes such a prefix, and redisbeater does not."""
+    app.conf.redbeat_key_prefix = f"{prefix}old"
+    entry = save(app, "report", 60.0)
+    assert entry.key == f"{prefix}oldreport"
+
+    result = run("redbeat", "--yes", "--disable-source")
+
+    assert result.exit_code == 0, result.output
+    assert list(ScheduleStore(app).names()) == ["report"]
+    assert client.zscore(f"{prefix}old:schedule", entry.key) < 0
+
+
 def test_the_line_that_undoes_an_import_deletes_what_was_imported_and_nothing_else(
     app: Celery, prefix: str, client: redis.Redis
 ) -> None:

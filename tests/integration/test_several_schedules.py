@@ -118,8 +118,17 @@ def test_the_command_line_chooses_by_an_option(run: Callable[..., Result], there
     empty = run("--key-prefix", "", "list")
     assert (empty.exit_code, empty.output) == (
         2,
-        "Error: redisbeater_key_prefix = '': expected a text that is not empty\n",
+        "Error: redisbeater_key_prefix = '': expected a text that ends with ':'\n",
     )
+
+
+@pytest.mark.parametrize("command", ["status", "lint", "list"])
+def test_a_prefix_without_a_colon_at_its_end_is_refused_with_the_fix(run: Callable[..., Result], command: str) -> None:
+    refused = run("--key-prefix", "myapp", command)
+
+    assert refused.exit_code == 2
+    assert "expected a text that ends with ':' and has no '::'; set it to 'myapp:'" in refused.output
+    assert "import redbeat --prefix myapp" in refused.output
 
 
 def test_a_cluster_has_each_schedule_on_the_master_of_its_hash_tag(cluster: Cluster) -> None:

@@ -374,7 +374,8 @@ def test_broken_entries_and_those_missing_from_the_schedule_are_lost(app: Celery
 
     prefix = Context.of(app).redis.keys.prefix
     with redis.Redis.from_url(url) as client:
-        client.hset(f"{prefix}orphan", "definition", '{"task": "t", "schedule": {"__type__": "interval", "every": 60}}')
+        definition = '{"name": "orphan", "task": "t", "schedule": {"__type__": "interval", "every": 60}}'
+        client.hset(f"{prefix}orphan", "definition", definition)
         client.hset(f"{prefix}bad", "definition", "{}")
         client.zadd(f"{prefix}:schedule", {f"{prefix}bad": 1})
     run_due(app)

@@ -184,6 +184,25 @@ def test_an_invalid_value_is_refused_with_what_is_accepted(name: str, value: Any
     assert str(refused.value).endswith(f"expected {accepts}")
 
 
+@pytest.mark.parametrize(
+    ("prefix", "completed"),
+    [("myapp", "myapp:"), ("app:staging", "app:staging:"), ("app::", "app:"), ("app::log:", "app:log:"), ("::", ":")],
+)
+def test_a_prefix_that_another_one_may_begin_with_by_chance_is_refused_with_the_fix(
+    prefix: str, completed: str
+) -> None:
+    with pytest.raises(ImproperlyConfigured) as refused:
+        read(key_prefix=prefix)
+
+    assert str(refused.value) == (
+        f"redisbeater_key_prefix = {prefix!r}: expected a text that ends with ':' and has no '::'; set it to "
+        f"{completed!r}. Entries that are stored there are brought over by: celery -A <app> redisbeater import redbeat "
+        f"--prefix {prefix}"
+    )
+    with pytest.raises(ImproperlyConfigured):
+        read().with_prefix(prefix)
+
+
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "cancel_other"])
 def test_an_overlap_for_all_entries_needs_records_of_runs(overlap: str) -> None:
     with pytest.raises(

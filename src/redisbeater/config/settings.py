@@ -80,11 +80,11 @@ class Config:
     )
     key_prefix: str = _setting(
         "redisbeater:",
-        values.read_text,
-        "a text that is not empty",
-        "The text that every key begins with. ``redbeat:`` takes over a RedBeat schedule. A cluster needs a hash tag "
-        "in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. One application may have "
-        "several: :ref:`several-schedules`.",
+        values.read_prefix,
+        "a text that ends with ':'",
+        "The text that every key begins with; it ends with a colon. ``redbeat:`` takes over a RedBeat schedule. A "
+        "cluster needs a hash tag in it, to keep all keys in one slot; the default there is ``{redisbeater}:``. One "
+        "application may have several: :ref:`several-schedules`.",
     )
     lock_key: str | None = _setting(
         ":lock",

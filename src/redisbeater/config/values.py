@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import signal
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -76,6 +78,25 @@ def read_text(name: str, value: Any) -> str:
         _refuse_odd_text(name, value)
         return value
     raise UnacceptableValue
+
+
+def read_prefix(name: str, value: Any) -> str:
+    """Accept a prefix that no key of another schedule can begin with by chance: it ends with a colon, and has no two.
+
+    Behind ``app`` the keys of ``app-staging:`` would be entries; ``app::log:`` is the beginning of keys of ``app:``.
+
+    Raises:
+        ImproperlyConfigured: it is another text; what is stored below that would not be found below a completed one.
+    """
+    prefix = read_text(name, value)
+    if prefix.endswith(":") and "::" not in prefix:
+        return prefix
+    completed = re.sub(":+", ":", f"{prefix}:")
+    command = f"celery -A <app> redisbeater import redbeat --prefix {shlex.quote(prefix)}"
+    raise ImproperlyConfigured(
+        f"{name} = {prefix!r}: expected a text that ends with ':' and has no '::'; set it to {completed!r}. "
+        f"Entries that are stored there are brought over by: {command}"
+    )
 
 
 def _refuse_odd_text(name: str, text: str) -> None:

@@ -180,6 +180,8 @@ def _write(context: Context, edits: Sequence[Edit], result: WriteResult) -> None
         if name not in refused:
             result.written[name] = edit
             del result.pending[name]
+        elif refused[name] == "NOT_OURS":
+            result.fail(name, context.redis.not_ours(name))
         elif refused[name] == "FOREIGN":
             result.fail(name, StoreError(f"WRONGTYPE: the key of {quoted(name)} holds something other than an entry"))
     announce_edits(edit for edit in edits if edit.snapshot.name not in refused)

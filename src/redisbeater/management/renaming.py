@@ -50,6 +50,8 @@ def rename_entry(context: Context, name: str, new: str, author: Author) -> Store
             return load(context, new)
         if outcome == "EXISTS":
             raise EntryExists(new)
+        if outcome == "NOT_OURS":
+            raise context.redis.not_ours(new)
         if outcome == "ABSENT":
             raise EntryNotFound(name)
         if outcome == "CLAIMED":

@@ -33,7 +33,7 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
     Raises:
         EntryNotFound: no deleted entry of that name is kept.
         EntryExists: there is an entry of that name.
-        InvalidEntry: it is back, and broken as it was before.
+        InvalidEntry: it is back, and broken as it was before; or its key would be one of another schedule by now.
     """
     now, zone = context.redis.clock()
     kept = context.redis.deleted.load(check_stored_name(name), now, zone)
@@ -43,6 +43,8 @@ def restore_entry(context: Context, name: str, author: Author) -> StoredEntry:
     outcome = context.redis.deleted.restore(name, score.to_text(), log=author.line("restored"))
     if outcome == "EXISTS":
         raise EntryExists(name)
+    if outcome == "NOT_OURS":
+        raise context.redis.not_ours(name)
     if outcome == "ABSENT":
         raise _not_kept(name)
     extra = event("entry_changed", name=name, change="restored", fields=[], by=author.by, renamed_from="")

@@ -163,7 +163,8 @@ class Contents:
     def unscheduled(self, cursor: str) -> tuple[str, list[Unscheduled]]:
         """Return one page of the entries that are missing from the schedule.
 
-        Entries of another schedule, whose prefix is longer than ours, are left out, and keys that can be no entry's.
+        Keys that can be no entry's are left out, and so are hashes that are not of this schedule, as far as one page
+        has time to read them; of the others ``load_many`` knows that they do not exist.
 
         Arguments:
             cursor: where the page begins; ``"0"`` is the first one.
@@ -172,7 +173,7 @@ class Contents:
             The cursor of the next page, ``"0"`` after the last one, and the entries.
         """
         pattern = _escaped(self._keys.prefix) + "*"
-        args = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE)]
+        args = [cursor, pattern, self._keys.prefix, str(SEARCH_PAGE), str(FOUND_BYTES)]
         cursor, rows = self._connection.run("find_unscheduled", [self._keys.schedule, self._keys.broken], args)
         return cursor, [Unscheduled(self._keys.name(key), size, bool(is_listed)) for key, size, is_listed in rows]
 
@@ -220,7 +221,7 @@ class Contents:
         return {name: origin for page in pages(names, PAGE) for name, origin in zip(page, self._origins(page))}
 
     def _origins(self, names: Sequence[str]) -> Iterator[str | None]:
-        origins = json.loads(self._connection.run("origins", [self._keys.entry(name) for name in names]))
+        origins = json.loads(self._connection.run("origins", [self._keys.schedule, *map(self._keys.entry, names)]))
         return (None if origin is False else origin for origin in origins)
 
 

@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from redisbeater.config.settings import Config
+from redisbeater.display import quoted
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import from_unix
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.connection.connection import Connection
@@ -82,8 +84,8 @@ class Entries:
             planned_by: the zone by which their scores were planned, to be stored if none is.
 
         Returns:
-            The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read, or
-            ``FOREIGN``, the key holds something that is no entry.
+            The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read,
+            ``FOREIGN``, the key holds something that is no entry, or ``NOT_OURS``, it is not of this schedule.
         """
         if not changes:
             return {}
@@ -93,6 +95,11 @@ class Entries:
         keys = self._keys_of_edit(names, self.keys.zone)
         unwritten = self._connection.run("save", keys, terms, with_runs=self._config.track_runs)
         return {names[position - 1]: word for position, word in unwritten}
+
+    def not_ours(self, name: str) -> InvalidEntry:
+        """Return why no entry of this schedule can have a name that a script answers with ``NOT_OURS``."""
+        owners = f"another schedule, or to a program that has not added it to {self.keys.schedule}"
+        return InvalidEntry("$.name", f"{quoted(name)} belongs to {owners}; choose another name")
 
     def delete(self, name: str, *, origin: str = "", log: str = "") -> str:
         """Delete an entry; with an ``origin``, only if it still has that one, and without keeping anything of it.

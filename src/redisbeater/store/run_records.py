@@ -202,7 +202,12 @@ class RunRecords:
     def counts(self, name: str) -> RunCounts:
         """Return how many runs of an entry came to what."""
         key, fields = self._keys.entry(name), [*(f"n.{word}" for word in COUNTED), "failures", "buffered"]
-        stored = unless_wrong_type(self._connection, lambda client: client.hmget(key, fields)) or [None] * len(fields)
+
+        def read(client: Any) -> list[str | None]:
+            is_entry = client.zscore(self._keys.schedule, key) is not None
+            return client.hmget(key, fields) if is_entry else [None] * len(fields)
+
+        stored = unless_wrong_type(self._connection, read) or [None] * len(fields)
         *numbers, buffered = stored
         counts = dict(zip((*COUNTED, "failures"), map(_whole, numbers), strict=True))
         return RunCounts(**counts, buffered=self._keys.run_id(buffered or ""))

@@ -131,11 +131,11 @@ def _read(snapshot: Snapshot, context: Context) -> StoredEntry | None:
         return None
 
 
-def _unscheduled(context: Context) -> Iterator[Any]:
+def _unscheduled(context: Context) -> Iterator[Snapshot]:
     cursor = "0"
     while True:
         cursor, page = context.redis.contents.unscheduled(cursor)
-        yield from page
+        yield from (each for each in context.redis.load_many([found.name for found in page]) if each.exists)
         if cursor == "0":
             return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 
 from celery import Celery
@@ -19,7 +20,7 @@ from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, StoreErro
 from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError
 from redisbeater.management.migration.old_engine import engine_app, engine_of
 from redisbeater.model import json_text
-from redisbeater.store import SAVE_PAGE, Snapshot, pages
+from redisbeater.store import SAVE_PAGE, RedisSchedule, Snapshot, pages
 
 __all__ = ("RedBeatSource",)
 
@@ -96,15 +97,17 @@ class RedBeatSource:
         for name, value in given_settings(self._app):
             app.conf[PREFIX + name] = value
         app.conf.timezone, app.conf.enable_utc = self._app.conf.timezone, self._app.conf.enable_utc
-        app.conf[f"{PREFIX}key_prefix"], app.conf[f"{PREFIX}lock_key"] = self._prefix, f"{self._prefix}:lock"
         if self._url is not None:
             RedisUrl.read(self._setting, self._url)  # its error names what was set
             app.conf[f"{PREFIX}redis_url"] = self._url
         context = Context.of(app)
-        if (context.config.url.hosts, self._prefix) == (ours.url.hosts, ours.key_prefix):
+        # Not a setting of that app, because RedBeat's prefix need not end with a colon.
+        config = replace(context.config, key_prefix=self._prefix, lock_key=f"{self._prefix}:lock")
+        config.url.check_prefix(self._prefix)
+        if (config.url.hosts, self._prefix) == (ours.url.hosts, ours.key_prefix):
             problem = f"the schedule below the prefix {self._prefix!r} is this app's own: there is nothing to import"
             raise ImproperlyConfigured(f"{problem}; --prefix and --from say where RedBeat's is")
-        return context
+        return replace(context, config=config, redis=RedisSchedule(config))
 
     def _candidate(self, snapshot: Snapshot, is_static: bool) -> Candidate:
         if is_static:

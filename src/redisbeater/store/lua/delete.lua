@@ -1,4 +1,4 @@
--- Delete entries and everything that is kept about them. When it is executed twice, because its reply was lost, the second
+-- Delete entries and everything that is kept about them; a key that is not of this schedule stays as it is. When it is executed twice, because its reply was lost, the second
 -- time deletes nothing and answers as the first.
 --
 -- What is needed to go on where it ended is kept for a week: of a static entry, since it comes back while the code declares
@@ -48,7 +48,7 @@ local function forget_older()
 end
 
 local function delete(entry, name, origin)
-  local stored = redis.call('TYPE', entry).ok == 'hash' and (redis.call('HGET', entry, 'origin') or '')
+  local stored = redis.call('TYPE', entry).ok == 'hash' and is_own(schedule, entry) and (redis.call('HGET', entry, 'origin') or '')
   if stored and origin ~= '' and stored ~= origin then return 'KEPT' end
   local is_static = origin == '' and stored and is_static_origin(stored)
   if is_static or newest ~= '0' and origin == '' and stored then keep_copy(kept .. name, entry, name) end

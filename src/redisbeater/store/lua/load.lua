@@ -1,7 +1,7 @@
 -- Read entries and the clock at one instant.
 --
 -- The score of an entry that is claimed, or waits for another try or for its jitter, only says when beat looks again; the
--- score returned is the fire time then. A key of another type is no entry. The reply is one text, because a client unpacks
+-- score returned is the fire time then. A key of another type is no entry, nor is one that is not of this schedule. The reply is one text, because a client unpacks
 -- a thousand small ones slowly. An entry of more bytes than a limit is not read. When what was read is enough for one reply,
 -- the others are left out.
 --
@@ -23,6 +23,10 @@ local entries, bytes = {}, 0
 
 local function load(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return false end
+  if not is_own(schedule, key, most) then
+    bytes = bytes + redis.call('HSTRLEN', key, 'definition')
+    return false
+  end
   local entry = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures')
   local score = redis.call('ZSCORE', schedule, key)
   local is_later = is_later_look(score, entry)

@@ -41,6 +41,30 @@ local function read(entry, ...)
   return fields
 end
 
+-- Tell whether a key is that of an entry of this schedule: it is a member, or the bare name is; or the name in its definition is
+-- what the key has behind our prefix, so that no other schedule can have written it. Our own saves and RedBeat store that name.
+-- A definition of more bytes than `most`, 1 MB by default, is not read.
+local function is_own(schedule, key, most)
+  local name = string.sub(key, #schedule - 8) -- the key of the schedule is the prefix and ':schedule'
+  if try('ZSCORE', schedule, key) or try('ZSCORE', schedule, name) then return true end
+  if (try('HSTRLEN', key, 'definition') or 0) > tonumber(most or 1000000) then return false end
+  local is_json, definition = pcall(cjson.decode, try('HGET', key, 'definition') or '')
+  return is_json and type(definition) == 'table' and definition.name == name
+end
+
+-- Tell whether a key is below the prefix of another schedule, which is longer than ours. That one has entries, had some that
+-- were deleted, or a beat.
+local function is_below_another(schedule, key)
+  local colon = string.find(key, ':', #schedule - 8, true)
+  while colon and colon <= #schedule + 512 do
+    for _, word in ipairs({':schedule', ':deleted', ':id'}) do
+      if redis.call('TYPE', string.sub(key, 1, colon) .. word).ok ~= 'none' then return true end
+    end
+    colon = string.find(key, ':', colon + 1, true)
+  end
+  return false
+end
+
 -- Return definition, meta, recorded_run, skipped and the named fields of an entry, its `key`, and as `size` the bytes of those
 -- four. Above the limit the four are not read: `oversized` has their bytes, and the size is 0. Any other field that is longer
 -- than beat writes it counts as missing. `others`: how many stored fields are none of these; once all fields but those were

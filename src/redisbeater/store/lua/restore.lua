@@ -10,7 +10,7 @@
 -- ARGV[2] application    text: whose entries are put back; others stay deleted
 -- ARGV[3] origin         text: the origin that they get
 -- ARGV[4..] names        the names of the entries
--- Returns for each entry 'RESTORED' or 'ABSENT': nothing was kept, or an entry of that name exists
+-- Returns for each entry 'RESTORED' or 'ABSENT': nothing was kept, its key exists, or would be one of another schedule by now
 local schedule, statics = KEYS[1], KEYS[2]
 local kept, application, origin = ARGV[1], ARGV[2], ARGV[3]
 
@@ -22,6 +22,7 @@ end
 local function restore_static(entry, name)
   local fields = read(kept .. name, 'definition', 'meta', 'recorded_run', 'skipped', 'origin', 'score')
   if not is_ours(fields.origin or '') or redis.call('TYPE', entry).ok ~= 'none' then return 'ABSENT' end
+  if is_below_another(schedule, entry) then return 'ABSENT' end
   local score = fields.score
   fields.origin, fields.score = origin, nil
   for field, text in pairs(fields) do redis.call('HSET', entry, field, text) end

@@ -26,17 +26,19 @@
 -- ARGV[8] runs        JSON, where runs are tracked: {prefix: what every key begins with, limit and retention: how many runs of an
 --                     entry are kept, and for how many milliseconds}; a change then may have switches: 'enabled' or 'disabled';
 --                     missing: they are not
--- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, or 'FOREIGN':
---      the key holds something that is no entry
+-- Returns {position, word} of each entry that was not written, 'CONFLICT': it was changed since it was read, 'FOREIGN': the
+--      key holds something that is no entry, or 'NOT_OURS': it is not of this schedule, or would be another's
 local schedule, broken, statics, failing, answer, zone = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, message, changes, most, log, lines, planned_by, runs = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local scores, unwritten, rows = {}, {}, cjson.decode(changes)
 
 local function refusal(key, change)
   local kind = redis.call('TYPE', key).ok
-  if kind ~= 'hash' then return kind ~= 'none' and 'FOREIGN' or change.seen and 'CONFLICT' end
+  if kind == 'none' then return change.seen and 'CONFLICT' or is_below_another(schedule, key) and 'NOT_OURS' end
+  if kind ~= 'hash' then return 'FOREIGN' end
   local stored = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at')
   local score = redis.call('ZSCORE', schedule, key)
+  if not score and not is_own(schedule, key, most) then return 'NOT_OURS' end
   local planned = is_later_look(score, stored) and stored.fire_time or score or nil
   if planned ~= change.planned or stored.claim ~= change.claim or digest(stored) ~= (change.seen or '') then return 'CONFLICT' end
   if stored.oversized then redis.call('HDEL', key, 'meta', 'recorded_run', 'skipped') end

@@ -25,7 +25,7 @@ local function requeue(run)
   try('ZREM', active, run_key)
   try('ZADD', prefix .. ':resend', server_time(delay), run_key)
   try('SADD', prefix .. ':active:' .. run.name, run_key)
-  if redis.call('EXISTS', prefix .. run.name) == 1 then count_end(prefix .. run.name, state) end
+  if exists(prefix, run.name) then count_end(prefix .. run.name, state) end
   count_total(prefix, state, run.task)
   redis.call('PUBLISH', prefix .. ':changes', ':runs')
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({run.name}))

@@ -23,6 +23,13 @@ local function is_run(fields)
   return is_name(fields.name or '') and string.find(states, ' ' .. (fields.state or ' ') .. ' ', 1, true) ~= nil
 end
 
+-- Tell whether there is an entry of a name. Without its member there is none: a run may outlive its entry, and another schedule
+-- have a hash at that key by then.
+local function exists(prefix, name) return try('ZSCORE', prefix .. ':schedule', prefix .. name) and true or false end
+
+-- Return the key of the run of an entry that waits for the end of the one before it; nil: there is none.
+local function buffered_of(prefix, name) return exists(prefix, name) and read(prefix .. name, 'buffered').buffered or nil end
+
 -- Return the fields of a run by which scripts decide, and its key; nil where the key holds no run.
 local function read_run(key)
   local run = read(key, 'name', 'task', 'state', 'attempt', 'step', 'holder', 'starts', 'started_at', 'sent_at', 'stop', 'alone', 'taken', 'expires', 'counted')
@@ -148,21 +155,20 @@ end
 
 -- Store which run of an entry waits for the end of the one before it, and delete the run that has waited so far.
 local function buffer(prefix, name, key)
-  local entry = prefix .. name
-  local before = read(entry, 'buffered').buffered
+  local before = buffered_of(prefix, name)
   local run = before and before ~= key and read_run(before)
   if run and run.state == 'BUFFERED' then
     delete_run(prefix, before)
     try('ZREM', prefix .. ':runs:' .. name, before)
   end
-  if redis.call('EXISTS', entry) == 1 then redis.call('HSET', entry, 'buffered', key) end
+  if exists(prefix, name) then redis.call('HSET', prefix .. name, 'buffered', key) end
 end
 
 -- Schedule the waiting run of an entry if no other is active, or in any case `at_once`, and wake beats. `key`: that run, if known.
 local function release_buffered(prefix, name, at_once, key)
-  key = key or read(prefix .. name, 'buffered').buffered
+  key = key or buffered_of(prefix, name)
   if not key or not at_once and #active_of(prefix, name, 1, key) > 0 then return end
-  redis.call('HDEL', prefix .. name, 'buffered')
+  if exists(prefix, name) then redis.call('HDEL', prefix .. name, 'buffered') end
   local run = read_run(key)
   if not run or run.state ~= 'BUFFERED' or not try('ZADD', prefix .. ':resend', server_time(), key) then return end
   try('SADD', prefix .. ':active:' .. name, key)
@@ -198,7 +204,7 @@ end
 local function log_run(prefix, name, lines, line, retention)
   local log = prefix .. ':log:' .. name
   add_to_log(log, lines, line)
-  if redis.call('EXISTS', prefix .. name) == 0 then redis.call('PEXPIRE', log, retention) end
+  if not exists(prefix, name) then redis.call('PEXPIRE', log, retention) end
 end
 
 -- Tell whether a run has ended so quickly that beat has not recorded yet that it was sent. If its record were removed, the commit
@@ -260,7 +266,7 @@ local function end_run(prefix, limit, retention, run, state, is_failure, fields)
   try('ZREM', prefix .. ':active', run.key)
   if run.state ~= 'STARTED' and run.state ~= 'SENT' then try('ZREM', prefix .. ':resend', run.key) end
   try('SREM', prefix .. ':active:' .. run.name, run.key)
-  local stored = redis.call('EXISTS', entry) == 1 and read(entry, 'failures', 'buffered')
+  local stored = exists(prefix, run.name) and read(entry, 'failures', 'buffered')
   cap_history(prefix, run.name, limit, retention, stored and stored.buffered)
   if stored and run.state ~= state then count_end(entry, state, is_failure, stored.failures) end
   if run.state ~= state then count_total(prefix, state, run.task) end
@@ -283,14 +289,14 @@ end
 
 -- Store the end of a run that waited for beat to send it.
 local function revoke_waiting(prefix, limit, retention, run)
-  if read(prefix .. run.name, 'buffered').buffered == run.key then redis.call('HDEL', prefix .. run.name, 'buffered') end
+  if buffered_of(prefix, run.name) == run.key then redis.call('HDEL', prefix .. run.name, 'buffered') end
   end_run(prefix, limit, retention, run, 'REVOKED')
 end
 
 -- Store that no buffered run of an entry is sent: neither the one that waits, nor one whose turn has come.
 local function revoke_buffered(prefix, limit, retention, name)
   local waiting = active_of(prefix, name, 100)
-  waiting[#waiting + 1] = read(prefix .. name, 'buffered').buffered
+  waiting[#waiting + 1] = buffered_of(prefix, name)
   for _, key in ipairs(waiting) do
     local run = read_run(key)
     if run and run.state == 'BUFFERED' then revoke_waiting(prefix, limit, retention, run) end

@@ -18,20 +18,20 @@ new.name = string.sub(entry, #prefix + 1)
 
 local function is_claimed()
   local look = redis.call('ZSCORE', schedule, entry)
-  return read(entry, 'claim').claim and look and tonumber(look) > tonumber(server_time())
+  return look and tonumber(look) > tonumber(server_time()) and read(entry, 'claim').claim
 end
 
 local function reserve(state)
   new.state = state
   local is_sent = record_run(prefix, wait, new, server_time())
-  if is_sent and redis.call('EXISTS', entry) == 1 then count(entry, 'n.sent') end
+  if is_sent and exists(prefix, new.name) then count(entry, 'n.sent') end
   if state == 'BUFFERED' then buffer(prefix, new.name, prefix .. ':run:' .. new.id) end
   redis.call('PUBLISH', prefix .. ':events', cjson.encode({new.name}))
 end
 
 local function decide()
   local active = overlap ~= 'allow' and active_of(prefix, new.name, 10) or {}
-  local waiting = overlap ~= 'allow' and read(entry, 'buffered').buffered
+  local waiting = overlap ~= 'allow' and buffered_of(prefix, new.name)
   if overlap ~= 'allow' and is_claimed() then return {'CLAIMED', {}} end
   if #active == 0 and not waiting then
     reserve('SENT')
@@ -42,7 +42,7 @@ local function decide()
     return {'BUSY', active}
   end
   reserve('BUFFERED')
-  release_buffered(prefix, new.name, redis.call('EXISTS', entry) == 0, prefix .. ':run:' .. new.id)
+  release_buffered(prefix, new.name, not exists(prefix, new.name), prefix .. ':run:' .. new.id)
   return {'BUFFERED', active}
 end
 

@@ -23,7 +23,7 @@ local function record_first_send(run)
   local sent_at = instant(run.started_at) and run.started_at or now
   redis.call('HSET', run.key, 'sent_at', sent_at)
   try('ZADD', prefix .. ':runs:' .. run.name, sent_at, run.key)
-  if redis.call('EXISTS', prefix .. run.name) == 1 then count(prefix .. run.name, 'n.sent') end
+  if exists(prefix, run.name) then count(prefix .. run.name, 'n.sent') end
 end
 
 -- Record that a run that was taken has been sent, unless its worker was quicker or somebody has stopped it. If it was lost once
