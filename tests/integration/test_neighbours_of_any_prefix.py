@@ -98,7 +98,6 @@ class Neighbours:
     def _beat(self, prefix: str) -> None:
         with closing(RedisScheduler(with_prefix(self.app, prefix))) as scheduler:
             for _ in range(3):
-                scheduler._repair.begin()
                 scheduler.tick()
 
     @contextmanager

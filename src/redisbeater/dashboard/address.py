@@ -49,13 +49,14 @@ def client_of(request: Request, proxies: Networks) -> str:
 def is_within(host: str, networks: Networks) -> bool:
     """Return whether an address is in one of the networks; a Unix socket is in none."""
     address = _address(host)
-    return address is not None and any(address in network for network in networks)
+    forms = [form for form in (address, getattr(address, "ipv4_mapped", None)) if form]
+    return any(form in network for form in forms for network in networks)
 
 
 def network_of(host: str) -> str:
     """Return what an address counts as: itself; of IPv6 the network of 64 bits that one person has."""
     address = _address(host)
-    if address is None or address.version == 4:
+    if address is None or address.version == 4 or address.ipv4_mapped:
         return str(address or host)
     return str(ipaddress.ip_network((address.packed[:8] + bytes(8), 64)))
 
@@ -68,10 +69,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     elif host.count(":") == 1:
         host = host.partition(":")[0]
     try:
-        address = ipaddress.ip_address(host.partition("%")[0])
+        return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return None
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def root_of(request: Request) -> str:
