@@ -179,6 +179,20 @@ def test_a_late_report_of_a_run_writes_nothing_to_the_entry_that_another_schedul
     assert store.run_counts("b:foo").sent == 0
 
 
+def test_the_list_of_failing_entries_clears_nothing_in_the_entry_of_another_schedule(
+    app: Celery, theirs: ScheduleStore, client: redis.Redis, prefix: str, longer: str
+) -> None:
+    """Ours had that key, was failing, and another program deleted it."""
+    client.hset(f"{longer}foo", mapping={"last_error": "no such queue", "tries": "3"})
+    client.zadd(f"{prefix}:failing", {f"{longer}foo": 1})
+    before = contents(client, longer)
+
+    repair_all(app)
+
+    assert contents(client, longer) == before
+    assert client.zcard(f"{prefix}:failing") == 0
+
+
 # Programs that use the API
 
 VERBS: dict[str, Callable[[ScheduleStore], object]] = {

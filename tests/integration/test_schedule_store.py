@@ -100,6 +100,7 @@ def test_an_entry_that_exists_and_is_broken_is_not_created_either(
     store: ScheduleStore, client: redis.Redis, prefix: str
 ) -> None:
     client.hset(f"{prefix}odd", "definition", "{")
+    client.zadd(f"{prefix}:schedule", {f"{prefix}odd": 4e9})
 
     with pytest.raises(EntryExists):
         store.create("odd", "proj.report", 60.0)

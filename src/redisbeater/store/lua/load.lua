@@ -23,12 +23,12 @@ local entries, bytes = {}, 0
 
 local function load(key)
   if redis.call('TYPE', key).ok ~= 'hash' then return false end
-  if not is_own(schedule, key, most) then
+  local score = redis.call('ZSCORE', schedule, key)
+  if not score and not is_own(schedule, key, most) then
     bytes = bytes + redis.call('HSTRLEN', key, 'definition')
     return false
   end
   local entry = read_bounded(key, most, 0, 'claim', 'fire_time', 'look_at', 'last_error', 'tries', 'failing_since', 'origin', 'failures')
-  local score = redis.call('ZSCORE', schedule, key)
   local is_later = is_later_look(score, entry)
   entry.score = is_later and entry.fire_time or score or nil
   entry.is_failing = is_later and entry.last_error ~= nil

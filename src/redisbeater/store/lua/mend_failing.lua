@@ -10,7 +10,7 @@ local schedule, failing = KEYS[1], KEYS[2]
 local removed = 0
 
 local function owed_by(key)
-  if redis.call('TYPE', key).ok ~= 'hash' then return nil end
+  if redis.call('TYPE', key).ok ~= 'hash' or not is_own(schedule, key) then return nil end
   local stored = read(key, 'fire_time', 'look_at', 'last_error')
   if stored.last_error and is_later_look(redis.call('ZSCORE', schedule, key), stored) then return stored.fire_time end
   clear_failure(failing, key)

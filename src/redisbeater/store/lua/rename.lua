@@ -21,16 +21,16 @@
 -- ARGV[10] lines      number of lines that a log keeps
 -- ARGV[11] line       text: what the log says of it
 -- ARGV[12] runs       JSON, where runs are tracked: {prefix: what every key begins with}; missing: they are not
--- Returns 'RENAMED'; or 'ABSENT': there is no entry, 'EXISTS': the new key exists, 'NOT_OURS': it would be a key of another schedule,
---      'CLAIMED': a beat has claimed it, 'ACTIVE': it has a run that has not ended, or 'CONFLICT': it was changed since it was read;
---      then nothing was written
+-- Returns 'RENAMED'; or 'ABSENT': there is no entry, 'EXISTS': there is one of the new name, 'NOT_OURS': the new key
+--      is, or would be, another's, 'CLAIMED': a beat has claimed it, 'ACTIVE': it has a run that has not ended, or 'CONFLICT': it
+--      was changed since it was read; then nothing was written
 local schedule, broken, failing, answer, old, new = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, message, old_name, new_name, definition, seen = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local score, most, log, lines, line, runs = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
 local function refusal()
   if redis.call('TYPE', old).ok ~= 'hash' then return 'ABSENT' end
-  if redis.call('TYPE', new).ok ~= 'none' then return 'EXISTS' end
+  if redis.call('TYPE', new).ok ~= 'none' then return is_own(schedule, new) and 'EXISTS' or 'NOT_OURS' end
   if is_below_another(schedule, new) then return 'NOT_OURS' end
   local stored, look = read_bounded(old, most, 0, 'claim'), redis.call('ZSCORE', schedule, old)
   if stored.claim and look and tonumber(look) > tonumber(server_time()) then return 'CLAIMED' end

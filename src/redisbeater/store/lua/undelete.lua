@@ -15,15 +15,15 @@
 -- ARGV[4] log       text: the key of a log, without the name of its entry
 -- ARGV[5] lines     number of lines that a log keeps
 -- ARGV[6] line      text: what the log says of it
--- Returns 'RESTORED'; or 'ABSENT': nothing is kept, 'EXISTS': its key exists, or 'NOT_OURS': it would be a key of another schedule by
---      now; then nothing was written
+-- Returns 'RESTORED'; or 'ABSENT': nothing is kept, 'EXISTS': there is an entry of that name, or 'NOT_OURS': its key is, or would
+--      be, another's by now; then nothing was written
 local schedule, statics, deleted, answer, kept, entry = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local channel, name, score, log, lines, line = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 local function restore_copy()
   local fields = read(kept, 'definition', 'meta', 'recorded_run', 'skipped', 'origin')
   if not fields.definition then return 'ABSENT' end
-  if redis.call('TYPE', entry).ok ~= 'none' then return 'EXISTS' end
+  if redis.call('TYPE', entry).ok ~= 'none' then return is_own(schedule, entry) and 'EXISTS' or 'NOT_OURS' end
   if is_below_another(schedule, entry) then return 'NOT_OURS' end
   for field, text in pairs(fields) do redis.call('HSET', entry, field, text) end
   redis.call('ZADD', schedule, score, entry)

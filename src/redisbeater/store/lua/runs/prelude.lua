@@ -23,9 +23,12 @@ local function is_run(fields)
   return is_name(fields.name or '') and string.find(states, ' ' .. (fields.state or ' ') .. ' ', 1, true) ~= nil
 end
 
--- Tell whether there is an entry of a name. Without its member there is none: a run may outlive its entry, and another schedule
--- have a hash at that key by then.
-local function exists(prefix, name) return try('ZSCORE', prefix .. ':schedule', prefix .. name) and true or false end
+-- Tell whether there is an entry of a name. A run may outlive its entry: another schedule may have a hash at that key by then, so
+-- that the entry must be a member as well.
+local function exists(prefix, name)
+  local key = prefix .. name
+  return redis.call('EXISTS', key) == 1 and try('ZSCORE', prefix .. ':schedule', key) and true or false
+end
 
 -- Return the key of the run of an entry that waits for the end of the one before it; nil: there is none.
 local function buffered_of(prefix, name) return exists(prefix, name) and read(prefix .. name, 'buffered').buffered or nil end
