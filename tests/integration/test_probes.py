@@ -393,8 +393,7 @@ def test_on_loopback_no_other_name_is_served(
 ) -> None:
     port = free_port()
     scheduler = make_scheduler(make_app(redisbeater_http=f"{bound}:{port}"))
-    scheduler.tick()
-    scheduler._observer.start()
+    Probed(scheduler, port).scheduler.tick()
 
     assert get(port, "/live", host).status == status
     assert get(port, "/nothing", host).status == (404 if status == 200 else status)

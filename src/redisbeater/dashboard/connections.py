@@ -44,7 +44,7 @@ class BoundedProtocol(H11Protocol):
 
     _owed = Owed.NOTHING
     #: Ends the wait for what is owed, since when that lasts, and how much of an answer was left when it began.
-    _deadline: asyncio.TimerHandle | None = None
+    deadline: asyncio.TimerHandle | None = None
     _since = 0.0
     _left = 0
 
@@ -102,13 +102,13 @@ class BoundedProtocol(H11Protocol):
             self._wait(owed)
 
     def _wait(self, owed: Owed) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
         self._owed, self._left = owed, self.transport.get_write_buffer_size()
         seconds = {Owed.HEAD: HEAD_SECONDS, Owed.BODY: BODY_SECONDS, Owed.READING: READ_SECONDS}.get(owed)
         if seconds is not None:
-            self._deadline = self.loop.call_later(seconds, self._end_wait)
+            self.deadline = self.loop.call_later(seconds, self._end_wait)
 
     def _end_wait(self) -> None:
         """Close the connection, unless its client reads, if slowly."""
@@ -122,7 +122,7 @@ class BoundedProtocol(H11Protocol):
         everybody = [each for each in self.connections if isinstance(each, BoundedProtocol)]
         own = [each for each in everybody if each._network == self._network]
         crowd = own if len(own) > MOST_OF_ADDRESS else everybody if len(everybody) > MOST_CONNECTIONS else []
-        waiting = [each for each in crowd if each._deadline is not None]  # this one at least
+        waiting = [each for each in crowd if each.deadline is not None]  # this one at least
         if waiting:
             min(waiting, key=lambda each: each._since)._close()
 
