@@ -17,8 +17,8 @@ from web_site import BEARER, TestClient, browse
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.template_environment import quote_name
-from redisbeater.management.redaction import BLANK
 from redisbeater.management.search import SORTS, STATES
+from redisbeater.redaction import BLANK
 
 pytestmark = [
     pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"]),

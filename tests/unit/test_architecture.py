@@ -26,6 +26,7 @@ FLOORS = (
         "entry_name",
         "host_clock",
         "log_lines",
+        "redaction",
         "signals",
         "time_words",
     ),  # the ground

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from redisbeater.config.settings import Config
-from redisbeater.management.redaction import redacted, redacted_text
+from redisbeater.redaction import redacted, redacted_text
 
 PATTERNS = next(field.default for field in Config.__dataclass_fields__.values() if field.name == "redact")
 

@@ -14,7 +14,7 @@ from redisbeater.display import did_you_mean, quoted
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.redaction import check_not_blanked
+from redisbeater.management.blanking import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.entry_fields import EntryFields
 from redisbeater.model.options import decoded_options

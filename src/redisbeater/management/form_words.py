@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,15 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json
 from redisbeater.editing.stored_entry import load
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.blanking import restored
 from redisbeater.management.entry_words import SCHEDULE_WORDS
 from redisbeater.management.files.definitions import fields_of
-from redisbeater.management.redaction import BLANK, names_secret, redacted
 from redisbeater.model import json_text
+from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules import cron
 from redisbeater.schedules.crontab.field import cron_text
 
-__all__ = ("FormWords", "form_words", "restored", "restored_words")
+__all__ = ("FormWords", "form_words", "restored_words")
 
 #: The fields whose texts are JSON.
 JSON_WORDS = ("args", "kwargs", "options")
@@ -97,21 +98,3 @@ def restored_words(context: Context, name: str, words: Mapping[str, str]) -> dic
             value = json_text.from_text(found[word], f"$.{word}")
             found[word] = json_text.to_text(restored(value, stored, context.config.redact))
     return found
-
-
-def restored(value: Any, stored: Any, patterns: Sequence[str]) -> Any:
-    """Return a value with the stored values in place of those that were blanked at the same keys."""
-    if isinstance(value, dict):
-        known = stored if isinstance(stored, dict) else {}
-        return {
-            key: known[key]
-            if item == BLANK and key in known and names_secret(str(key), tuple(patterns))
-            else restored(item, known.get(key), patterns)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        items = stored if isinstance(stored, list) else []
-        return [
-            restored(item, items[place] if place < len(items) else None, patterns) for place, item in enumerate(value)
-        ]
-    return value

@@ -18,7 +18,6 @@ from redisbeater.management.candidates import Progress, candidates
 from redisbeater.management.entry_filter import EVERY, Filter
 from redisbeater.management.field_defaults import FieldDefault, field_defaults
 from redisbeater.management.found_names import found_names
-from redisbeater.management.redaction import redacted, redacted_text
 from redisbeater.management.search import LATE, FoundEntry, Reader, search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -27,6 +26,7 @@ from redisbeater.model.origin import application_of, file_owner
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run_brief import RunBrief
 from redisbeater.model.skip import Skipped
+from redisbeater.redaction import redacted, redacted_text
 from redisbeater.schedules import describe
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab.field import cron_text

@@ -22,7 +22,7 @@ from redisbeater.management.edit_report import EditReport
 from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of, fields_of_entry
 from redisbeater.management.form_words import FormWords
 from redisbeater.management.preview import Preview
-from redisbeater.management.redaction import BLANK
+from redisbeater.redaction import BLANK
 
 __all__ = ("ACTIONS",)
 

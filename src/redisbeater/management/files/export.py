@@ -10,7 +10,7 @@ from typing import Any
 from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.text import parse, render
-from redisbeater.management.redaction import redacted
+from redisbeater.redaction import redacted
 
 __all__ = ("Export", "FileEntry", "check_owner")
 

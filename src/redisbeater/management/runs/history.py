@@ -10,11 +10,11 @@ from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import ImproperlyConfigured, RunNotFound
 from redisbeater.instant import EPOCH
-from redisbeater.management.redaction import redacted_text
 from redisbeater.management.why.facts import redacted_line
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.model.run_brief import RunBrief
+from redisbeater.redaction import redacted_text
 from redisbeater.store import pages
 
 __all__ = (

@@ -13,13 +13,13 @@ from redisbeater.exceptions import EntryNotFound
 from redisbeater.instant import EPOCH
 from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats
 from redisbeater.management.pausing import read_pause
-from redisbeater.management.redaction import redacted
 from redisbeater.management.why.answer import Evidence
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Run
+from redisbeater.redaction import redacted
 from redisbeater.store import Snapshot
 from redisbeater.time_words import clock_words, relative_words
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from redisbeater.exceptions import InvalidEntry
-
-__all__ = ("BLANK", "check_not_blanked", "names_secret", "redacted", "redacted_field", "redacted_text")
+__all__ = ("BLANK", "names_secret", "redacted", "redacted_field", "redacted_text")
 
 #: What is shown instead of a secret.
 BLANK = "***"
@@ -33,22 +31,6 @@ def redacted(value: Any, patterns: Sequence[str]) -> Any:
             for key, item in value.items()
         }
     return [redacted(item, patterns) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def check_not_blanked(value: Any, path: str, patterns: Sequence[str]) -> None:
-    """Refuse a value in which a secret is blanked, at any depth: stored, it would take the place of the secret.
-
-    Raises:
-        InvalidEntry: with the path of the first one.
-    """
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if item == BLANK and names_secret(str(key), tuple(patterns)):
-                raise InvalidEntry(f"{path}.{key}", f"is blanked: {BLANK} stands for a secret; write the secret itself")
-            check_not_blanked(item, f"{path}.{key}", patterns)
-    elif isinstance(value, (list, tuple)):
-        for place, item in enumerate(value):
-            check_not_blanked(item, f"{path}[{place}]", patterns)
 
 
 def redacted_field(field: str, value: Any, patterns: Sequence[str]) -> Any:
