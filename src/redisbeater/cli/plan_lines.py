@@ -92,7 +92,7 @@ def _lines(each: PlannedChange, width: int, view: View, context: Context) -> Ite
 def _created(after: StoredEntry, view: View, context: Context) -> list[str]:
     definition = after.definition
     due_at = _due_at(after, context)
-    args, kwargs = (redacted(each, context.config.redact) for each in (definition.args, definition.kwargs))
+    args, kwargs = redacted([definition.args, definition.kwargs], context.config.redact, in_texts=True)
     arguments = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
     call = shown(f"{definition.task}({', '.join(arguments)})", MOST_VALUE)
     zone = definition.zone(context.zone)

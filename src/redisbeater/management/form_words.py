@@ -61,9 +61,10 @@ def form_words(context: Context, name: str) -> FormWords:
     plain = {_WORD_OF_FIELD.get(field, field): value for field, value in fields.items()}
     for word in JSON_WORDS:
         if word in plain:
-            plain[word] = printable_json(redacted(plain[word], context.config.redact))
+            plain[word] = printable_json(redacted(plain[word], context.config.redact, in_texts=True))
     words = {word: _text(value) for word, value in plain.items() if word not in ("enabled", "labels", "skip")}
-    words["labels"] = "\n".join(f"{key}={value}" for key, value in stored.definition.labels.items())
+    labels = redacted(dict(stored.definition.labels), context.config.redact)
+    words["labels"] = "\n".join(f"{key}={value}" for key, value in labels.items())
     return FormWords(version=stored.version, kind=kind, words={word: text for word, text in words.items() if text})
 
 
@@ -84,7 +85,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else printable_json(value)
 
 
-def restored_words(context: Context, name: str, words: Mapping[str, str]) -> dict[str, str]:
+def restored_words(context: Context, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """Return words in which a secret that a form has blanked, and nobody has overwritten, is the stored one again.
 
     Raises:
@@ -97,4 +98,6 @@ def restored_words(context: Context, name: str, words: Mapping[str, str]) -> dic
             stored = definition.to_data(context.codec).get(word)
             value = json_text.from_text(found[word], f"$.{word}")
             found[word] = json_text.to_text(restored(value, stored, context.config.redact))
+    if "labels" in found:
+        found["labels"] = restored(found["labels"], definition.labels, context.config.redact)
     return found
