@@ -1,4 +1,4 @@
-"""Text as people and terminals may see it: without control characters, and short."""
+"""Text as people and terminals may see it: without control characters and secrets, and short."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import math
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
+
+from redisbeater.redaction import BLANK, hidden, names_secret, redacted_text
 
 __all__ = (
     "MOST_CHARACTERS",
@@ -19,6 +22,7 @@ __all__ = (
     "shown",
     "text_of",
     "unsafe_character",
+    "without_secrets",
 )
 
 #: Characters of a reason, an error or a log line at most.
@@ -26,6 +30,12 @@ MOST_CHARACTERS = 500
 
 #: Characters of one value that a message quotes.
 MOST_QUOTED = 200
+
+#: Characters of a text of other code that are looked through for secrets; the rest is not shown.
+MOST_REDACTED = 20_000
+
+#: Items of a dict among which those are that a message quotes.
+MOST_ITEMS = 1_000
 
 #: Lists and objects inside one another that JSON shows; a stored definition may have a hundred, below two of ours.
 MOST_LEVELS = 110
@@ -42,11 +52,17 @@ def unsafe_character(text: str) -> str | None:
 
 
 def text_of(value: Any, convert: Callable[[Any], str] = str) -> str:
-    """Return the text of a value, whose class may be anybody's and unable to return one."""
+    """Return the text of a value, whose class may be unable to return one; that of an error without secrets."""
     try:
-        return convert(value)
+        text = convert(value)
     except Exception:
         return f"({'an error' if isinstance(value, BaseException) else type(value).__name__} without a text)"
+    return without_secrets(text) if isinstance(value, BaseException) else text
+
+
+def without_secrets(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return a text of other code, cut to ``MOST_REDACTED``, without what no error of this process shows."""
+    return redacted_text(text[:MOST_REDACTED], hidden(), secrets) if text else ""
 
 
 def shown(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
@@ -58,8 +74,13 @@ def shown(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
     return head if limit is None or len(head) <= limit else f"{head[: limit - 3]}..."
 
 
-def quoted(value: Any, limit: int = MOST_QUOTED) -> str:
-    """Return the ``repr`` of a value, shortened: of a long text its begin and end, of a list its first items."""
+def quoted(value: Any, limit: int = MOST_QUOTED, *, at: str = "") -> str:
+    """Return the ``repr`` of a value, shortened: of a long text its begin and end, of a list its first items.
+
+    Secrets in it are blanked; all of it where ``at``, the path of the value, leads through a key that names one.
+    """
+    if at and names_secret(at, hidden()):
+        return BLANK
     shortened = _QUOTES.repr(value)
     if isinstance(value, str) and len(shortened) > limit:
         return _shortened_text(value, limit)
@@ -112,12 +133,30 @@ class _Quotes(reprlib.Repr):
         self.maxlevel, self.maxstring, self.maxother, self.maxlong = 3, MOST_QUOTED, MOST_QUOTED, 80
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = 10
 
+    def repr_str(self, value: str, level: int) -> str:
+        """Return a text in quotes."""
+        return super().repr_str(without_secrets(value), level)
+
+    def repr_dict(self, value: dict[Any, Any], level: int) -> str:
+        """Return the first items of a dict."""
+        items = islice(value.items(), MOST_ITEMS)
+        return super().repr_dict({key: BLANK if _names_secret(key) else item for key, item in items}, level)
+
+    def repr_instance(self, value: Any, level: int) -> str:
+        """Return what the class of a value says of it, begin and end."""
+        text, half = without_secrets(text_of(value, repr)), self.maxother // 2 - 2
+        return text if len(text) <= self.maxother else f"{text[:half]}...{text[-half:]}"
+
     def repr_int(self, value: int, level: int) -> str:
         """Return the digits of a number, unless Python refuses to write so many."""
         try:
             return super().repr_int(value, level)
         except ValueError:
             return f"a whole number of {value.bit_length()} bits"
+
+
+def _names_secret(key: Any) -> bool:
+    return isinstance(key, str) and names_secret(key, hidden())
 
 
 _QUOTES = _Quotes()

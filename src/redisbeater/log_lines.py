@@ -1,4 +1,4 @@
-"""Log lines that no data can forge: texts are escaped and cut before a handler sees them."""
+"""Log lines that no data can forge: texts are escaped and cut, errors without secrets, before a handler sees them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of
+from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of, without_secrets
 
 __all__ = ("Mute", "escape_lines", "event", "get_logger")
 
@@ -122,14 +122,14 @@ def _text(text: str, value: Any, limit: int) -> _Text:
 
 
 def _traceback(error: BaseException | None) -> str:
-    """Return the traceback of an error; what the errors in it say stays on their own lines."""
+    """Return the traceback of an error without secrets; what the errors in it say stays on their own lines."""
     if error is None:
         return ""
     return "".join(_escaped_parts(traceback.TracebackException.from_exception(error))).rstrip("\n")
 
 
 def _escaped_parts(parts: traceback.TracebackException) -> Iterator[str]:
-    for part in parts.format():
+    for part in map(without_secrets, parts.format()):
         if part.startswith("  "):  # a frame: a line on where it is, and lines of source
             yield "".join(f"{shown(line)}\n" for line in part.splitlines())
         else:

@@ -8,12 +8,15 @@ from typing import Any
 
 import redis
 from celery import Celery
+from celery.app.trace import build_tracer
 from edit_ledger import ServerClock
+from outbox import Sent
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
 from redisbeater.model.run import NewRun, Payload, Run, State
 from redisbeater.model.score import Score
+from redisbeater.runs.process import flush_all
 from redisbeater.store import Claim, Execution
 from redisbeater.store.commitment import Commitment, CommitResult
 from redisbeater.store.keys import Keys
@@ -27,6 +30,14 @@ TRACKED: dict[str, Any] = {
     "redisbeater_lock_key": None,
     "redisbeater_run_history_limit": 5,
 }
+
+
+def execute(app: Celery, sent: Sent) -> None:
+    """Execute the task of a message, and wait until its reports are written."""
+    task = app.tasks[sent.task]
+    request = {"id": sent.id, "headers": sent.headers, "hostname": "celery@w1", "delivery_info": {}, "is_eager": False}
+    build_tracer(task.name, task, app=app, propagate=False)(sent.id, sent.args, sent.kwargs, request)
+    flush_all()
 
 
 class RunSite:

@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import signal
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -446,7 +447,74 @@ def test_an_export_that_cannot_be_written_leaves_the_file_as_it_was(
     assert (full.exit_code, full.stderr) == (2, f"Error: {backup}: cannot be written: File too large\n")
     assert (backup.read_text(), os.listdir(tmp_path)) == ("the last good one", ["backup.json"])
     assert run("export", "-o", str(backup)).exit_code == 0
-    assert (list(json.loads(backup.read_text())["entries"]), backup.stat().st_mode & 0o777) == (["a"], 0o640)
+    assert (list(json.loads(backup.read_text())["entries"]), os.listdir(tmp_path)) == (["a"], ["backup.json"])
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 0o600), (0o644, 0o600), (0o600, 0o600), (0o400, 0o400)])
+def test_only_its_owner_may_read_an_export(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, before: int | None, after: int
+) -> None:
+    backup = tmp_path / "backup.json"
+    if before is not None:
+        backup.touch()
+        backup.chmod(before)
+
+    assert run("export", "-o", str(backup)).exit_code == 0
+
+    assert backup.stat().st_mode & 0o777 == after
+
+
+def test_an_export_is_its_owners_alone_from_the_first_byte(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path
+) -> None:
+    modes = []
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename" and is_watched:
+            modes.append(os.stat(arguments[0]).st_mode & 0o777)
+        if event == "open" and is_watched and str(arguments[0]).startswith(str(tmp_path)):
+            flags = arguments[2]
+            modes.append(bool(flags & os.O_EXCL and flags & os.O_NOFOLLOW))
+
+    is_watched = True
+    sys.addaudithook(watch)
+    try:
+        assert run("export", "-o", str(tmp_path / "backup.json")).exit_code == 0
+    finally:
+        is_watched = False
+
+    assert modes == [True, 0o600]
+
+
+@pytest.mark.parametrize("target", ["a file", "nothing"])
+def test_an_export_follows_no_link(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path, target: str
+) -> None:
+    victim, planted = tmp_path / "victim", tmp_path / "backup.json"
+    if target == "a file":
+        victim.write_text("of somebody else")
+    planted.symlink_to(victim)
+
+    refused = run("export", "-o", str(planted))
+
+    fix = "name the file that it leads to, or - for the standard output"
+    assert (refused.exit_code, refused.stderr) == (2, f"Error: {planted}: is a link, which is not followed; {fix}\n")
+    assert (planted.is_symlink(), victim.exists() and victim.read_text()) == (
+        True,
+        target == "a file" and "of somebody else",
+    )
+
+
+def test_no_name_beside_an_export_can_be_planted(
+    run: Callable[..., Result], store: ScheduleStore, tmp_path: Path
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody else")
+    (tmp_path / f".backup.json.{os.getpid()}.tmp").symlink_to(victim)
+
+    assert run("export", "-o", str(tmp_path / "backup.json")).exit_code == 0
+
+    assert (victim.read_text(), (tmp_path / "backup.json").is_symlink()) == ("of somebody else", False)
 
 
 def test_many_entries_that_would_be_due_at_once_are_confirmed(

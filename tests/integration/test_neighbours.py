@@ -11,7 +11,6 @@ from celery import Celery
 from click.testing import Result
 from due import save_due
 from outbox import names, run_due
-from support.servers import programs
 from web_site import browse
 
 from redisbeater import (
@@ -28,7 +27,7 @@ from redisbeater.entry_name import OWN_KEYS
 from redisbeater.store.keys import Keys
 
 #: Which program serves makes no difference here.
-pytestmark = pytest.mark.parametrize("server", programs()[:1] or [None], indirect=True, ids=["one-server"])
+pytestmark = pytest.mark.one_server
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from celery.app.trace import build_tracer
 from celery.exceptions import Reject
 from due import save_due
 from outbox import Sent, run_due
-from run_site import TRACKED
+from run_site import TRACKED, execute
 
 from redisbeater import RedisScheduler, ScheduleStore
-from redisbeater.runs.process import flush_all
 
 pytestmark = [
     pytest.mark.one_server,
@@ -41,14 +39,6 @@ def make(make_app: Callable[..., Celery]) -> Callable[..., Celery]:
         return app
 
     return make
-
-
-def execute(app: Celery, sent: Sent) -> None:
-    """Execute the task of a message, and wait until its reports are written."""
-    task = app.tasks[sent.task]
-    request = {"id": sent.id, "headers": sent.headers, "hostname": "celery@w1", "delivery_info": {}, "is_eager": False}
-    build_tracer(task.name, task, app=app, propagate=False)(sent.id, sent.args, sent.kwargs, request)
-    flush_all()
 
 
 def calls(client: redis.Redis) -> int:

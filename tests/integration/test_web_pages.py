@@ -16,8 +16,8 @@ from web_site import BEARER, browse, undo
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard.app import ACTIONS
 from redisbeater.dashboard.template_environment import quote_name
-from redisbeater.management.redaction import BLANK
 from redisbeater.management.search import SORTS, STATES
+from redisbeater.redaction import BLANK
 
 pytestmark = [
     pytest.mark.one_server,
@@ -184,6 +184,27 @@ def test_a_form_changes_only_what_was_changed_and_keeps_secrets(app: Celery, sto
     web.post("/entry", data={**copied, "name": "copy", "like": "report"})
     assert store.get("copy").kwargs == {**kwargs, "pages": 5}
     assert "hunter2" in web.get("/entry?name=report&secrets=1").text
+
+
+def test_a_form_keeps_the_labels_and_texts_whose_secrets_it_has_blanked(app: Celery, store: ScheduleStore) -> None:
+    labels, kwargs = {"api_key": "hunter2", "team": "billing"}, {"body": '{"token": "hunter2"}', "pages": 3}
+    store.create("report", "shop.report", 600.0, labels=labels, kwargs=kwargs)
+    web = browse(app)
+    form = web.get("/entry/edit.json?name=report").json()
+    assert "hunter2" not in str(form)
+    sent = {**form, "was": "report", "if_version": form["version"], "labels": f"{form['labels']}\ntier=gold"}
+    assert web.post("/preview", data=sent).status_code == 200
+    web.post("/entry", data={**sent, "kwargs": form["kwargs"].replace("3", "5")})
+    assert (store.get("report").labels, store.get("report").kwargs) == (
+        {**labels, "tier": "gold"},
+        {**kwargs, "pages": 5},
+    )
+    refused = web.post(
+        "/entry", data={"name": "new", "task": "shop.report", "every": "1h", "labels": f"api_key={BLANK}"}
+    )
+    assert (refused.status_code, "is blanked" in refused.text) == (422, True)
+    refused = web.post("/entry", data={"was": "report", "kwargs": form["kwargs"].replace("token", "a token")})
+    assert (refused.status_code, "has a secret that is blanked" in refused.text) == (422, True)
 
 
 def test_of_two_tabs_the_second_sees_what_the_first_did(app: Celery, store: ScheduleStore) -> None:

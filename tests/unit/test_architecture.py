@@ -27,6 +27,7 @@ FLOORS = (
         "host_clock",
         "host_name",
         "log_lines",
+        "redaction",
         "signals",
         "time_words",
     ),  # the ground

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from redisbeater.beat.foreign_keys import ForeignKeys
 from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import shown, text_of
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.exceptions import EntryNotFound, RedisBeaterError
@@ -141,4 +141,4 @@ class Repair:
 
 
 def _reason(failure: Exception) -> str:
-    return str(failure) if isinstance(failure, RedisBeaterError) else f"$: {type(failure).__name__}: {failure}"
+    return str(failure) if isinstance(failure, RedisBeaterError) else f"$: {type(failure).__name__}: {text_of(failure)}"

@@ -16,7 +16,7 @@ from celery.schedules import crontab
 from redisbeater.beat.applications import declared_digest, forget_declarations, record_declared, report_taken
 from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import shown, text_of
 from redisbeater.editing.announcing import announce
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
@@ -154,7 +154,7 @@ def _store(context: Context, changes: Mapping[str, Upsert]) -> dict[str, Excepti
 
 
 def _report(context: Context, name: str, failure: Exception) -> None:
-    reason = str(failure)
+    reason = text_of(failure)
     if isinstance(failure, RedisBeaterError):
         extra = event("entry_broken", name=name, reason=reason)
         logger.error("static entry %r cannot be stored: %s", name, reason, extra=extra)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any
 
 import click
@@ -29,6 +29,9 @@ __all__ = ("apply", "export", "read_export")
 
 #: More entries than this that would be due at once are confirmed first.
 MOST_DUE_AT_ONCE = 100
+
+#: The mode of a file with the arguments of entries, among which may be secrets; a stricter one stays.
+OWNER_ONLY = 0o600
 
 
 @redisbeater.command()
@@ -86,23 +89,30 @@ def read_export(file: str) -> Export:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Write a file as a whole, or not at all; one that is there keeps its mode. What is no plain file is written to.
+    """Write a file as a whole, or not at all, that its owner alone may read; what is no plain file is written to.
+
+    Others may write the folder, so no link in it is followed, and nobody can know the name of the file beside.
 
     Raises:
+        BadInput: it is a link to a file, or to nothing.
         OSError: it cannot be written.
     """
     if file.exists() and not file.is_file():  # such as /dev/stdout
         file.write_text(text, encoding="utf-8")
         return
-    file = file.resolve()  # a link stays one
-    beside = file.with_name(f".{file.name[:200]}.{os.getpid()}.tmp")
+    if file.is_symlink():
+        fix = "name the file that it leads to, or - for the standard output"
+        raise BadInput(f"{shown(file)}: is a link, which is not followed; {fix}")
+    descriptor, beside = mkstemp(prefix=f".{file.name[:50]}.", suffix=".tmp", dir=file.parent)
     try:
-        beside.write_text(text, encoding="utf-8")
-        if file.exists():
-            shutil.copymode(file, beside)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            if file.exists():
+                os.fchmod(descriptor, file.stat().st_mode & OWNER_ONLY)
+            opened.write(text)
         os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)
+    except BaseException:
+        os.unlink(beside)
+        raise
 
 
 @redisbeater.command()

@@ -14,8 +14,8 @@ from redisbeater.management.files.changes import Changes, FieldDifference, Overr
 from redisbeater.management.files.moments import moment_text
 from redisbeater.management.files.schedule_words import words_of
 from redisbeater.management.forecast import Forecast
-from redisbeater.management.redaction import redacted, redacted_field
 from redisbeater.model.policy_fields import NULLABLE
+from redisbeater.redaction import redacted, redacted_field
 from redisbeater.schedules.description.describe import describe_in_brief
 from redisbeater.time_words import clock_words, date_words
 
@@ -92,7 +92,7 @@ def _lines(each: PlannedChange, width: int, view: View, context: Context) -> Ite
 def _created(after: StoredEntry, view: View, context: Context) -> list[str]:
     definition = after.definition
     due_at = _due_at(after, context)
-    args, kwargs = (redacted(each, context.config.redact) for each in (definition.args, definition.kwargs))
+    args, kwargs = redacted([definition.args, definition.kwargs], context.config.redact, in_texts=True)
     arguments = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
     call = shown(f"{definition.task}({', '.join(arguments)})", MOST_VALUE)
     zone = definition.zone(context.zone)

@@ -19,7 +19,7 @@ from redisbeater.cli.runs import OVERLAP
 from redisbeater.cli.terminal import is_terminal
 from redisbeater.cli.why import read_past, zone_of
 from redisbeater.context import Context
-from redisbeater.display import printable_json, shown
+from redisbeater.display import printable_json, quoted, shown
 from redisbeater.exceptions import SendFailed
 from redisbeater.management.runs.history import check_tracked
 from redisbeater.management.runs.words import end_words
@@ -157,14 +157,14 @@ def _duration(text: str | None) -> float | None:
 def _list(text: str | None) -> list[Any] | None:
     value = _json("--args", text)
     if text is not None and not isinstance(value, list):
-        raise BadInput(f"--args: expected a JSON list such as '[1, \"a\"]', got {text!r}")
+        raise BadInput(f"--args: expected a JSON list such as '[1, \"a\"]', got {quoted(text)}")
     return value
 
 
 def _object(text: str | None) -> dict[str, Any] | None:
     value = _json("--kwargs", text)
     if text is not None and not isinstance(value, dict):
-        raise BadInput(f"--kwargs: expected a JSON object such as '{{\"pages\": 3}}', got {text!r}")
+        raise BadInput(f"--kwargs: expected a JSON object such as '{{\"pages\": 3}}', got {quoted(text)}")
     return value
 
 

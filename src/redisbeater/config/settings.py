@@ -16,6 +16,7 @@ from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topo
 from redisbeater.config.reports import hide_in_reports
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
+from redisbeater.redaction import DEFAULT_PATTERNS, hide
 
 __all__ = ("Config",)
 
@@ -296,11 +297,12 @@ class Config:
         "Custom schedule classes that may be stored, as classes or import paths.",
     )
     redact: tuple[str, ...] = _setting(
-        ("password", "secret", "token", "api_key", "authorization"),
+        DEFAULT_PATTERNS,
         values.read_names,
         "a list of patterns",
-        "Parts of keys whose values are blanked in what the command line and the log show: in arguments, options, "
-        "headers and definitions, in any case, ``*`` and ``?`` for any characters. They are sent and kept as they are.",
+        "Parts of keys whose values are blanked in what the command line, the web page and the logs show: in "
+        "arguments, options, headers, labels, definitions, errors and results, in any case, ``*`` and ``?`` for any "
+        "characters, ``_`` for what separates words. They are sent as they are.",
     )
     task_options: tuple[str, ...] = _setting(
         (),
@@ -331,6 +333,7 @@ class Config:
         config.url.check_tls(config.redis_use_ssl)
         config.url.check_prefix(config.key_prefix)
         config._check_overlap()
+        hide(config.redact)
         return config._with_publish_timeout(is_given="publish_timeout" in given)
 
     def with_prefix(self, prefix: str) -> Config:

@@ -8,12 +8,12 @@ from typing import Any
 from redisbeater.dashboard.clock import Clock
 from redisbeater.management.edit_report import value_words
 from redisbeater.management.held import Held
-from redisbeater.management.redaction import BLANK
 from redisbeater.management.runs.words import end_words, late_words, lateness, note_words, outcome_words
 from redisbeater.management.runs.words import took as length_of
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
+from redisbeater.redaction import BLANK
 from redisbeater.time_words import span_words
 
 __all__ = ("end", "late", "line", "moved", "note", "outcome", "span", "took", "value", "waiting", "what")

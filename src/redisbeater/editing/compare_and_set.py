@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from redisbeater.backoff import Backoff
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import quoted, text_of
 from redisbeater.editing.announcing import announce_edits
 from redisbeater.editing.changes import EntryChange
 from redisbeater.editing.edit import Edit
@@ -103,7 +103,7 @@ def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: Sc
     try:
         edit = change.apply(snapshot, context.in_zone(snapshot.zone).defaults, codec or context.codec)
     except OverflowError as exc:
-        raise InvalidEntry("$.schedule", f"its next fire time is out of range: {exc}") from exc
+        raise InvalidEntry("$.schedule", f"its next fire time is out of range: {text_of(exc)}") from exc
     most = context.config.max_entry_size
     if edit.size > most:
         problem = f"takes {edit.size} bytes, more than redisbeater_max_entry_size = {most}: pass less, or a reference"

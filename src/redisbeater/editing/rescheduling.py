@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import EPOCH
 from redisbeater.model.definition import Definition
@@ -88,7 +89,7 @@ def _planned(definition: Definition, fire_time: datetime | None, now: datetime, 
         return Score.planned(fire_time, enabled=definition.enabled)
     if definition.end_at is not None and definition.timetable(defaults.zone).is_past_end(now):
         raise InvalidEntry("$.end_at", f"{definition.end_at.isoformat()} has passed; the entry would never run")
-    raise InvalidEntry("$.schedule", f"{definition.schedule!r} never fires again")
+    raise InvalidEntry("$.schedule", f"{quoted(definition.schedule)} never fires again")
 
 
 def _has_new_end(before: Definition, after: Definition) -> bool:

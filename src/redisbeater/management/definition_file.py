@@ -7,7 +7,7 @@ from celery import Celery
 from redisbeater.context import Context
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.redaction import check_not_blanked
+from redisbeater.management.blanking import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import unknown_field

@@ -14,7 +14,7 @@ from redisbeater.display import did_you_mean, quoted
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.redaction import check_not_blanked
+from redisbeater.management.blanking import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.entry_fields import EntryFields
 from redisbeater.model.options import decoded_options
@@ -152,6 +152,10 @@ class EntryWords:
         check_not_blanked(value, path, self._context.config.redact)
         return value
 
+    def _labels(self, labels: Any, path: str) -> Any:
+        check_not_blanked(labels, path, self._context.config.redact)
+        return labels
+
     def _options(self, text: str, path: str) -> Any:
         return decoded_options(self._json(text, path))
 
@@ -221,7 +225,7 @@ _READERS: Mapping[str, tuple[str, Callable[[EntryWords, Any, str], Any]]] = {
     "coalesce": ("coalesce", EntryWords._as_it_is),
     "jitter": ("jitter", EntryWords._duration),
     "description": ("description", EntryWords._as_it_is),
-    "labels": ("labels", EntryWords._as_it_is),
+    "labels": ("labels", EntryWords._labels),
     "overlap": ("overlap", EntryWords._as_it_is),
     "requeue_lost": ("requeue_lost", EntryWords._whole),
     "anchor": ("anchor", EntryWords._as_it_is),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,15 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json
 from redisbeater.editing.stored_entry import load
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.blanking import restored
 from redisbeater.management.entry_words import SCHEDULE_WORDS
 from redisbeater.management.files.definitions import fields_of
-from redisbeater.management.redaction import BLANK, names_secret, redacted
 from redisbeater.model import json_text
+from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules import cron
 from redisbeater.schedules.crontab.field import cron_text
 
-__all__ = ("FormWords", "form_words", "restored", "restored_words")
+__all__ = ("FormWords", "form_words", "restored_words")
 
 #: The fields whose texts are JSON.
 JSON_WORDS = ("args", "kwargs", "options")
@@ -60,9 +61,10 @@ def form_words(context: Context, name: str) -> FormWords:
     plain = {_WORD_OF_FIELD.get(field, field): value for field, value in fields.items()}
     for word in JSON_WORDS:
         if word in plain:
-            plain[word] = printable_json(redacted(plain[word], context.config.redact))
+            plain[word] = printable_json(redacted(plain[word], context.config.redact, in_texts=True))
     words = {word: _text(value) for word, value in plain.items() if word not in ("enabled", "labels", "skip")}
-    words["labels"] = "\n".join(f"{key}={value}" for key, value in stored.definition.labels.items())
+    labels = redacted(dict(stored.definition.labels), context.config.redact)
+    words["labels"] = "\n".join(f"{key}={value}" for key, value in labels.items())
     return FormWords(version=stored.version, kind=kind, words={word: text for word, text in words.items() if text})
 
 
@@ -83,7 +85,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else printable_json(value)
 
 
-def restored_words(context: Context, name: str, words: Mapping[str, str]) -> dict[str, str]:
+def restored_words(context: Context, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
     """Return words in which a secret that a form has blanked, and nobody has overwritten, is the stored one again.
 
     Raises:
@@ -96,22 +98,6 @@ def restored_words(context: Context, name: str, words: Mapping[str, str]) -> dic
             stored = definition.to_data(context.codec).get(word)
             value = json_text.from_text(found[word], f"$.{word}")
             found[word] = json_text.to_text(restored(value, stored, context.config.redact))
+    if "labels" in found:
+        found["labels"] = restored(found["labels"], definition.labels, context.config.redact)
     return found
-
-
-def restored(value: Any, stored: Any, patterns: Sequence[str]) -> Any:
-    """Return a value with the stored values in place of those that were blanked at the same keys."""
-    if isinstance(value, dict):
-        known = stored if isinstance(stored, dict) else {}
-        return {
-            key: known[key]
-            if item == BLANK and key in known and names_secret(str(key), tuple(patterns))
-            else restored(item, known.get(key), patterns)
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        items = stored if isinstance(stored, list) else []
-        return [
-            restored(item, items[place] if place < len(items) else None, patterns) for place, item in enumerate(value)
-        ]
-    return value

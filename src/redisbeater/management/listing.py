@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.display import quoted
+from redisbeater.display import quoted, text_of
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.search import PIECE, FoundEntry, Reader, search
@@ -144,7 +144,7 @@ class _Found:
         try:
             self._entries.append(RedisScheduleEntry.of(found.stored, self._app))
         except Exception as exc:  # a custom schedule is the application's code: it must not cost the others their page
-            self._broken[found.name] = str(exc)
+            self._broken[found.name] = text_of(exc)
 
     def page(self, cursor: str | None) -> EntryPage:
         """Return the page of what was found."""

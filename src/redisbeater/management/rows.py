@@ -11,14 +11,14 @@ from typing import Any
 from celery.schedules import crontab
 
 from redisbeater.context import Context
-from redisbeater.display import printable_json
+from redisbeater.display import printable_json, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
+from redisbeater.management.blanking import redacted_line
 from redisbeater.management.candidates import Progress, candidates
 from redisbeater.management.entry_filter import EVERY, Filter
 from redisbeater.management.field_defaults import FieldDefault, field_defaults
 from redisbeater.management.found_names import found_names
-from redisbeater.management.redaction import redacted, redacted_text
 from redisbeater.management.search import LATE, FoundEntry, Reader, search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -27,6 +27,7 @@ from redisbeater.model.origin import application_of, file_owner
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run_brief import RunBrief
 from redisbeater.model.skip import Skipped
+from redisbeater.redaction import redacted, redacted_text
 from redisbeater.schedules import describe
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab.field import cron_text
@@ -256,19 +257,21 @@ def _defaults_of(context: Context, row: Row) -> Sequence[FieldDefault]:
 
 def _last_change(context: Context, name: str) -> LogLine | None:
     lines = context.redis.log.of_entry(name)
-    return next((line for line in lines if line.last and "by" in line.details and line.what != "triggered"), None)
+    found = next((line for line in lines if line.last and "by" in line.details and line.what != "triggered"), None)
+    return found and redacted_line(context, found)
 
 
 def _without_secrets(row: Row, patterns: Sequence[str]) -> Row:
     """Return a row in which the values of secrets are blanked."""
     try:
         plain = json_text.from_text(row.definition, "$")
-        text = printable_json(redacted(plain, patterns))
+        text = printable_json(redacted(plain, patterns, in_texts=True))
     except InvalidEntry:
         text = redacted_text(row.definition, patterns)
     if row.fields is None:
         return replace(row, definition=text)
-    blanked = {name: redacted(getattr(row.fields, name), patterns) for name in ("args", "kwargs", "options")}
+    shown = {name: getattr(row.fields, name) for name in ("args", "kwargs", "options", "labels")}
+    blanked = redacted(shown, patterns, in_texts=True)
     return replace(row, definition=text, fields=row.fields._replace(**blanked))
 
 
@@ -289,7 +292,7 @@ class _RowMaker:
         try:
             return self._row(found, found.snapshot, found.stored)
         except Exception as exc:  # a custom schedule is the application's code, and must not hide the other rows
-            return self._unread(found, str(exc))
+            return self._unread(found, text_of(exc))
 
     def _unread(self, found: FoundEntry, error: str) -> Row:
         snapshot = found.snapshot
@@ -337,7 +340,7 @@ class _RowMaker:
             late=found.late,
             declaration=self._declarations.get(snapshot.name, {}).get("reason", ""),
             version=stored.version,
-            labels=definition.labels,
+            labels=redacted(dict(definition.labels), context.config.redact),
             disabled_until=policy.disabled_until if stored.is_paused else None,
             skip=tuple(moment for moment in policy.skip if moment >= stored.now),
             definition=snapshot.definition,

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from redisbeater.editing.author import Author
 from redisbeater.entry_name import check_name
 from redisbeater.management.app_store import AppStore
+from redisbeater.management.blanking import shown_run
 from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
 from redisbeater.management.runs.caller import Caller
-from redisbeater.management.runs.history import HistoryPage, newest_runs, read_history, read_run, shown_run
+from redisbeater.management.runs.history import HistoryPage, newest_runs, read_history, read_run
 from redisbeater.management.runs.record import Recorded, read_recorded
 from redisbeater.management.runs.restart import restart_run
 from redisbeater.management.runs.stop import Stopped, stop_run

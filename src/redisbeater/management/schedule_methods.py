@@ -17,6 +17,7 @@ from redisbeater.management import pausing
 from redisbeater.management.agenda import ScheduledRun, next_runs
 from redisbeater.management.app_store import AppStore
 from redisbeater.management.beats import longest_pass
+from redisbeater.management.blanking import redacted_line
 from redisbeater.management.clock_changes import next_clock_change
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.health import Health, check_health
@@ -31,7 +32,6 @@ from redisbeater.management.status import Status, read_status
 from redisbeater.management.watching import Watcher
 from redisbeater.management.why.answer import Answer
 from redisbeater.management.why.explain import explain
-from redisbeater.management.why.facts import redacted_line
 from redisbeater.model.entry_fields import TaskLike
 from redisbeater.model.failing import Failing
 from redisbeater.model.log_line import LogLine

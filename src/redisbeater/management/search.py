@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, quoted
+from redisbeater.display import did_you_mean, quoted, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.candidates import Progress, candidates, parts_of_names, scanned_names
@@ -281,7 +281,7 @@ class Reader:
         except Exception as exc:  # a custom schedule is the application's code, and must not hide the others
             if not is_by_name or not self._has_text(name):
                 return None
-            return FoundEntry(name=name, state="broken", snapshot=snapshot, error=str(exc))
+            return FoundEntry(name=name, state="broken", snapshot=snapshot, error=text_of(exc))
         state = "broken" if snapshot.is_broken else stored.state
         return FoundEntry(name=name, state=state, snapshot=snapshot, stored=stored, next=due_at)
 

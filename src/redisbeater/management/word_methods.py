@@ -37,7 +37,7 @@ class WordMethods(AppStore):
         """
         return form_words(self._context, check_name(name))
 
-    def restored_words(self, name: str, words: Mapping[str, str]) -> dict[str, str]:
+    def restored_words(self, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
         """Return words with the stored values where :meth:`form_words` had blanked a secret and nobody changed it.
 
         Raises:

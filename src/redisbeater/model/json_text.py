@@ -96,7 +96,7 @@ def _check_closely(value: Any, path: str, max_depth: int) -> None:
         _check_str(value, path)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidEntry(path, f"{quoted(value)} is not JSON; use None, or a text")
+            raise InvalidEntry(path, f"{quoted(value, at=path)} is not JSON; use None, or a text")
     elif isinstance(value, (list, tuple, dict)):
         _check_container(value, path, max_depth)
     else:
@@ -124,7 +124,7 @@ def _check_str(value: str, path: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        raise InvalidEntry(path, f"{quoted(value)} is not valid unicode") from exc
+        raise InvalidEntry(path, f"{quoted(value, at=path)} is not valid unicode") from exc
 
 
 def _refuse_depth(field: str) -> NoReturn:

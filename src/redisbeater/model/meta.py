@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import to_unix
 from redisbeater.model import json_text
@@ -60,7 +61,7 @@ class Meta(NamedTuple):
             raise InvalidEntry("meta", f"expected an object, got {type(data).__name__}")
         count = data.get("total_run_count") or 0
         if not isinstance(count, int):
-            raise InvalidEntry("meta.total_run_count", f"expected a whole number, got {count!r}")
+            raise InvalidEntry("meta.total_run_count", f"expected a whole number, got {quoted(count)}")
         if not 0 <= count <= MAX_COUNT:
             raise InvalidEntry("meta.total_run_count", f"expected a number from 0 to {MAX_COUNT}")
         last_run_at = _decode(data.get("last_run_at"))
@@ -108,4 +109,4 @@ def _decode(stored: Any) -> datetime | None:
     try:
         return decode_datetime(stored, path).astimezone(timezone.utc)
     except OverflowError as exc:
-        raise InvalidEntry(path, f"{exc} in UTC") from exc
+        raise InvalidEntry(path, f"{text_of(exc)} in UTC") from exc

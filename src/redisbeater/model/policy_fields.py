@@ -202,7 +202,7 @@ def _labels(value: Any, path: str) -> dict[str, str]:
 
 def _check_label(text: Any, path: str, expected: str) -> None:
     if not isinstance(text, str) or not text or len(text) > MOST_LABEL:
-        raise InvalidEntry(path, f"expected {expected} of 1 to {MOST_LABEL} characters, got {quoted(text)}")
+        raise InvalidEntry(path, f"expected {expected} of 1 to {MOST_LABEL} characters, got {quoted(text, at=path)}")
     if unsafe := unsafe_character(text):
         raise InvalidEntry(path, f"holds {unsafe}, a control character or a mark of direction; leave it out")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from redisbeater.display import shown, text_of
+from redisbeater.display import shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import from_unix, to_unix
 from redisbeater.model import json_text
@@ -300,15 +300,15 @@ class RunCounts:
     buffered: str = ""
 
 
-def error_text(error: BaseException | str) -> str:
-    """Return class and text of an error, as a run keeps them: ``ValueError: no feed``."""
+def error_text(error: BaseException | str, secrets: Iterable[str] = ()) -> str:
+    """Return class and text of an error, as a run keeps them: ``ValueError: no feed``. Secrets are blanked."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {text_of(error)}".removesuffix(": ")
-    return shown(text, MOST_ERROR_CHARACTERS)
+    return shown(without_secrets(text, secrets), MOST_ERROR_CHARACTERS)
 
 
-def result_text(result: object) -> str:
-    """Return the ``repr`` of a result, as a run keeps it."""
-    return shown(text_of(result, repr), MOST_RESULT_CHARACTERS)
+def result_text(result: object, secrets: Iterable[str] = ()) -> str:
+    """Return the ``repr`` of a result, as a run keeps it. Secrets are blanked."""
+    return shown(without_secrets(text_of(result, repr), secrets), MOST_RESULT_CHARACTERS)
 
 
 def process_of(holder: str) -> tuple[str, int]:

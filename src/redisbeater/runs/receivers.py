@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from celery.utils.time import maybe_make_aware
 
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import ATTEMPT_HEADER, State, error_text, result_text
+from redisbeater.redaction import hidden, secrets_of
 from redisbeater.runs.message import add_headers, execution_of, is_tracked, is_tracked_request
 from redisbeater.runs.once_task import OnceTask
 from redisbeater.runs.process import Process, flush_all
@@ -115,7 +116,8 @@ def _publish(process: Process, task: Any, headers: dict[str, Any]) -> None:
     if running.holds:
         # Task.retry() is called where an error is handled: that error is why.
         error = sys.exc_info()[1]
-        process.release(running, _seconds_until(headers.get("eta"), task.app), error_text(error) if error else "")
+        text = error_text(error, _secrets(task.request)) if error else ""
+        process.release(running, _seconds_until(headers.get("eta"), task.app), text)
 
 
 def on_postrun(task: Any, retval: Any = None, state: str | None = None, **_: Any) -> None:
@@ -136,24 +138,30 @@ def _end(process: Process, task: Any, request: Any, retval: Any, state: str | No
     if state is None:
         process.drop(running.execution, "its task was interrupted")
     elif state == "SUCCESS":
-        process.end(running, State.SUCCESS, result=result_text(retval) if process.keeps_results else "")
+        result = result_text(retval, _secrets(request)) if process.keeps_results else ""
+        process.end(running, State.SUCCESS, result=result)
     elif state == "FAILURE":
-        process.end(running, State.FAILURE, error=error_text(retval))
+        process.end(running, State.FAILURE, error=error_text(retval, _secrets(request)))
     elif state == "REJECTED":
         _end_rejected(process, running, task, retval)
     elif running.is_published_again:
         pass  # RETRY, or IGNORED because the task was replaced: reported when that message was published
     elif state == "RETRY":
         retry_in = _seconds_until(retval.when, task.app)
-        process.end(running, State.RETRY, retry_in=retry_in, error=error_text(retval.exc or ""))
+        process.end(running, State.RETRY, retry_in=retry_in, error=error_text(retval.exc or "", _secrets(request)))
     else:
         _end_ignored(process, running, task)
+
+
+def _secrets(request: Any) -> Iterable[str]:
+    """Return the arguments of a task that are secrets: its errors and its result may quote them without their keys."""
+    return secrets_of([request.args, request.kwargs], hidden())
 
 
 def _end_rejected(process: Process, running: Running, task: Any, reject: Reject) -> None:
     """Report a task that raised ``Reject``: the broker gives its message out again, or drops it."""
     is_requeued = reject.requeue and task.acks_late
-    error = error_text(reject.reason or reject)
+    error = error_text(reject.reason or reject, _secrets(task.request))
     process.end(running, State.RETRY if is_requeued else State.FAILURE, error=error, note="rejected")
 
 
@@ -168,7 +176,7 @@ def _end_ignored(process: Process, running: Running, task: Any) -> None:
 def on_internal_error(sender: Any, request: Any = None, exception: Any = None, **_: Any) -> None:
     """Receive that Celery itself failed around a task, after ``task_postrun``."""
     if isinstance(request, dict) and is_tracked(context := Request(request)):
-        _end_from_outside(sender, context, State.FAILURE, error=error_text(exception))
+        _end_from_outside(sender, context, State.FAILURE, error=error_text(exception, _secrets(context)))
 
 
 def on_shutdown(**_: Any) -> None:

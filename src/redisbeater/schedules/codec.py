@@ -9,6 +9,7 @@ from typing import Any
 from celery.schedules import BaseSchedule, crontab, schedule, solar
 from dateutil.rrule import rrule as dateutil_rrule
 
+from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import MAX_SECONDS
 from redisbeater.schedules.clocked import clocked
@@ -71,7 +72,7 @@ class ScheduleCodec:
             return _encode_interval(schedule_)
         raise InvalidEntry(
             PATH,
-            f"cannot store {schedule_!r} ({type(schedule_).__qualname__}); "
+            f"cannot store {quoted(schedule_)} ({type(schedule_).__qualname__}); "
             "expected seconds, a timedelta, crontab, cron(), rrule, solar, clocked, "
             f"or a class that is listed in redisbeater_schedule_classes{_advice(schedule_)}",
         )
@@ -83,12 +84,12 @@ class ScheduleCodec:
             InvalidEntry: its type is unknown, or one of its fields is wrong.
         """
         if not isinstance(data, dict):
-            raise InvalidEntry(PATH, f"expected an object with __type__, got {data!r}")
+            raise InvalidEntry(PATH, f"expected an object with __type__, got {quoted(data)}")
         kind = data.get("__type__")
         decoder = self._decoders.get(kind) if isinstance(kind, str) else None
         if decoder is None:
             raise InvalidEntry(
-                f"{PATH}.__type__", f"unknown type {kind!r}; expected one of {', '.join(self._decoders)}"
+                f"{PATH}.__type__", f"unknown type {quoted(kind)}; expected one of {', '.join(self._decoders)}"
             )
         return decoder({key: value for key, value in data.items() if key != "__type__"})
 
@@ -109,16 +110,18 @@ class ScheduleCodec:
         try:
             return {"__type__": "custom", "import_path": path, "data": custom.to_redisbeater()}
         except Exception as exc:  # the application's code: any error concerns only this entry
-            raise InvalidEntry(PATH, f"{path}.to_redisbeater: {type(exc).__name__}: {exc}") from exc
+            raise InvalidEntry(PATH, f"{path}.to_redisbeater: {type(exc).__name__}: {text_of(exc)}") from exc
 
     def _decode_custom(self, data: dict[str, Any]) -> BaseSchedule:
         path = data.get("import_path")
         if not isinstance(path, str) or path not in self._classes:
-            raise InvalidEntry(f"{PATH}.import_path", f"{path!r} is not listed in redisbeater_schedule_classes")
+            raise InvalidEntry(f"{PATH}.import_path", f"{quoted(path)} is not listed in redisbeater_schedule_classes")
         try:
             return self._classes[path].from_redisbeater(data.get("data"))  # type: ignore[attr-defined]
         except Exception as exc:  # the application's code: any error concerns only this entry
-            raise InvalidEntry(f"{PATH}.data", f"{path}.from_redisbeater: {type(exc).__name__}: {exc}") from exc
+            raise InvalidEntry(
+                f"{PATH}.data", f"{path}.from_redisbeater: {type(exc).__name__}: {text_of(exc)}"
+            ) from exc
 
 
 def _encode_interval(interval: schedule) -> dict[str, Any]:
@@ -140,9 +143,9 @@ def _decode_interval(data: dict[str, Any]) -> schedule:
 def _check_every(every: Any) -> float:
     path = f"{PATH}.every"
     if isinstance(every, bool) or not isinstance(every, (int, float)):
-        raise InvalidEntry(path, f"expected seconds, got {every!r}")
+        raise InvalidEntry(path, f"expected seconds, got {quoted(every)}")
     if not 1e-6 <= every <= MAX_SECONDS:
-        raise InvalidEntry(path, f"expected seconds above 0 and up to 1000 years, got {every!r}")
+        raise InvalidEntry(path, f"expected seconds above 0 and up to 1000 years, got {quoted(every)}")
     return every
 
 
@@ -163,7 +166,7 @@ def _decode_solar(data: dict[str, Any]) -> solar:
     try:
         return solar(**data)
     except Exception as exc:  # celery raises five types here; without ephem, ImproperlyConfigured
-        raise InvalidEntry(PATH, f"solar: {' '.join(str(exc).split())}") from exc
+        raise InvalidEntry(PATH, f"solar: {' '.join(text_of(exc).split())}") from exc
 
 
 def _decode_clocked(data: dict[str, Any]) -> clocked:

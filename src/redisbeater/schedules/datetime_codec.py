@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
+from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.zone import read_zone, zone_name
 
@@ -38,7 +39,7 @@ def decode_datetime(data: Any, path: str, default_zone: tzinfo | None = timezone
         InvalidEntry: it is not such an object, or no such date exists.
     """
     if not isinstance(data, dict) or data.get("__type__") != "datetime":
-        raise InvalidEntry(path, f"expected an object with __type__ 'datetime', got {data!r}")
+        raise InvalidEntry(path, f"expected an object with __type__ 'datetime', got {quoted(data)}")
     parts = dict(data)
     del parts["__type__"]
     zone = parts.pop("timezone", None)
@@ -47,7 +48,7 @@ def decode_datetime(data: Any, path: str, default_zone: tzinfo | None = timezone
     except InvalidEntry:
         raise
     except (TypeError, ValueError, OverflowError) as exc:
-        raise InvalidEntry(path, str(exc)) from exc
+        raise InvalidEntry(path, text_of(exc)) from exc
 
 
 def _zone(zone: Any, path: str, default: tzinfo | None) -> tzinfo | None:

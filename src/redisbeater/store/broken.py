@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from redisbeater.display import shown
+from redisbeater.display import shown, without_secrets
 from redisbeater.model.log_line import line_text
 from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
@@ -92,6 +92,7 @@ def _report(entry: ClaimedEntry, text: str, *, is_logged: bool) -> dict[str, str
 
 def _read(text: str) -> dict[str, str]:
     try:
-        return {"reason": "", "since": "", **json.loads(text)}
+        report = {"reason": "", "since": "", **json.loads(text)}
     except (ValueError, TypeError, RecursionError):  # written by another program
-        return {"reason": text, "since": ""}
+        report = {"reason": text, "since": ""}
+    return {**report, "reason": without_secrets(str(report["reason"]))}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from redisbeater.display import without_secrets
 from redisbeater.model.score import Score
 
 __all__ = ("Snapshot", "digest", "oversized", "sha1", "version_of")
@@ -79,7 +80,7 @@ class Snapshot:
             meta=fields.get("meta", ""),
             score=Score.from_text(score) if score else None,
             origin=fields.get("origin", ""),
-            last_error=fields.get("last_error", ""),
+            last_error=without_secrets(fields.get("last_error", "")),
             is_failing=fields.get("is_failing", False),
             tries=fields.get("tries", ""),
             failing_since=fields.get("failing_since", ""),

@@ -16,13 +16,13 @@ from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.users import Right
 from redisbeater.dashboard.views.entry import asked_name
-from redisbeater.display import shown
+from redisbeater.display import quoted, shown
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.management.edit_report import EditReport
 from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of, fields_of_entry
 from redisbeater.management.form_words import FormWords
 from redisbeater.management.preview import Preview
-from redisbeater.management.redaction import BLANK
+from redisbeater.redaction import BLANK
 
 __all__ = ("ACTIONS", "save_form")
 
@@ -32,6 +32,9 @@ WORDS = (
     "jitter", "overlap", "requeue_lost", "anchor", "deadline", "once", "disable_after_failures", "description",
     "labels",
 )  # fmt: skip
+
+#: Those in which secrets may be blanked.
+_WITH_SECRETS = ("args", "kwargs", "options", "labels")
 
 #: What an error of a field is shown beside, where the field has another name.
 _PLACES = {"misfire_grace_time": "grace", "schedule": "kind"}
@@ -129,7 +132,7 @@ def labels_of(text: str) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         key, equals, value = line.partition("=")
         if not (equals and key.strip()):
-            raise InvalidEntry("$.labels", f"expected lines such as customer=weiss, got {shown(line, 80)!r}")
+            raise InvalidEntry("$.labels", f"expected lines such as customer=weiss, got {quoted(line, 80)}")
         labels[key.strip()] = value.strip()
     return labels
 
@@ -216,8 +219,7 @@ def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
 
 async def _edited(visit: Visit, draft: Draft, changed: Mapping[str, str], *, dry_run: bool) -> EditReport:
     set_, unset = {name: text for name, text in changed.items() if text}, [n for n, t in changed.items() if not t]
-    set_ = await visit.store.restored_words(draft.was, set_)
-    words = await visit.store.words(typed(set_), draft.was)
+    words = await visit.store.words(await visit.store.restored_words(draft.was, typed(set_)), draft.was)
     fields = await run_in_threadpool(words.fields)
     for name in unset:
         if name in ("task", *SCHEDULE_WORDS):
@@ -269,7 +271,7 @@ async def preview(visit: Visit) -> Page:
     try:
         texts, task = draft.given, draft.words.get("task", "").strip()
         if draft.was:  # an unchanged secret is blank, and of no account here
-            texts = {name: text for name, text in texts.items() if name not in ("args", "kwargs", "options")}
+            texts = {name: text for name, text in texts.items() if name not in _WITH_SECRETS}
             task = ""
         entry = await visit.store.draft(draft.name or "new", task or "preview", await visit.store.words(texts))
         found = await visit.store.preview(entry, RUNS)

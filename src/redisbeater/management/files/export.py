@@ -10,7 +10,7 @@ from typing import Any
 from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.text import parse, render
-from redisbeater.management.redaction import redacted
+from redisbeater.redaction import redacted
 
 __all__ = ("Export", "FileEntry", "check_owner")
 
@@ -116,8 +116,12 @@ class Export:
 
     def without_secrets(self, patterns: Sequence[str]) -> Export:
         """Return the same entries with the values of keys that name a secret blanked."""
-        entries = {name: replace(each, fields=redacted(each.fields, patterns)) for name, each in self.entries.items()}
-        return replace(self, entries=entries)
+
+        def blanked(each: FileEntry) -> FileEntry:
+            fields, state = (redacted(part, patterns, in_texts=True) for part in (each.fields, each.state))
+            return replace(each, fields=fields, state=state)
+
+        return replace(self, entries={name: blanked(each) for name, each in self.entries.items()})
 
     def to_text(self, *, as_yaml: bool = False, progress: Callable[[int], None] | None = None) -> str:
         """Return the text of a file with these entries; ``progress`` gets the number of those that YAML has.

@@ -14,11 +14,11 @@ from redisbeater.editing.compare_and_set import applied
 from redisbeater.editing.planned_upsert import PlannedUpsert
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.blanking import check_not_blanked
 from redisbeater.management.files.changes import Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.files.definitions import FIELDS, definition_of
 from redisbeater.management.files.export import Export, FileEntry, check_owner
 from redisbeater.management.files.state import restored_meta, restored_score
-from redisbeater.management.redaction import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine

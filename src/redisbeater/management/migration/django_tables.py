@@ -16,6 +16,7 @@ from django.utils.timezone import is_naive, make_aware
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 from django_celery_beat.schedulers import ModelEntry
 
+from redisbeater.display import quoted, text_of
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError
@@ -129,7 +130,7 @@ def _schedule(row: Any) -> Any:
     except InvalidEntry:
         raise
     except Exception as exc:  # Celery's classes raise five types of errors
-        raise InvalidEntry("$.schedule", f"{given[0]}: {' '.join(str(exc).split())}") from exc
+        raise InvalidEntry("$.schedule", f"{given[0]}: {' '.join(text_of(exc).split())}") from exc
 
 
 def _one_schedule(row: Any) -> Any:
@@ -173,7 +174,7 @@ def _json(row: Any, column: str, kind: type) -> Any:
     except ValueError as exc:
         raise InvalidEntry(f"$.{column}", f"is not JSON: {exc}") from exc
     if not isinstance(value, kind):
-        raise InvalidEntry(f"$.{column}", f"expected {_JSON_KINDS[kind]}, got {value!r}")
+        raise InvalidEntry(f"$.{column}", f"expected {_JSON_KINDS[kind]}, got {quoted(value)}")
     return value
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import ImproperlyConfigured, RunNotFound
 from redisbeater.instant import EPOCH
-from redisbeater.management.redaction import redacted_text
-from redisbeater.management.why.facts import redacted_line
+from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.model.run_brief import RunBrief
@@ -25,7 +24,6 @@ __all__ = (
     "newest_runs",
     "read_history",
     "read_run",
-    "shown_run",
 )
 
 #: How many runs and lines are read at once.
@@ -134,13 +132,6 @@ def read_run(context: Context, run_id: str) -> Run:
     if found is None:
         raise RunNotFound(run_id)
     return found
-
-
-def shown_run(context: Context, run: Run) -> Run:
-    """Return a run as people see it, with what names a secret blanked in its texts."""
-    patterns = context.config.redact
-    error, result, note = (redacted_text(text, patterns) for text in (run.error, run.result, run.note))
-    return replace(run, payload="", error=error, result=result, note=note)
 
 
 def check_tracked(context: Context) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.management.runs.history import shown_run
+from redisbeater.management.blanking import shown_run
 from redisbeater.model.run import Run, RunCounts
 
 __all__ = ("NO_REPORTS", "Recorded", "read_recorded", "workers_report")

@@ -13,7 +13,8 @@ from redisbeater.display import shown
 from redisbeater.editing.author import Author
 from redisbeater.exceptions import RunNotFound, StoreError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.runs.history import check_tracked, shown_run
+from redisbeater.management.blanking import shown_run
+from redisbeater.management.runs.history import check_tracked
 from redisbeater.management.runs.words import outcome_words
 from redisbeater.model.run import Run, State
 from redisbeater.sending.stopping import revoke

@@ -11,7 +11,8 @@ from datetime import timedelta
 from redisbeater.context import Context
 from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
-from redisbeater.management.runs.history import check_tracked, read_run, shown_run
+from redisbeater.management.blanking import shown_run
+from redisbeater.management.runs.history import check_tracked, read_run
 from redisbeater.model.run import Run
 from redisbeater.store import Notifier
 
@@ -50,7 +51,7 @@ def wait_for_end(
         run = read_run(context, run_id)
         while True:
             if progress is not None:
-                progress(run)
+                progress(shown_run(context, run))
             left = deadline - time.monotonic()
             if run.is_final or left <= 0:
                 return shown_run(context, run)

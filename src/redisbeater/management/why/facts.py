@@ -12,8 +12,8 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.instant import EPOCH
 from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats
+from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.pausing import read_pause
-from redisbeater.management.redaction import redacted
 from redisbeater.management.why.answer import Evidence
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.log_line import LogLine
@@ -30,7 +30,6 @@ __all__ = (
     "author_words",
     "evidence_of",
     "read_facts",
-    "redacted_line",
     "zone_of_entry",
 )
 
@@ -173,7 +172,7 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
         is_claimed=snapshot.is_claimed,
         lines=[redacted_line(context, line) for line in lines],
         most_lines=redis.log.most_of_entry,
-        schedule_lines=redis.log.of_schedule(SCHEDULE_LINES),
+        schedule_lines=[redacted_line(context, line) for line in redis.log.of_schedule(SCHEDULE_LINES)],
         leader=redis.leader() if has_lock else None,
         pause=read_pause(context),
         max_rate=context.config.max_rate,
@@ -191,7 +190,8 @@ def _runs(context: Context, name: str) -> Sequence[Run]:
         return ()
     newest = {run.id: run for run in context.redis.runs.history(name, RUNS)}
     found = {**{run.id: run for run in context.redis.runs.active(name)}, **newest}
-    return sorted(found.values(), key=lambda run: run.sent_at or run.fire_time or EPOCH, reverse=True)
+    shown_runs = [shown_run(context, run) for run in found.values()]
+    return sorted(shown_runs, key=lambda run: run.sent_at or run.fire_time or EPOCH, reverse=True)
 
 
 def zone_of_entry(context: Context, name: str) -> tzinfo:
@@ -200,12 +200,6 @@ def zone_of_entry(context: Context, name: str) -> tzinfo:
     stored, _ = _decoded(context, snapshot)
     zone = context.in_zone(snapshot.zone).zone
     return stored.definition.zone(zone) if stored else zone
-
-
-def redacted_line(context: Context, line: LogLine) -> LogLine:
-    """Return a line of a log without the secrets in its details."""
-    details = redacted(line.details, context.config.redact)
-    return LogLine(what=line.what, first=line.first, last=line.last, count=line.count, details=details)
 
 
 def _decoded(context: Context, snapshot: Snapshot) -> tuple[StoredEntry | None, str]:

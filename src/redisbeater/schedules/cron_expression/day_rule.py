@@ -116,7 +116,7 @@ def read_weekdays(text: str) -> WeekdayRule:
         elif match := _LAST.fullmatch(part):
             last.add(_known_weekday(part, match["day"]))
         elif part.upper() == "L":
-            raise InvalidEntry(f"{PATH}.day_of_week", f"cannot read {part!r}; for Saturday write 'sat'")
+            raise InvalidEntry(f"{PATH}.day_of_week", f"cannot read {quoted(part)}; for Saturday write 'sat'")
         else:
             plain.append(part)
     weekdays = read_numbers("day_of_week", plain)
@@ -140,7 +140,7 @@ def _nearest_workday(day: int, length: int, first: int) -> int:
 def _distance(part: str, distance: int) -> int:
     longest = LIMITS["day_of_month"][1] - 1
     if distance > longest:
-        raise InvalidEntry(f"{PATH}.day_of_month", f"{part!r} is out of range; expected L-0 to L-{longest}")
+        raise InvalidEntry(f"{PATH}.day_of_month", f"{quoted(part)} is out of range; expected L-0 to L-{longest}")
     return distance
 
 

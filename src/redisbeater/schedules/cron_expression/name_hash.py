@@ -54,10 +54,10 @@ def read_hashed(name: str, part: str) -> Hashed:
     else:
         low, high = int(match["low"]), int(match["high"])
     if not lowest <= low <= high <= highest:
-        raise InvalidEntry(path, f"the range of {part!r} is not valid; expected one within {lowest}-{highest}")
+        raise InvalidEntry(path, f"the range of {quoted(part)} is not valid; expected one within {lowest}-{highest}")
     step = None if match["step"] is None else int(match["step"])
     if step is not None and not 1 <= step <= high - low + 1:
-        raise InvalidEntry(path, f"the step of {part!r} is not valid; expected 1 to {high - low + 1}")
+        raise InvalidEntry(path, f"the step of {quoted(part)} is not valid; expected 1 to {high - low + 1}")
     return Hashed(low, high, step)
 
 

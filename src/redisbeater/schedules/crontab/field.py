@@ -107,12 +107,12 @@ def check_text(name: str, text: str, path: str, highest: int | None = None) -> N
             problem = f"cannot read {quoted(part, _MOST_QUOTED)}"
             raise InvalidEntry(path, f"{problem}; expected numbers, names, ranges and steps, as in 'mon-fri' or '*/15'")
         if match["first"] == "*" and match["last"]:
-            raise InvalidEntry(path, f"cannot read {part!r}; a range has two ends, as in '1-5'")
+            raise InvalidEntry(path, f"cannot read {quoted(part)}; a range has two ends, as in '1-5'")
         if match["step"] is not None and (not match["step"].isdecimal() or int(match["step"]) == 0):
-            raise InvalidEntry(path, f"the step in {part!r} must be a whole number above 0")
+            raise InvalidEntry(path, f"the step in {quoted(part)} must be a whole number above 0")
         if match["step"] and not match["last"] and match["first"] != "*":
             to_the_end = f"{match['first']}-{LIMITS[name][1]}/{match['step']}"
-            raise InvalidEntry(path, f"cannot read {part!r}; a step needs a range, as in {to_the_end!r}")
+            raise InvalidEntry(path, f"cannot read {quoted(part)}; a step needs a range, as in {to_the_end!r}")
         for value in (match["first"], match["last"]):
             if value and value != "*":
                 _check_value(name, value, path, highest)
@@ -151,9 +151,9 @@ def _check_value(name: str, value: str, path: str, highest: int | None) -> None:
     low, high = LIMITS[name] if highest is None else (LIMITS[name][0], highest)
     if value.isdecimal():
         if not low <= int(value) <= high:
-            raise InvalidEntry(path, f"{value!r} is out of range; expected {low} to {high}")
+            raise InvalidEntry(path, f"{quoted(value)} is out of range; expected {low} to {high}")
         return
     names = _NAMES.get(name, ())
     if not any(value.lower() in (full, full[:3]) for full in names):
         known = f"a number or a name such as {names[1][:3]!r}" if names else "a number"
-        raise InvalidEntry(path, f"cannot read {value!r}; expected {known}")
+        raise InvalidEntry(path, f"cannot read {quoted(value)}; expected {known}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from dateutil.rrule import weekday
 
-from redisbeater.display import quoted
+from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import from_unix
 from redisbeater.schedules.budget import StepsExhausted
@@ -74,7 +74,7 @@ def _from_text(text: Any, zone: str | None, path: str) -> rrule:
     except StepsExhausted:
         raise
     except (TypeError, ValueError, OverflowError) as exc:
-        raise InvalidEntry(path, str(exc)) from exc
+        raise InvalidEntry(path, text_of(exc)) from exc
     if not rule.has_explicit_start:
         raise InvalidEntry(
             path, "DTSTART is missing; expected a line such as DTSTART;TZID=Europe/Vienna:20260101T090000"
@@ -97,11 +97,11 @@ def _from_parts(data: dict[str, Any], path: str) -> rrule:
     except InvalidEntry:
         raise
     except (TypeError, ValueError, OverflowError, KeyError) as exc:
-        raise InvalidEntry(path, f"rrule: {exc}") from exc
+        raise InvalidEntry(path, f"rrule: {text_of(exc)}") from exc
     try:
         return rrule(dtstart=dates["dtstart"], until=dates["until"], **parts)
     except (TypeError, ValueError, OverflowError) as exc:
-        raise InvalidEntry(path, f"rrule: {exc}") from exc
+        raise InvalidEntry(path, f"rrule: {text_of(exc)}") from exc
 
 
 def _encode_date(name: str, moment: datetime) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _skipped_start(dtstart: datetime | None, text: Any, path: str) -> datetime |
     try:
         local = read_time("local time", str(text), None if dtstart is None else dtstart.tzinfo)
     except ValueError as exc:
-        raise InvalidEntry(path, str(exc)) from exc
+        raise InvalidEntry(path, text_of(exc)) from exc
     if dtstart is None or not isinstance(local, datetime) or local.timestamp() != dtstart.timestamp():
         raise InvalidEntry(path, f"is not the instant of dtstart, got {quoted(text)}; leave it out")
     return local

@@ -218,4 +218,6 @@ def _check_weekdays(rule: RecurrenceRule, label: str) -> None:
     """Check the numbers of weekdays; for weeks and shorter periods dateutil ignores them, and so does RedBeat."""
     for day in rule.byweekday or ():
         if rule.freq <= MONTHLY and abs(day.n or 0) > rule.max_weekday_number:
-            raise ValueError(f"{label}: expected a number from 1 to {rule.max_weekday_number} or negative, got {day!r}")
+            raise ValueError(
+                f"{label}: expected a number from 1 to {rule.max_weekday_number} or negative, got {quoted(day)}"
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, timezone, tzinfo
 
-from redisbeater.display import quoted
+from redisbeater.display import quoted, text_of
 
 __all__ = ("local_text", "read_time", "utc_text")
 
@@ -27,7 +27,9 @@ def read_time(label: str, text: str, zone: tzinfo | None = None) -> datetime | d
     try:
         moment = datetime(int(day[:4]), int(day[4:6]), int(day[6:]), *_clock(clock or "000000"))
     except ValueError as exc:
-        raise ValueError(f"{label}: {exc}, got {quoted(text)}; expected a time such as 20260101T090000") from exc
+        raise ValueError(
+            f"{label}: {text_of(exc)}, got {quoted(text)}; expected a time such as 20260101T090000"
+        ) from exc
     return moment.replace(tzinfo=timezone.utc if utc else zone) if clock else moment.date()
 
 

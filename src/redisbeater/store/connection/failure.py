@@ -21,6 +21,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from redisbeater.display import text_of
 from redisbeater.exceptions import StoreError, StoreUnavailable, causes
 
 __all__ = ("CLIENT_ERRORS", "KINDS", "is_refusal", "is_transient", "kind_of", "right_hint", "wrapped")
@@ -100,9 +101,9 @@ def is_refusal(error: StoreError) -> bool:
 def wrapped(error: BaseException) -> StoreError:
     """Return our error for an error of redis-py, with its text and a hint at the fix."""
     decisive = _decisive(error)
-    behind = "" if decisive is error else f": {type(decisive).__name__}: {decisive}"
+    behind = "" if decisive is error else f": {type(decisive).__name__}: {text_of(decisive)}"
     kind = StoreUnavailable if is_transient(error) else StoreError
-    return kind(f"{type(error).__name__}: {error}{behind}{_tls_hint(error) or _hint(decisive)}")
+    return kind(f"{type(error).__name__}: {text_of(error)}{behind}{_tls_hint(error) or _hint(decisive)}")
 
 
 def right_hint(problem: str, commands: Collection[str] = ()) -> str:
