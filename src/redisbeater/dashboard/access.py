@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
@@ -18,6 +19,7 @@ from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.sessions import session_of
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import User
+from redisbeater.management.async_store import AsyncScheduleStore
 
 __all__ = ("endpoint", "log_in", "log_out", "show_login")
 
@@ -34,8 +36,13 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         if action.right not in user.rights:
             why = "this page is read-only" if site.read_only else f"the right to {action.right.value} is missing"
             raise HTTPException(403, why)
+        if action.is_heavy(request.query_params):
+            return await site.heavy_reads.read(request, user, partial(respond, request, user))
+        return await respond(request, user, site.store)
+
+    async def respond(request: Request, user: User, store: AsyncScheduleStore) -> Response:
         mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
-        visit = Visit(site=site, request=request, user=user, clock=await site.clock(request))
+        visit = Visit(site=site, store=store, request=request, user=user, clock=await site.clock(request))
         page = await action.answer(visit)
         if not isinstance(page, Page):
             return page

@@ -20,6 +20,7 @@ from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.choices import Choice
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
+from redisbeater.dashboard.heavy_reads import HeavyReads
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
 from redisbeater.dashboard.said import forget, heard
@@ -40,7 +41,9 @@ class Site:
     """What the pages of one schedule share.
 
     Attributes:
-        store: everything that they show and do goes through it.
+        store: what they show and do goes through it, but for heavy reads.
+        heavy_reads: what takes many entries to answer, so that nothing else waits for it.
+        probe: what load balancers ask, so that it waits for nothing else.
         auth: recognizes who sent a request.
         prefix: that of the schedule's keys, shown in the head.
         title: shown in the head and in the browser's tab.
@@ -56,6 +59,8 @@ class Site:
     """
 
     store: AsyncScheduleStore
+    heavy_reads: HeavyReads
+    probe: AsyncScheduleStore
     auth: Auth
     assets: Assets
     attempts: Attempts
