@@ -1,4 +1,4 @@
-"""``python benchmarks/hostile.py``: what it measures and what it tries, in small."""
+"""``python benchmarks/hostile.py`` and ``hostile_page.py``: what they measure and what they try, in small."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.servers import Program, Server
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hostile.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture
@@ -20,9 +20,10 @@ def program(server: Server, monkeypatch: pytest.MonkeyPatch) -> Program:
     return server.program
 
 
-def run(*arguments: str) -> str:
-    result = subprocess.run([sys.executable, str(BENCHMARK), *arguments], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
+def run(*arguments: str, script: str = "hostile.py", codes: tuple[int, ...] = (0,)) -> str:
+    command = [sys.executable, str(BENCHMARKS / script), *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode in codes, result.stdout + result.stderr
     return result.stdout
 
 
@@ -37,3 +38,13 @@ def test_the_fuzz_prints_what_it_tried_and_that_nothing_failed() -> None:
 
     assert printed.splitlines()[-1] == "  attacks that succeeded: 0"
     assert "20 attacks in " in printed
+
+
+@pytest.mark.usefixtures("program")
+def test_the_page_is_measured_beside_those_who_search_and_hostile_sockets() -> None:
+    small = ("--only", "readers-and-sockets", "--entries", "300", "--readers", "2", "--sockets", "6", "--seconds", "2")
+
+    printed = run(*small, script="hostile_page.py", codes=(0, 1))  # how fast this machine is does not count
+
+    assert re.search(r"^nothing +\d", printed, re.MULTILINE)
+    assert re.search(r"^readers-and-sockets .*answers to readers: \d+ x 200.*; \d+ sockets", printed, re.MULTILINE)

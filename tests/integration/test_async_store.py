@@ -8,12 +8,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from celery import Celery, current_app
-from celery.schedules import crontab
+from celery.schedules import BaseSchedule, crontab
 from outbox import take
 from redis.connection import AbstractConnection
 from support.proxy import LOOPBACK, Proxy
@@ -264,6 +264,42 @@ def test_a_cancelled_call_leaves_no_half_written_entry(
     entry = ScheduleStore(app).get("report")
     assert entry.description == ("" if entry.args == ["old"] else str(entry.args[0]))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("redisbeater-store")]
+
+
+class Metronome(BaseSchedule):
+    """Fires each second, but says so only once it may."""
+
+    asked, may_answer, answers = threading.Event(), threading.Event(), 0
+
+    def to_redisbeater(self) -> str:
+        return "tock"
+
+    @classmethod
+    def from_redisbeater(cls, data: str) -> Metronome:
+        return cls()
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        self.asked.set()
+        assert self.may_answer.wait(WAIT_SECONDS)
+        Metronome.answers += 1
+        return timedelta(seconds=1)
+
+
+def test_a_simulation_that_is_cancelled_counts_no_further(make_app: Callable[..., Celery]) -> None:
+    app = make_app(redisbeater_schedule_classes=[Metronome])
+
+    async def main() -> None:
+        store = AsyncScheduleStore(app)
+        entry = RedisScheduleEntry("often", "proj.work", Metronome(), app=app)
+        simulation = asyncio.ensure_future(store.simulate(entries=[entry]))
+        await asyncio.to_thread(Metronome.asked.wait, WAIT_SECONDS)
+        simulation.cancel()
+        await asyncio.wait([simulation])
+        Metronome.may_answer.set()
+        await store.close()  # it waits for what its threads have begun
+
+    asyncio.run(main())
+    assert 0 < Metronome.answers < 100
 
 
 def test_calls_of_a_bulk_that_are_awaited_together_lose_no_entry(app: Celery) -> None:

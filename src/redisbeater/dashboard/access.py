@@ -20,6 +20,7 @@ from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.dashboard.users import User
 from redisbeater.exceptions import StoreError
+from redisbeater.management.async_store import AsyncScheduleStore
 
 __all__ = ("endpoint", "log_in", "log_out", "show_login")
 
@@ -36,8 +37,13 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
         if action.right not in user.rights:
             why = "this page is read-only" if site.read_only else f"the right to {action.right.value} is missing"
             raise HTTPException(403, why)
+        if action.is_heavy(request.query_params):
+            return await site.heavy_reads.read(request, user, partial(respond, request, user))
+        return await respond(request, user, site.store)
+
+    async def respond(request: Request, user: User, store: AsyncScheduleStore) -> Response:
         mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
-        visit = Visit(site=site, request=request, user=user, clock=await site.clock(request))
+        visit = Visit(site=site, store=store, request=request, user=user, clock=await site.clock(request))
         page = await action.answer(visit)
         if not isinstance(page, Page):
             return page

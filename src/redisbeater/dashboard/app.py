@@ -27,6 +27,7 @@ from redisbeater.dashboard.choices import inherited_words, policy_choices
 from redisbeater.dashboard.clock import CHOICES
 from redisbeater.dashboard.defences import PROTECTION, Defences
 from redisbeater.dashboard.forecasts import Forecasts
+from redisbeater.dashboard.heavy_reads import HeavyReads
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
@@ -146,10 +147,12 @@ def create_app(
             read_zone(time_zone, "time_zone")
         except InvalidEntry as exc:
             raise ImproperlyConfigured(str(exc)) from exc
-    store, config = AsyncScheduleStore(celery_app), Context.of(celery_app).config
+    store, heavy, config = AsyncScheduleStore(celery_app), AsyncScheduleStore(celery_app), Context.of(celery_app).config
     page_keys = Context.of(celery_app).redis.page
     site = Site(
         store=store,
+        heavy_reads=HeavyReads(heavy),
+        probe=AsyncScheduleStore(celery_app),
         auth=auth,
         trusted_proxies=proxies,
         sessions=Sessions(auth.key, config.key_prefix, page_keys) if isinstance(auth, Login) else None,
@@ -162,7 +165,7 @@ def create_app(
         time_zone=time_zone,
         read_only=read_only,
         allow_any_task=allow_any_task,
-        forecasts=Forecasts(store),
+        forecasts=Forecasts(heavy),
         status=RecentStatus(store),
         held=RecentHeld(store),
         hub=Hub(lambda: ScheduleStore(celery_app)),
@@ -223,7 +226,7 @@ def _page_routes(site: Site) -> list[Route]:
 async def _health(site: Site, request: Request) -> Response:
     """Return ``ok``, or 503 where Redis does not answer; for load balancers, which log in nowhere."""
     try:
-        await site.store.is_paused()
+        await site.probe.is_paused()
     except RedisBeaterError:
         return PlainTextResponse("unavailable\n", 503)
     return PlainTextResponse("ok\n")
@@ -253,6 +256,7 @@ def _closing(site: Site) -> Any:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> Any:
         yield
-        await site.store.close()
+        for store in (site.store, site.heavy_reads.store, site.probe):
+            await store.close()
 
     return lifespan

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -41,17 +42,13 @@ class Page:
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """A request by somebody who may make it."""
+    """A request by somebody who may make it; ``store`` is the schedule, in threads for requests of its kind."""
 
     site: Site
+    store: AsyncScheduleStore
     request: Request
     user: User
     clock: Clock
-
-    @property
-    def store(self) -> AsyncScheduleStore:
-        """The schedule."""
-        return self.site.store
 
     @property
     def root(self) -> str:
@@ -78,10 +75,14 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """A route: its path, its method, the right it needs, what answers it, and whether it has a twin in JSON."""
+    """A route: its path, its method, the right it needs, what answers it, and whether it has a twin in JSON.
+
+    ``is_heavy`` tells from a query whether many entries are read for its answer, which waits for its turn then.
+    """
 
     path: str
     answer: Callable[[Visit], Awaitable[Page | Response]]
     right: Right = Right.VIEW
     method: str = "GET"
     has_json: bool = True
+    is_heavy: Callable[[QueryParams], bool] = lambda _: False

@@ -20,6 +20,7 @@ from redisbeater.dashboard.auth import Login
 from redisbeater.dashboard.choices import Choice
 from redisbeater.dashboard.clock import CHOICES, Clock
 from redisbeater.dashboard.forecasts import Forecasts
+from redisbeater.dashboard.heavy_reads import HeavyReads
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
 from redisbeater.dashboard.sessions import Session, Sessions
@@ -41,7 +42,9 @@ class Site:
     """What the pages of one schedule share.
 
     Attributes:
-        store: everything that they show and do goes through it.
+        store: what they show and do goes through it, but for heavy reads.
+        heavy_reads: what takes many entries to answer, so that nothing else waits for it.
+        probe: what load balancers ask, so that it waits for nothing else.
         auth: recognizes who sent a request.
         trusted_proxies: those whose ``X-Forwarded-For`` says whom a failed login counts for.
         sessions: those of people who have logged in on a page of ours.
@@ -60,6 +63,8 @@ class Site:
     """
 
     store: AsyncScheduleStore
+    heavy_reads: HeavyReads
+    probe: AsyncScheduleStore
     auth: Auth
     trusted_proxies: Networks
     sessions: Sessions | None

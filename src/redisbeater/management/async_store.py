@@ -24,6 +24,7 @@ from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, SHORTEST_L
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.pause import Pause
 from redisbeater.model.run import Run
+from redisbeater.store.cancellation import cancelled
 
 __all__ = ("AsyncBulk", "AsyncScheduleStore")
 
@@ -35,15 +36,18 @@ R = TypeVar("R")
 
 
 class _Awaitable(Generic[P, R]):
-    """A method of :class:`ScheduleStore` that is called in a thread of the store's own, and awaited."""
+    """A method of :class:`ScheduleStore` that is called in a thread of the store's own, and awaited.
 
-    def __init__(self, method: Callable[Concatenate[ScheduleStore, P], R]) -> None:
+    ``is_long_read``: it goes through entries, page by page, and changes nothing; cancelled, it ends between two pages.
+    """
+
+    def __init__(self, method: Callable[Concatenate[ScheduleStore, P], R], *, is_long_read: bool = False) -> None:
         self.__doc__ = method.__doc__
 
         @wraps(method)
         async def call(store: AsyncScheduleStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
             sync = store._sync  # Celery knows the current app by thread: the caller's thread asks for it
-            return await store._run(lambda: method(sync, *args, **kwargs))
+            return await store._run(lambda: method(sync, *args, **kwargs), is_long_read=is_long_read)
 
         self._call = call
 
@@ -75,8 +79,9 @@ class AsyncScheduleStore:
 
     Each call runs in one of a few threads of the store's own, so that neither Redis nor the broker ever blocks the
     event loop. A call that is cancelled is not undone: what a thread has begun, it finishes as a whole, in the
-    background; what no thread has begun does not happen. Building a store does no I/O; one for each process is enough,
-    and one that was made, or used, before a fork works in the child.
+    background; what no thread has begun does not happen. A read that goes through many entries ends at the next page.
+    Building a store does no I/O; one for each process is enough, and one that was made, or used, before a fork works in
+    the child.
 
     Arguments:
         app: default: the current app at each call.
@@ -128,7 +133,7 @@ class AsyncScheduleStore:
     restore = _Awaitable(ScheduleStore.restore)
     retry = _Awaitable(ScheduleStore.retry)
     trigger = _Awaitable(ScheduleStore.trigger)
-    history = _Awaitable(ScheduleStore.history)
+    history = _Awaitable(ScheduleStore.history, is_long_read=True)
     run = _Awaitable(ScheduleStore.run)
     runs = _Awaitable(ScheduleStore.runs)
     run_counts = _Awaitable(ScheduleStore.run_counts)
@@ -138,16 +143,16 @@ class AsyncScheduleStore:
     pause = _Awaitable(ScheduleStore.pause)
     resume = _Awaitable(ScheduleStore.resume)
     is_paused = _Awaitable(_pause_of)
-    held = _Awaitable(ScheduleStore.held)
+    held = _Awaitable(ScheduleStore.held, is_long_read=True)
     status = _Awaitable(ScheduleStore.status)
     health = _Awaitable(ScheduleStore.health)
     log = _Awaitable(ScheduleStore.log)
     why = _Awaitable(ScheduleStore.why)
     executed = _Awaitable(ScheduleStore.executed)
     upcoming = _Awaitable(ScheduleStore.upcoming)
-    next = _Awaitable(ScheduleStore.next)
-    list = _Awaitable(ScheduleStore.list)
-    rows = _Awaitable(ScheduleStore.rows)
+    next = _Awaitable(ScheduleStore.next, is_long_read=True)
+    list = _Awaitable(ScheduleStore.list, is_long_read=True)
+    rows = _Awaitable(ScheduleStore.rows, is_long_read=True)
     row = _Awaitable(ScheduleStore.row)
     clock = _Awaitable(ScheduleStore.clock)
     tasks = _Awaitable(ScheduleStore.tasks)
@@ -160,19 +165,19 @@ class AsyncScheduleStore:
     restored_words = _Awaitable(ScheduleStore.restored_words)
     draft = _Awaitable(ScheduleStore.draft)
     preview = _Awaitable(ScheduleStore.preview)
-    names = _Awaitable(ScheduleStore.names)
+    names = _Awaitable(ScheduleStore.names, is_long_read=True)
     count = _Awaitable(ScheduleStore.count)
     broken = _Awaitable(ScheduleStore.broken)
-    failing = _Awaitable(ScheduleStore.failing)
+    failing = _Awaitable(ScheduleStore.failing, is_long_read=True)
     late = _Awaitable(ScheduleStore.late)
     deleted = _Awaitable(ScheduleStore.deleted)
     next_clock_change = _Awaitable(ScheduleStore.next_clock_change)
     is_registered = _Awaitable(ScheduleStore.is_registered)
-    export = _Awaitable(ScheduleStore.export)
-    plan = _Awaitable(ScheduleStore.plan)
+    export = _Awaitable(ScheduleStore.export, is_long_read=True)
+    plan = _Awaitable(ScheduleStore.plan, is_long_read=True)
     apply = _Awaitable(ScheduleStore.apply)
-    simulate = _Awaitable(ScheduleStore.simulate)
-    lint = _Awaitable(ScheduleStore.lint)
+    simulate = _Awaitable(ScheduleStore.simulate, is_long_read=True)
+    lint = _Awaitable(ScheduleStore.lint, is_long_read=True)
 
     def bulk(self, *, note: str = "", by: str = "") -> AsyncBulk:
         """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""
@@ -239,11 +244,15 @@ class AsyncScheduleStore:
             self._pool, self._pid = pool, os.getpid()
         return pool
 
-    async def _run(self, call: Callable[[], R]) -> R:
-        """Run a call in a thread, with the context variables of the caller."""
-        context = copy_context()
+    async def _run(self, call: Callable[[], R], *, is_long_read: bool = False) -> R:
+        """Run a call in a thread, with the context variables of the caller; end a long read when it is cancelled."""
+        context, is_over = copy_context(), threading.Event()
+        context.run(cancelled.set, is_over if is_long_read else None)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads(), lambda: context.run(call))
+        try:
+            return await loop.run_in_executor(self._threads(), lambda: context.run(call))
+        finally:
+            is_over.set()
 
 
 class AsyncBulk:

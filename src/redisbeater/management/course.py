@@ -17,6 +17,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec, interval
+from redisbeater.store.cancellation import end_if_cancelled
 
 __all__ = ("Course", "course_of", "new_course")
 
@@ -52,6 +53,7 @@ class Course(NamedTuple):
         left = self.runs_left
         with suppress(OverflowError, InvalidEntry):  # the end of the calendar, or of the steps
             for fire_time in self._fire_times(start - self.policy.jitter, end):
+                end_if_cancelled()
                 due_at = self.policy.due_at(fire_time)
                 if most <= 0 or left == 0:
                     return

@@ -101,7 +101,9 @@ async def read_chosen(visit: Visit) -> Chosen:
             deleted = [name for name in await visit.store.deleted() if query.q.casefold() in name.casefold()]
             names, total = deleted[:MOST_ENTRIES], len(deleted)
         else:
-            found = await visit.store.rows(1, MOST_ENTRIES, **query.filters)
+            found = await visit.site.heavy_reads.read(
+                visit.request, visit.user, lambda store: store.rows(1, MOST_ENTRIES, **query.filters)
+            )
             names = [row.name for row in found.rows if row.fields or row.definition]
             total, is_about = found.total, found.is_about
         names = _that_fit(names)

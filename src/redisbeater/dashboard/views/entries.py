@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from starlette.datastructures import QueryParams
+
 from redisbeater.dashboard.pages import Action, Page, Visit
 from redisbeater.dashboard.views.entry import lateness_data
 from redisbeater.dashboard.views.query import EntryQuery
@@ -86,4 +88,9 @@ def _data(found: RowPage, runs: Mapping[str, Sequence[RunBrief]]) -> dict[str, A
     }
 
 
-ACTIONS = (Action(path="/", answer=entries),)
+def _is_heavy(asked: QueryParams) -> bool:
+    """Return whether many entries are read; a page that is live asks for a few by their names."""
+    return "name" not in asked and EntryQuery.of(asked).is_heavy
+
+
+ACTIONS = (Action(path="/", answer=entries, is_heavy=_is_heavy),)

@@ -51,4 +51,7 @@ async def bands(visit: Visit) -> Page:
     return Page(template="bands.html", values=values, data=data, fragment="bands")
 
 
-ACTIONS = (Action(path="/forecast", answer=forecast), Action(path="/bands", answer=bands))
+ACTIONS = (
+    Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
+    Action(path="/bands", answer=bands, is_heavy=lambda _: True),
+)

@@ -17,6 +17,9 @@ FILTERS = ("q", "prefix", "state", "task", "queue", "label")
 #: The highest number of a page: a number in an address may be any.
 MOST_PAGES = 1_000_000
 
+#: Up to this page of the entries in the order of their next runs or of their lateness, few of them are read.
+MOST_SHORT_PAGES = 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class EntryQuery:
@@ -44,6 +47,12 @@ class EntryQuery:
     def is_filtered(self) -> bool:
         """Whether anything but the order is chosen."""
         return any(getattr(self, name) for name in FILTERS)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it takes many entries to answer, of a large schedule."""
+        is_in_order = self.sort in ("next", "late") and self.page <= MOST_SHORT_PAGES
+        return self.state != "deleted" and (self.is_filtered or not is_in_order)
 
     @property
     def filters(self) -> dict[str, Any]:

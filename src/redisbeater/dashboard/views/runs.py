@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.pages import Action, Page, Visit
@@ -76,12 +77,17 @@ def _coming_time(visit: Visit, text: str) -> datetime:
     return read_time(text, now=visit.clock.now, zone=zone)
 
 
+def _is_of_all(asked: QueryParams) -> bool:
+    """Return whether the runs of all entries are asked for."""
+    return not asked.get("name")
+
+
 def _first_line(run: Run) -> str:
     return (run.error or "no reason").splitlines()[0]
 
 
 ACTIONS = (
-    Action(path="/upcoming", answer=upcoming),
-    Action(path="/history", answer=history),
+    Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
+    Action(path="/history", answer=history, is_heavy=_is_of_all),
     Action(path="/run", answer=run),
 )

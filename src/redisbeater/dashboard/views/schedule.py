@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import islice
 
 from starlette.responses import RedirectResponse, Response
 
@@ -19,6 +20,9 @@ from redisbeater.management.search import STATES
 from redisbeater.time_words import read_time
 
 __all__ = ("ACTIONS",)
+
+#: Findings that are shown, the worst: to draw 100,000 of them would take all processor time for seconds.
+MOST_FINDINGS = 500
 
 #: How long a preference is kept.
 YEAR_SECONDS = 365 * 24 * 3600
@@ -41,12 +45,13 @@ async def status(visit: Visit) -> Page:
 
 
 async def findings(visit: Visit) -> Page:
-    """Show what ``lint`` finds, and the entries that are broken."""
-    found = await visit.store.lint()
-    broken = await visit.store.broken()
-    names = {finding.name for finding in found if finding.name and not finding.name.endswith("*")} | set(broken)
-    values = {"findings": found, "broken": broken, "names": names, "states": STATES}
-    data = {"findings": [vars(finding) for finding in found], "broken": broken}
+    """Show the worst of what ``lint`` finds, and of the entries that are broken."""
+    found, broken = await visit.store.lint(), await visit.store.broken()
+    shown, total = found[:MOST_FINDINGS], len(found)
+    names = {finding.name for finding in shown if finding.name and not finding.name.endswith("*")} | set(broken)
+    values = {"findings": shown, "total": total, "broken": broken, "names": names, "states": STATES}
+    few = dict(islice(broken.items(), MOST_FINDINGS))
+    data = {"findings": [vars(finding) for finding in shown], "total": total, "broken": few}
     return Page(template="findings.html", values=values, data=data, fragment="content")
 
 
@@ -110,7 +115,7 @@ async def _done(visit: Visit, text: str, target: str, data: object) -> Response:
 
 ACTIONS = (
     Action(path="/status", answer=status),
-    Action(path="/findings", answer=findings),
+    Action(path="/findings", answer=findings, is_heavy=lambda _: True),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),

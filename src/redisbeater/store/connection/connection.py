@@ -13,6 +13,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import StoreError
+from redisbeater.store.cancellation import end_if_cancelled
 from redisbeater.store.connection.client import make_client
 from redisbeater.store.connection.failure import CLIENT_ERRORS, is_transient, kind_of, right_hint, wrapped
 from redisbeater.store.connection.script import Script, commands_of, load_script
@@ -99,7 +100,9 @@ class Connection:
 
         Raises:
             StoreUnavailable, StoreError: as for :meth:`run`.
+            CancelledError: nobody waits for the read that asks.
         """
+        end_if_cancelled()
         try:
             return self._attempts(self._once, operation)
         except CLIENT_ERRORS as exc:
