@@ -97,7 +97,7 @@ IMPURE_MODULES = {
 }
 IMPURE_CALLS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "open", "print", "input"}
 
-LONGEST_FUNCTION, LONGEST_MODULE = 40, 400
+LONGEST_FUNCTION, LONGEST_MODULE = 60, 500
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "base", "types", "misc"}
 
 
