@@ -144,6 +144,20 @@ def test_a_form_creates_what_it_says(app: Celery, store: ScheduleStore) -> None:
         ({"args": "[1"}, "args", "$.args"),
         ({"kwargs": "[]"}, "kwargs", "$.kwargs"),
         ({"options": '{"quue": "a"}'}, "options", "queue"),
+        ({"options": '{"link": {"task": "shop.nothing"}}'}, "options", "has no task"),
+        (
+            {"options": '{"chain": [{"task": "shop.report"}, {"task": "shop.nothing"}]}'},
+            "options",
+            "$.options.chain[1]",
+        ),
+        (
+            {"options": '{"link": {"task": "shop.report", "options": {"link_error": [{"task": "shop.nothing"}]}}}'},
+            "options",
+            "$.options.link.options.link_error[0]: this app has no task",
+        ),
+        ({"options": '{"link": {"task": "shop.report", "subtask_type": "chain"}}'}, "options", "celery.chain"),
+        ({"options": '{"chord": {"task": 5}}'}, "options", "has no task"),
+        ({"options": '{"headers": {"task": "shop.sync"}}'}, "options", "$.options.headers.task"),
         ({"timezone": "Europe/Wien"}, "timezone", "Europe/Wien"),
         ({"name": ":x"}, "name", "$.name"),
         ({"task": "shop.nothing"}, "task", "has no task"),
@@ -162,6 +176,23 @@ def test_an_error_is_shown_at_its_field_and_nothing_is_written(
     assert error is not None
     assert text in error[1]
     assert store.count() == 0
+
+
+def test_a_linked_task_that_an_entry_has_already_stays(app: Celery, store: ScheduleStore) -> None:
+    store.create("report", "shop.report", 60, options={"link": {"task": "far.away"}})
+    web = browse(app)
+    form = {"was": "report", "options": '{"link": {"task": "far.away"}, "priority": 3}'}
+
+    assert web.post("/entry", data=form).status_code == 200
+    assert web.post("/entry", data={**form, "options": '{"link": {"task": "far.off"}}'}).status_code == 422
+    assert store.get("report").options == {"link": {"task": "far.away"}, "priority": 3}
+
+
+def test_with_any_task_allowed_any_task_can_be_linked(app: Celery, store: ScheduleStore) -> None:
+    form = {"name": "report", "task": "far.away", "every": "10m", "options": '{"link": {"task": "far.off"}}'}
+
+    assert browse(app, allow_any_task=True).post("/entry", data=form).status_code == 200
+    assert store.get("report").options == {"link": {"task": "far.off"}}
 
 
 def test_a_form_changes_only_what_was_changed_and_keeps_secrets(app: Celery, store: ScheduleStore) -> None:

@@ -23,6 +23,8 @@ from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of, field
 from redisbeater.management.form_words import FormWords
 from redisbeater.management.preview import Preview
 from redisbeater.management.redaction import BLANK
+from redisbeater.model import json_text
+from redisbeater.model.options import linked_signatures
 
 __all__ = ("ACTIONS",)
 
@@ -153,7 +155,7 @@ async def save(visit: Visit) -> Page | Response:
     draft = Draft.of_form(form)
     is_check = form["step"] == "check"
     try:
-        await _check_task(visit, draft)
+        await _check_tasks(visit, draft)
         if not draft.was:
             return await _create(visit, draft, is_check=is_check)
         return await _change(visit, draft, is_check=is_check)
@@ -246,17 +248,31 @@ def _saved(
     return answer
 
 
-async def _check_task(visit: Visit, draft: Draft) -> None:
-    """Refuse a task that the app does not have, unless the entry has it already."""
-    task = draft.words.get("task", "").strip()
-    if visit.site.allow_any_task or (draft.was and not task):
+async def _check_tasks(visit: Visit, draft: Draft) -> None:
+    """Refuse tasks that the app does not have, in the options as well, unless the entry has them already."""
+    if visit.site.allow_any_task:
         return
-    if draft.was and (await visit.store.form_words(draft.was)).words.get("task") == task:
-        return
-    if not task:
+    before = (await visit.store.form_words(draft.was)).words if draft.was else {}
+    if not draft.was and not draft.words.get("task", "").strip():
         raise InvalidEntry("$.task", "is missing; choose the task to run")
-    if task not in await visit.store.tasks():
-        raise InvalidEntry("$.task", f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have")
+    known = [*_tasks_of(before).values(), *await visit.store.tasks()]
+    for path, task in _tasks_of(draft.words).items():
+        if task not in known:
+            problem = f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have"
+            raise InvalidEntry(path, problem)
+
+
+def _tasks_of(words: Mapping[str, str]) -> dict[str, Any]:
+    """Return the task that texts of a form name, and those that its options link to, by their paths.
+
+    A canvas, such as a chain, is a task of Celery's own here: what it would run is not looked at.
+    """
+    tasks: dict[str, Any] = {"$.task": task} if (task := words.get("task", "").strip()) else {}
+    options = json_text.from_person(words.get("options", "").strip() or "{}", "$.options")
+    for path, signature in linked_signatures(options):
+        canvas = signature.get("subtask_type")
+        tasks[path] = f"celery.{canvas}" if canvas else signature.get("task")
+    return tasks
 
 
 async def preview(visit: Visit) -> Page:
