@@ -25,6 +25,11 @@ pytestmark = [
     pytest.mark.usefixtures("shop"),
 ]
 
+#: The line of a beat, as it writes it.
+BEAT_LINE = """{"role": "leader", "since": 1, "last_pass": 2, "broker_away": 0, "version": "1", "embedded": false,
+"pid": 1, "sent": 1, "refused": 0, "skipped": 0, "late_ms": 3, "late_p50_ms": 1.5, "host": "h", "celery": "5",
+"python": "3", "broker": "b", "redis": "r"}"""
+
 HOSTILE = [
     "a/b?c#d&e=%2F{{ 7*7 }}",
     "</script><script>alert(1)</script>",
@@ -94,6 +99,38 @@ def test_what_other_programs_stored_is_cut_and_escaped(app: Celery, store: Sched
         assert "\x1b" not in text
         assert "\u202e" not in text
         assert "<b>" not in text
+
+
+#: Details that anybody may write into a line of a log, as JSON.
+ODD_DETAILS = (
+    "NaN", "[Infinity]", "1e999", '"9999-12-31T23:59:59-14:00"', '["0001-01-01T00:00:00+14:00", null]', "5", "{}",
+    '"\\ud800"', "[[[]]]",
+)  # fmt: skip
+
+
+def test_pages_answer_whatever_logs_and_reports_hold(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    prefix = store.create("report", "shop.report", 60.0, timezone="America/New_York").key.removesuffix("report")
+    for name in ("next", "until", "fields", "by", "reason", "run"):
+        for details in ODD_DETAILS:
+            lines = [f'{at} 2 {at} {what} {{"{name}":{details}}}' for what in ("changed", "skipped", "disabled")
+                     for at in ("1793000000", "-62135596800", "1e300")]  # fmt: skip
+            client.lpush(f"{prefix}:log:report", *lines)
+            client.lpush(f"{prefix}:log", *lines)
+    client.hset(f"{prefix}:broken", "zz", '{"reason": 5, "since": [NaN]}')
+    client.hset(f"{prefix}:broken", ":static:report", '{"reason": NaN, "application": 5}')
+    odd = '{"missed": {"count": 3, "last": "9999-12-31T23:59:59-14:00"}, "overlap": {"count": 2, "last": 5}}'
+    client.hset(f"{prefix}report", "skipped", odd)
+    client.hset(f"{prefix}:beats", "h:1:a", BEAT_LINE.replace("1.5", "NaN"))
+    client.hset(f"{prefix}:beats", "h:2:b", BEAT_LINE.replace("1.5", '"inf"'))
+    client.hset(f"{prefix}:beats", "h:3:c", BEAT_LINE.replace('"since": 1', '"since": -62135596800'))
+    web = browse(app)
+    paths = ("/", "/entry?name=report", "/why?name=report", "/history", "/history?name=report", "/status", "/findings")
+    for path in paths:
+        page, _, query = path.partition("?")
+        assert (path, web.get(path).status_code) == (path, 200)
+        answer = web.get(f"{page if page != '/' else '/index'}.json?{query}")
+        assert (path, answer.status_code) == (path, 200)
+        json.loads(answer.text, parse_constant=pytest.fail)
 
 
 def test_filters_orders_and_pages_stand_in_the_address(app: Celery, store: ScheduleStore) -> None:

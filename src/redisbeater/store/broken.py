@@ -92,6 +92,7 @@ def _report(entry: ClaimedEntry, text: str, *, is_logged: bool) -> dict[str, str
 
 def _read(text: str) -> dict[str, str]:
     try:
-        return {"reason": "", "since": "", **json.loads(text)}
+        report = {"reason": "", "since": "", **json.loads(text)}
+        return {name: value if isinstance(value, str) else shown(value) for name, value in report.items()}
     except (ValueError, TypeError, RecursionError):  # written by another program
         return {"reason": text, "since": ""}
