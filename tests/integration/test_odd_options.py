@@ -134,12 +134,12 @@ def test_stored_headers_of_celery_and_of_beat_replace_nothing(
 
 
 def test_lint_names_stored_headers_that_are_not_sent(store: ScheduleStore, write: Callable[..., None]) -> None:
-    write("report", options={"headers": {"task": "proj.fail", "scheduled_for": "x", "tenant": 1}})
+    write("report", options={"headers": {"task": "proj.fail", "redisbeater_\x1b": "x", "tenant": 1}})
 
     [finding] = [each for each in store.lint() if each.rule == "own-headers"]
 
     assert (finding.name, finding.severity) == ("report", "warning")
-    assert finding.text == "options.headers: task, scheduled_for are left out of its runs; use other names"
+    assert finding.text == r"options.headers: task, redisbeater_\x1b are left out of its runs; use other names"
 
 
 def test_other_fields_of_an_entry_with_odd_options_can_be_changed(

@@ -216,13 +216,16 @@ def test_an_error_is_shown_at_its_field_and_nothing_is_written(
 
 
 def test_a_linked_task_that_an_entry_has_already_stays(app: Celery, store: ScheduleStore) -> None:
-    store.create("report", "shop.report", 60, options={"link": {"task": "far.away"}})
+    chain = {"task": "celery.chain", "subtask_type": "chain", "kwargs": {"tasks": [{"task": "far.away"}]}}
+    store.create("report", "shop.report", 60, options={"link": {"task": "far.away"}, "link_error": chain})
     web = browse(app)
-    form = {"was": "report", "options": '{"link": {"task": "far.away"}, "priority": 3}'}
+    kept = {"link": {"task": "far.away"}, "link_error": chain, "priority": 3}
+    others = {"link": {"task": "far.off"}}, {"link": {**chain, "kwargs": {"tasks": [{"task": "far.off"}]}}}
 
-    assert web.post("/entry", data=form).status_code == 200
-    assert web.post("/entry", data={**form, "options": '{"link": {"task": "far.off"}}'}).status_code == 422
-    assert store.get("report").options == {"link": {"task": "far.away"}, "priority": 3}
+    assert web.post("/entry", data={"was": "report", "options": json.dumps(kept)}).status_code == 200
+    for other in others:
+        assert web.post("/entry", data={"was": "report", "options": json.dumps(other)}).status_code == 422
+    assert store.get("report").options == kept
 
 
 def test_with_any_task_allowed_any_task_can_be_linked(app: Celery, store: ScheduleStore) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from celery import Celery
 from celery.schedules import crontab, schedule
 
+from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.registered import refused_arguments
@@ -126,7 +127,7 @@ def of_definition(
         seconds = f"{grace.total_seconds():g} s is shorter than the lock, {lock_timeout:g} s"
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
     if headers := ", ".join(filter(owner_of_header, definition.options.get("headers") or {})):
-        text = f"options.headers: {headers} are left out of its runs; use other names"
+        text = f"options.headers: {shown(headers, 200)} are left out of its runs; use other names"
         yield Finding.of("own-headers", name, text)
 
 

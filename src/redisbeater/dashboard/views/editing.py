@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -249,30 +249,32 @@ def _saved(
 
 
 async def _check_tasks(visit: Visit, draft: Draft) -> None:
-    """Refuse tasks that the app does not have, in the options as well, unless the entry has them already."""
+    """Refuse tasks that the app does not have, also as links of the options, unless the entry has them already.
+
+    A canvas, such as a chain, is no task of the app: it may run any.
+    """
     if visit.site.allow_any_task:
         return
     before = (await visit.store.form_words(draft.was)).words if draft.was else {}
-    if not draft.was and not draft.words.get("task", "").strip():
+    task, known = draft.words.get("task", "").strip(), await visit.store.tasks()
+    if not draft.was and not task:
         raise InvalidEntry("$.task", "is missing; choose the task to run")
-    known = [*_tasks_of(before).values(), *await visit.store.tasks()]
-    for path, task in _tasks_of(draft.words).items():
-        if task not in known:
-            problem = f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have"
-            raise InvalidEntry(path, problem)
-
-
-def _tasks_of(words: Mapping[str, str]) -> dict[str, Any]:
-    """Return the task that texts of a form name, and those that its options link to, by their paths.
-
-    A canvas, such as a chain, is a task of Celery's own here: what it would run is not looked at.
-    """
-    tasks: dict[str, Any] = {"$.task": task} if (task := words.get("task", "").strip()) else {}
-    options = json_text.from_person(words.get("options", "").strip() or "{}", "$.options")
-    for path, signature in linked_signatures(options):
+    if task and task != before.get("task") and task not in known:
+        raise _unknown_task("$.task", task)
+    linked = [signature for _, signature in _links(before)]
+    for path, signature in _links(draft.words):
         canvas = signature.get("subtask_type")
-        tasks[path] = f"celery.{canvas}" if canvas else signature.get("task")
-    return tasks
+        name = f"celery.{canvas}" if canvas else signature.get("task")
+        if signature not in linked and name not in known:
+            raise _unknown_task(path, name)
+
+
+def _links(words: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    return linked_signatures(json_text.from_person(words.get("options", "").strip() or "{}", "$.options"))
+
+
+def _unknown_task(path: str, task: object) -> InvalidEntry:
+    return InvalidEntry(path, f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have")
 
 
 async def preview(visit: Visit) -> Page:
