@@ -77,3 +77,14 @@ def test_inspect_conf_shows_no_password(project: Project) -> None:
 
     assert '"redisbeater_redis_url": "********"' in finished.stdout
     assert "hunter2" not in finished.stdout
+
+
+@pytest.mark.parametrize("command", ["apply -", "create --json-file -", "create report proj.note --every 60 --args @-"])
+def test_a_closed_standard_input_is_one_line_and_bad_input(project: Project, command: str) -> None:
+    words = [sys.executable, "-m", "celery", "-A", "proj", "redisbeater", *command.split()]
+    shell = ["sh", "-c", 'exec "$@" <&-', "sh", *words]
+
+    finished = subprocess.run(shell, cwd=project.folder, capture_output=True, text=True, timeout=60, check=False)
+
+    assert finished.stderr == "Error: the standard input is closed; name a file\n"
+    assert (finished.returncode, finished.stdout) == (2, "")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import redis
 from celery.bin.celery import celery
 from click.shell_completion import BashComplete
 from support.project import Project
+from support.servers import stop
+from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
 
@@ -46,9 +51,9 @@ def test_names_of_entries_are_completed(complete: Callable[..., list[str]], proj
     project.server.client(0).zadd(f"{project.settings['redisbeater_key_prefix']}:schedule", {"re\n": 1})
 
     for command in ("show", "update", "upcoming", "enable", "disable", "delete"):
-        assert complete(command, "re") == ["re*port", "report", "retry"]
-    assert complete("disable", "other", "re*") == ["re*port"]
-    assert complete("broken", "--retry", "re*") == ["re*port"]
+        assert complete(command, "re") == ["report", "retry"]
+    assert complete("disable", "other", "rep") == ["report"]
+    assert complete("broken", "--retry", "rep") == ["report"]
     project.server.client(0).zrem(f"{project.settings['redisbeater_key_prefix']}:schedule", "re\n")
 
 
@@ -103,3 +108,73 @@ def test_a_shell_gets_the_names(project: Project) -> None:
     )
 
     assert (finished.stdout, finished.stderr) == ("plain,report\n", "")
+
+
+SAFE = ("report", "täglich-1.2", "shop:orders/42", "a_b", "me@example.com", "x=1,2+3%")
+
+#: What a shell would run, expand or split, and what would be an option.
+UNSAFE = (
+    "a$(id)", "a`id`", "a;id", "a|id", "a&id", "a>file", "a<file", "a b", "a*", "a?", "a[bc]", "a{b,c}", "a(b)", "a!1",
+    "a#1", "~root", "$HOME", "a\\b", "a'b", 'a"b', "a^b", "--yes", "-y",
+)  # fmt: skip
+
+
+def test_names_and_ids_that_a_shell_would_read_are_not_offered(
+    complete: Callable[..., list[str]], client: redis.Redis, prefix: str
+) -> None:
+    client.zadd(f"{prefix}:schedule", {f"{prefix}{name}": 1 for name in (*SAFE, *UNSAFE)})
+    client.zadd(f"{prefix}:active", {f"{prefix}:run:{run_id}": 1 for run_id in ("1f0e-7a", *UNSAFE)})
+
+    assert complete("show", "") == sorted(SAFE)
+    assert complete("stop", "") == ["1f0e-7a"]
+    client.delete(f"{prefix}:schedule", f"{prefix}:active")
+
+
+class Bash:
+    """A bash in a terminal, in which somebody types."""
+
+    def __init__(self, folder: Path) -> None:
+        self.terminal, end = pty.openpty()
+        environment = {**os.environ, "TERM": "dumb", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        self.popen = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-i"],
+            cwd=folder, env=environment, stdin=end, stdout=end, stderr=end, start_new_session=True,
+        )  # fmt: skip
+        os.close(end)
+        os.set_blocking(self.terminal, False)
+        self.output = ""
+
+    def type(self, keys: str) -> None:
+        os.write(self.terminal, keys.encode())
+
+    def says(self, text: str) -> None:
+        wait_until(lambda: text in self._read(), f"{text!r} in a bash that says {self.output!r}")
+
+    def _read(self) -> str:
+        with suppress(BlockingIOError):
+            self.output += os.read(self.terminal, 65536).decode(errors="replace")
+        return self.output
+
+    def end(self) -> None:
+        stop(self.popen)
+        os.close(self.terminal)
+
+
+def test_what_bash_completes_runs_no_command_that_is_in_a_name(project: Project) -> None:
+    store = ScheduleStore(project.app())
+    for name in ("zq$(touch${IFS}ran)", "report-of-today"):
+        store.create(name, "proj.note", 60)
+    bash = Bash(project.folder)
+    try:
+        bash.type('eval "$(_CELERY_COMPLETE=bash_source celery)"; echo rea""dy\n')
+        bash.says("ready")
+
+        bash.type("celery -A proj redisbeater show rep\t\n")
+        bash.says("proj.note()")
+        bash.type("celery -A proj redisbeater show zq\t\n")
+        bash.says("Error: ")
+    finally:
+        bash.end()
+
+    assert "report-of-today" in bash.output
+    assert not (project.folder / "ran").exists()

@@ -364,6 +364,18 @@ def test_an_error_names_the_file_the_entry_and_the_field(
     assert result.stderr.count("\n") == 1
 
 
+def test_what_is_no_yaml_is_one_line_with_its_place(run: Callable[..., Result], store: ScheduleStore) -> None:
+    for entries, problem in {
+        "  on: {task: t, every: 60}": "the key on means True; write it as a text: 'on', line 4, column 3",
+        "  ? [a, b]\n  : {task: t, every: 60}": "a key must be a text, not a list or an object, line 4, column 5",
+        "  a: {task: t, every: !!bool maybe}": "'maybe' cannot be read as bool, line 4, column 23",
+    }.items():
+        result = run("apply", "-", input=f"redisbeater: 1\nowner: shop\nentries:\n{entries}\n")
+
+        assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
+        assert result.stderr == f"Error: standard input: not YAML: {problem}\n"
+
+
 # Backups
 
 

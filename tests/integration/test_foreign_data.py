@@ -10,13 +10,15 @@ import redis
 from celery import Celery
 from due import save_due, stored
 from outbox import names, run_due
+from support.waiting import wait_until
 
-from redisbeater import EntryNotFound, RedisScheduler
+from redisbeater import EntryNotFound, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.display import MOST_REDACTED
 from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import rows
+from redisbeater.management.watching import Changes
 
 MakeScheduler = Callable[..., RedisScheduler]
 
@@ -175,7 +177,27 @@ def test_a_report_that_is_not_ours_costs_no_run(
     assert names(run_due(scheduler)) == ["good"]
 
 
+def test_all_that_a_report_says_is_a_text(app: Celery, client: redis.Redis, prefix: str) -> None:
+    client.hset(f"{prefix}:broken", "odd", '{"reason": 5, "since": NaN, "application": {"a": [null]}}')
+
+    report = Context.of(app).redis.broken.reports()["odd"]
+
+    assert report == {"reason": "5", "since": "nan", "application": "{'a': [None]}"}
+
+
 def test_a_report_of_another_version_keeps_its_fields(app: Celery, client: redis.Redis, prefix: str) -> None:
     client.hset(f"{prefix}:broken", "odd", json.dumps({"why": "the moon"}))
 
     assert Context.of(app).redis.broken.reports() == {"odd": {"reason": "", "since": "", "why": "the moon"}}
+
+
+def test_a_message_about_runs_that_is_not_ours_is_one_about_any(
+    make_app: Callable[..., Celery], client: redis.Redis, prefix: str
+) -> None:
+    watcher = ScheduleStore(make_app(redisbeater_track_runs=True)).watch()
+    watcher.wait(0.0)
+
+    for message in ("no JSON", "[" * 100_000, "5"):
+        wait_until(lambda text=message: client.publish(f"{prefix}:events", text), "a watcher that listens")
+        assert watcher.wait(60.0) == Changes(names=None, runs=True)
+    watcher.close()

@@ -372,7 +372,7 @@ def test_all_columns_of_a_periodic_task_move(app: Celery, run: Callable[..., Res
     assert (every.args, every.kwargs, every.start_at, every.description) == ([1], {"a": 2}, start, "for the board")
     assert every.options == {
         "queue": "q", "exchange": "x", "routing_key": "r", "priority": 3, "expires": 60,
-        "headers": {"h": 1, "periodic_task_name": "all"},
+        "headers": {"h": 1},
     }  # fmt: skip
     assert (every.last_run_at, every.total_run_count, every.due_at) == (ran_at, 7, ran_at + timedelta(minutes=5))
     assert (ending.timezone, ending.max_runs, ending.on_finish) == ("Europe/Vienna", 1, "disable")

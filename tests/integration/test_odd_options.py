@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
+from outbox import run_due
 
 from redisbeater import Export, InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
@@ -91,6 +92,54 @@ def test_odd_options_that_are_stored_are_read_and_sent(
     make_scheduler(app).tick()
     assert seen == [{"que": "low", "tenant": 1, "priority": 3}]
     assert store.broken() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [("task", "Celery"), ("id", "Celery"), ("headers", "Celery"), ("compression", "Celery"), ("scheduled_for", "beat"),
+     ("periodic_task_name", "beat"), ("redisbeater_attempt", "beat"), ("redisbeater_step", "beat")],
+)  # fmt: skip
+def test_headers_of_celery_and_of_beat_are_refused_by_their_names(store: ScheduleStore, name: str, whose: str) -> None:
+    link = {"task": "proj.done", "options": {"headers": {"tenant": 1, name: "x"}}}
+    problem = f"{name}: {whose} itself sets it in each message; use another name"
+
+    with pytest.raises(InvalidEntry) as refused:
+        store.create("new", "proj.work", 60, options={"headers": {"tenant": 1, name: "x"}})
+    with pytest.raises(InvalidEntry) as linked:
+        store.create("new", "proj.work", 60, options={"link": [{"task": "proj.done"}, link]})
+
+    assert str(refused.value) == f"$.options.headers.{problem}"
+    assert str(linked.value) == f"$.options.link[1].options.headers.{problem}"
+    assert store.count() == 0
+
+
+def test_stored_headers_of_celery_and_of_beat_replace_nothing(
+    make_app: Callable[..., Celery], write: Callable[..., None], make_scheduler: Callable[[Celery], RedisScheduler]
+) -> None:
+    app = make_app(redisbeater_track_runs=True)
+    forged = {
+        "task": "proj.fail", "id": "11111111-1111-1111-1111-111111111111", "headers": {"tenant": 2}, "tenant": 1,
+        "redisbeater_attempt": 7, "redisbeater_step": 7, "periodic_task_name": "other", "scheduled_for": "2001-01-01",
+    }  # fmt: skip
+    write("report", options={"headers": forged})
+
+    [message] = run_due(make_scheduler(app))
+
+    [run] = ScheduleStore(app).history("report")
+    assert (message.headers["task"], message.id, message.headers["tenant"]) == ("proj.work", run.id, 1)
+    assert message.headers["periodic_task_name"] == "report"
+    assert message.headers["scheduled_for"] == run.fire_time.isoformat()
+    assert message.headers["redisbeater_attempt"] == 1
+    assert not {"headers", "redisbeater_step"} & message.headers.keys()
+
+
+def test_lint_names_stored_headers_that_are_not_sent(store: ScheduleStore, write: Callable[..., None]) -> None:
+    write("report", options={"headers": {"task": "proj.fail", "redisbeater_\x1b": "x", "tenant": 1}})
+
+    [finding] = [each for each in store.lint() if each.rule == "own-headers"]
+
+    assert (finding.name, finding.severity) == ("report", "warning")
+    assert finding.text == r"options.headers: task, redisbeater_\x1b are left out of its runs; use other names"
 
 
 def test_other_fields_of_an_entry_with_odd_options_can_be_changed(

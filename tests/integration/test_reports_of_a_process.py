@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,16 +89,55 @@ def test_a_run_is_reported_from_its_start_to_its_end(app: Celery, task: Any) -> 
         pytest.param({"redisbeater_attempt": "2"}, 2, id="a text"),
         pytest.param({"scheduled_for": "soon"}, 1, id="no time"),
         pytest.param({"scheduled_for": 7}, 1, id="a number for a time"),
+        pytest.param({"scheduled_for": None}, 1, id="without a time"),
+        pytest.param({"scheduled_for": "0001-01-01T00:00+23:59"}, 1, id="a time before the calendar"),
         pytest.param({"redisbeater_step": [1]}, 1, id="a list for a step"),
     ],
 )
 def test_headers_that_another_program_wrote_do_no_harm(
-    app: Celery, task: Any, headers: dict[str, Any], attempt: int
+    app: Celery, task: Any, caplog: pytest.LogCaptureFixture, headers: dict[str, Any], attempt: int
 ) -> None:
     with executing(task, "one", **headers):
         pass
 
     assert (stored(app, "one").state, stored(app, "one").attempt) == (State.SUCCESS, attempt)
+    line = f"the message of run one has headers that beat did not write, and that are ignored: {', '.join(headers)}"
+    assert caplog.messages == ([line] if attempt == 1 else [])
+
+
+@pytest.mark.parametrize("name", ["\ud800", "", None, 5, ":own", "x" * 600])
+def test_a_run_that_names_no_entry_is_not_recorded_and_harms_nobody(
+    app: Celery, task: Any, caplog: pytest.LogCaptureFixture, name: Any
+) -> None:
+    with executing(task, "odd", periodic_task_name=name), executing(task, "one"):
+        pass
+
+    assert Context.of(app).redis.runs.run("odd") is None
+    assert stored(app, "one").state == State.SUCCESS
+    [line] = caplog.messages
+    assert line.endswith("has headers that beat did not write, and that are ignored: periodic_task_name")
+
+
+@pytest.mark.parametrize(
+    "request_dict",
+    [
+        {"id": "\ud800", "headers": HEADERS},
+        {"id": 5, "headers": HEADERS},
+        {"id": "one", "headers": "redisbeater_attempt"},
+    ],
+)
+def test_a_message_that_can_be_no_run_is_none(
+    task: Any, caplog: pytest.LogCaptureFixture, request_dict: dict[str, Any]
+) -> None:
+    before = threads()
+    task.request_stack.push(Request({"hostname": "celery@host", "delivery_info": {}, **request_dict}))
+    signals.task_prerun.send(sender=task, task_id="one", task=task, args=(), kwargs={})
+    received = SimpleNamespace(id=request_dict["id"], request_dict=request_dict)
+    signals.task_received.send(sender=task, request=received)
+    signals.task_postrun.send(sender=task, task_id="one", task=task, args=(), kwargs={}, retval=1, state="SUCCESS")
+    task.request_stack.pop()
+
+    assert (threads(), caplog.messages) == (before, [])
 
 
 def test_messages_without_the_header_start_no_thread(task: Any) -> None:

@@ -24,6 +24,11 @@ pytestmark = [
     pytest.mark.usefixtures("shop"),
 ]
 
+#: The line of a beat, as it writes it.
+BEAT_LINE = """{"role": "leader", "since": 1, "last_pass": 2, "broker_away": 0, "version": "1", "embedded": false,
+"pid": 1, "sent": 1, "refused": 0, "skipped": 0, "late_ms": 3, "late_p50_ms": 1.5, "host": "h", "celery": "5",
+"python": "3", "broker": "b", "redis": "r"}"""
+
 HOSTILE = [
     "a/b?c#d&e=%2F{{ 7*7 }}",
     "</script><script>alert(1)</script>",
@@ -95,6 +100,38 @@ def test_what_other_programs_stored_is_cut_and_escaped(app: Celery, store: Sched
         assert "<b>" not in text
 
 
+#: Details that anybody may write into a line of a log, as JSON.
+ODD_DETAILS = (
+    "NaN", "[Infinity]", "1e999", '"9999-12-31T23:59:59-14:00"', '["0001-01-01T00:00:00+14:00", null]', "5", "{}",
+    '"\\ud800"', "[[[]]]",
+)  # fmt: skip
+
+
+def test_pages_answer_whatever_logs_and_reports_hold(app: Celery, store: ScheduleStore, client: redis.Redis) -> None:
+    prefix = store.create("report", "shop.report", 60.0, timezone="America/New_York").key.removesuffix("report")
+    for name in ("next", "until", "fields", "by", "reason", "run"):
+        for details in ODD_DETAILS:
+            lines = [f'{at} 2 {at} {what} {{"{name}":{details}}}' for what in ("changed", "skipped", "disabled")
+                     for at in ("1793000000", "-62135596800", "1e300")]  # fmt: skip
+            client.lpush(f"{prefix}:log:report", *lines)
+            client.lpush(f"{prefix}:log", *lines)
+    client.hset(f"{prefix}:broken", "zz", '{"reason": 5, "since": [NaN]}')
+    client.hset(f"{prefix}:broken", ":static:report", '{"reason": NaN, "application": 5}')
+    odd = '{"missed": {"count": 3, "last": "9999-12-31T23:59:59-14:00"}, "overlap": {"count": 2, "last": 5}}'
+    client.hset(f"{prefix}report", "skipped", odd)
+    client.hset(f"{prefix}:beats", "h:1:a", BEAT_LINE.replace("1.5", "NaN"))
+    client.hset(f"{prefix}:beats", "h:2:b", BEAT_LINE.replace("1.5", '"inf"'))
+    client.hset(f"{prefix}:beats", "h:3:c", BEAT_LINE.replace('"since": 1', '"since": -62135596800'))
+    web = browse(app)
+    paths = ("/", "/entry?name=report", "/why?name=report", "/history", "/history?name=report", "/status", "/findings")
+    for path in paths:
+        page, _, query = path.partition("?")
+        assert (path, web.get(path).status_code) == (path, 200)
+        answer = web.get(f"{page if page != '/' else '/index'}.json?{query}")
+        assert (path, answer.status_code) == (path, 200)
+        json.loads(answer.text, parse_constant=pytest.fail)
+
+
 def test_filters_orders_and_pages_stand_in_the_address(app: Celery, store: ScheduleStore) -> None:
     with store.bulk() as bulk:
         for number in range(120):
@@ -143,6 +180,20 @@ def test_a_form_creates_what_it_says(app: Celery, store: ScheduleStore) -> None:
         ({"args": "[1"}, "args", "$.args"),
         ({"kwargs": "[]"}, "kwargs", "$.kwargs"),
         ({"options": '{"quue": "a"}'}, "options", "queue"),
+        ({"options": '{"link": {"task": "shop.nothing"}}'}, "options", "has no task"),
+        (
+            {"options": '{"chain": [{"task": "shop.report"}, {"task": "shop.nothing"}]}'},
+            "options",
+            "$.options.chain[1]",
+        ),
+        (
+            {"options": '{"link": {"task": "shop.report", "options": {"link_error": [{"task": "shop.nothing"}]}}}'},
+            "options",
+            "$.options.link.options.link_error[0]: this app has no task",
+        ),
+        ({"options": '{"link": {"task": "shop.report", "subtask_type": "chain"}}'}, "options", "celery.chain"),
+        ({"options": '{"chord": {"task": 5}}'}, "options", "has no task"),
+        ({"options": '{"headers": {"task": "shop.sync"}}'}, "options", "$.options.headers.task"),
         ({"timezone": "Europe/Wien"}, "timezone", "Europe/Wien"),
         ({"name": ":x"}, "name", "$.name"),
         ({"task": "shop.nothing"}, "task", "has no task"),
@@ -161,6 +212,26 @@ def test_an_error_is_shown_at_its_field_and_nothing_is_written(
     assert error is not None
     assert text in error[1]
     assert store.count() == 0
+
+
+def test_a_linked_task_that_an_entry_has_already_stays(app: Celery, store: ScheduleStore) -> None:
+    chain = {"task": "celery.chain", "subtask_type": "chain", "kwargs": {"tasks": [{"task": "far.away"}]}}
+    store.create("report", "shop.report", 60, options={"link": {"task": "far.away"}, "link_error": chain})
+    web = browse(app)
+    kept = {"link": {"task": "far.away"}, "link_error": chain, "priority": 3}
+    others = {"link": {"task": "far.off"}}, {"link": {**chain, "kwargs": {"tasks": [{"task": "far.off"}]}}}
+
+    assert web.post("/entry", data={"was": "report", "options": json.dumps(kept)}).status_code == 200
+    for other in others:
+        assert web.post("/entry", data={"was": "report", "options": json.dumps(other)}).status_code == 422
+    assert store.get("report").options == kept
+
+
+def test_with_any_task_allowed_any_task_can_be_linked(app: Celery, store: ScheduleStore) -> None:
+    form = {"name": "report", "task": "far.away", "every": "10m", "options": '{"link": {"task": "far.off"}}'}
+
+    assert browse(app, allow_any_task=True).post("/entry", data=form).status_code == 200
+    assert store.get("report").options == {"link": {"task": "far.off"}}
 
 
 def test_a_form_changes_only_what_was_changed_and_keeps_secrets(app: Celery, store: ScheduleStore) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from celery import Celery, Task, chain, group
+from celery.app.task import Context as Request
 from kombu import Queue
 
 from redisbeater import ImproperlyConfigured, InvalidEntry, RedisScheduleEntry, ScheduleStore, clocked, cron, rrule
 from redisbeater.context import Context
 from redisbeater.exceptions import UnknownField, WrongType
-from redisbeater.model.options import OPTIONS, check_expiry
+from redisbeater.model.options import OPTIONS, check_expiry, owner_of_header
 from redisbeater.testing import FakeClock
 
 NEW_YEAR = datetime(2030, 1, 1, tzinfo=timezone.utc)
@@ -420,3 +421,11 @@ def test_a_store_without_an_app_says_how_to_pass_one() -> None:
         "of Celery's own default app is not a Redis that could keep the schedule; pass your app: celery -A proj ... on "
         "the command line, ScheduleStore(app) in a program"
     )
+
+
+def test_the_headers_that_celery_takes_for_its_own_are_known() -> None:
+    message = APP.amqp.as_task_v2("id", "proj.work")
+    fields = {name for name in vars(Request) if not name.startswith("__")}
+
+    assert {name for name in {*message.headers, *fields, "compression"} if owner_of_header(name) != "Celery"} == set()
+    assert owner_of_header("tenant") == ""

@@ -1,5 +1,6 @@
 import hashlib
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -7,16 +8,19 @@ import pytest
 
 STATIC = files("redisbeater.dashboard").joinpath("static")
 
-#: htmx 4.0.1, as npm has it: dist/htmx.min.js and dist/ext/hx-sse.min.js.
-VENDORED = {
-    "htmx.min.js": "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130",
-    "hx-sse.min.js": "18ef2761356ec1fe0bb6d92612315b37517a7c1e9856b661c5ae81fef239d103",
-}
+SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
+
+#: The scripts of others, by what SECURITY.md says of them.
+VENDORED = dict(re.findall(r"^\| `(\S+\.min\.js)` \| .* \| `(\S+)` \|$", SECURITY, re.MULTILINE))
 
 
-@pytest.mark.parametrize("name", VENDORED)
+@pytest.mark.parametrize("name", ["htmx.min.js", "hx-sse.min.js"])
 def test_a_vendored_script_is_the_one_of_its_release(name):
     assert hashlib.sha256(STATIC.joinpath(name).read_bytes()).hexdigest() == VENDORED[name]
+
+
+def test_every_vendored_script_is_listed_with_its_release():
+    assert {file.name for file in STATIC.iterdir() if file.name.endswith(".min.js")} == VENDORED.keys()
 
 
 def test_the_licence_of_htmx_is_shipped_with_it():

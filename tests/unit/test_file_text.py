@@ -76,6 +76,34 @@ BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]"
         ("redisbeater: 1\nowner: '   '\nentries: {}", "f: owner: expected a name of 1 to 100 characters"),
         ("just a text", "f: expected an object with redisbeater: 1 and entries, got 'just a text'"),
         ("", "f: expected an object with redisbeater: 1 and entries, got None"),
+        ('{"redisbeater": 1, "entries": {}, "id": "\\ud800"}', r"f: id: '\ud800' is not valid unicode"),
+        ('{"redisbeater": 1, "entries": {}, "owner": "\\ud800"}', r"f: owner: '\ud800' is not valid unicode"),
+        (
+            '{"redisbeater": 1, "entries": {}, "state": {"a": {"skipped": "\\ud800"}}}',
+            r"f: state.a.skipped: '\ud800' is not valid unicode",
+        ),
+        ('{"redisbeater": 1,\n "entries" 2}', "f: not JSON: Expecting ':' delimiter: line 2 column 12"),
+        (head("  ? [a, b]\n  : x"), "f: not YAML: a key must be a text, not a list or an object, line 3, column 5"),
+        (head("  ? {a: b}\n  : x"), "f: not YAML: a key must be a text, not a list or an object, line 3, column 5"),
+        (head("  a: !!map [1]"), "f: not YAML: expected a mapping node, but found sequence, line 3, column 6"),
+        (head("  a: !!bool maybe"), "f: not YAML: 'maybe' cannot be read as bool, line 3, column 6"),
+        (head("  a: !!int ''"), "f: not YAML: '' cannot be read as int, line 3, column 6"),
+        (head("  a: !!float ''"), "f: not YAML: '' cannot be read as float, line 3, column 6"),
+        (head("  a: !!float x"), "f: not YAML: 'x' cannot be read as float, line 3, column 6"),
+        (head("  a: 0x_"), "f: not YAML: '0x_' cannot be read as int, line 3, column 6"),
+        (head("  a: " + "1" * 5000), "f: not YAML: '1111"),
+        (head('  a: "\\U00110000"'), "f: not YAML: chr() arg not in range(0x110000), line 3, column 9"),
+        (head("  a: \x07"), "f: not YAML: special characters are not allowed, U+0007, line 3, column 6"),
+        *(
+            (head(f"  a: !!{kind} {value}"), "f: not YAML: could not determine a constructor for the tag")
+            for kind, value in {
+                "timestamp": "foo",
+                "binary": "x",
+                "set": "{a}",
+                "omap": "[a: 1]",
+                "pairs": "[]",
+            }.items()
+        ),
     ],
 )
 def test_what_is_no_file_is_refused_with_the_place(written: str, problem: str) -> None:
@@ -83,6 +111,64 @@ def test_what_is_no_file_is_refused_with_the_place(written: str, problem: str) -
         Export.from_text(written, "f")
 
     assert str(caught.value).startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("key", "meaning"),
+    [
+        ("on", "True"),
+        ("yes", "True"),
+        ("NO", "False"),
+        ("007", "7"),
+        ("0x7", "7"),
+        ("1_0", "10"),
+        ("1.5", "1.5"),
+        ("~", "None"),
+    ],
+)
+def test_a_key_that_yaml_does_not_read_as_a_text_is_refused_with_how_to_quote_it(key: str, meaning: str) -> None:
+    text = f"  {key}: {{task: t, every: 60}}"
+
+    with pytest.raises(InvalidEntry) as caught:
+        Export.from_text(head(text), "f")
+
+    assert (
+        str(caught.value)
+        == f"f: not YAML: the key {key} means {meaning}; write it as a text: '{key}', line 3, column 3"
+    )
+    assert list(Export.from_text(head(text.replace(key, f"'{key}'", 1))).entries) == [key]
+
+
+def test_names_that_yaml_reads_as_something_else_come_back_from_a_file() -> None:
+    names = (
+        "on",
+        "yes",
+        "007",
+        "7",
+        "0x7",
+        "1_0",
+        "1.5",
+        "~",
+        "",
+        "null",
+        "12:30",
+        "2026-01-01",
+        "=",
+        "<<",
+        "- a",
+        "a: b",
+    )
+    data = {"redisbeater": 1, "entries": {name: {"description": name} for name in names}}
+
+    assert parse(render(data, as_yaml=True), "f") == data
+    assert list(parse("12:30: a\n2026-01-01: a\n=: a\n<<: =", "f")) == ["12:30", "2026-01-01", "=", "<<"]
+
+
+def test_a_file_that_is_no_utf_8_is_refused_with_the_place(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes("redisbeater: 1\nowner: café\n".encode("latin-1"))
+
+    with pytest.raises(InvalidEntry, match=r"f: is no UTF-8 text: the byte 0xe9, line 2, column 11$"):
+        Export.read(tmp_path / "f")
 
 
 def test_a_file_of_too_many_characters_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

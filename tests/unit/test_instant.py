@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
-from redisbeater.instant import EPOCH, FAR_FUTURE, from_unix, to_unix
+from redisbeater.instant import EPOCH, FAR_FUTURE, FAR_PAST, from_iso, from_unix, to_unix
 
 instants = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
 
@@ -53,7 +53,25 @@ def test_an_instant_as_text(instant: datetime, text: str) -> None:
         pytest.param("0", EPOCH, id="zero"),
         pytest.param("+inf", FAR_FUTURE, id="infinite"),
         pytest.param("1e300", FAR_FUTURE, id="beyond-the-calendar"),
+        pytest.param("-inf", FAR_PAST, id="before-all-time"),
+        pytest.param("-62135596800", FAR_PAST, id="the-first-day-of-the-calendar"),
     ],
 )
 def test_an_instant_from_unix_seconds(seconds: str | float, instant: datetime) -> None:
     assert from_unix(seconds) == instant
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        pytest.param("2026-01-01T01:00:00.5+01:00", utc("2026-01-01 00:00:00.5"), id="offset"),
+        pytest.param("2026-01-01T00:00:00", None, id="no-offset"),
+        pytest.param("9999-12-31T23:59:59-14:00", None, id="no-date-in-utc"),
+        pytest.param("9999-12-31T23:59:59+00:00", None, id="no-date-in-other-zones"),
+        pytest.param("0001-01-01T00:00+23:59", None, id="before-the-calendar"),
+        pytest.param("soon", None, id="no-time"),
+        pytest.param(5, None, id="no-text"),
+    ],
+)
+def test_an_instant_from_a_text_that_anybody_may_have_written(text: object, instant: datetime | None) -> None:
+    assert from_iso(text) == instant

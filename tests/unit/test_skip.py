@@ -26,7 +26,7 @@ skips = st.builds(
     reason=st.sampled_from(Reason),
     count=st.integers(1, 10**9),
     first=st.just(FIRST),
-    last=st.datetimes(datetime(1970, 1, 1), timezones=st.just(timezone.utc)),
+    last=st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1), timezones=st.just(timezone.utc)),
 )
 
 
@@ -53,6 +53,13 @@ def test_a_count_that_once_was_too_large_to_be_exact_stays_so() -> None:
     text = add_skips("", [Skip(reason=Reason.MISSED, count=10_000, first=FIRST, last=LAST, is_at_least=True)])
 
     assert read_skipped(add_skips(text, [skip(last=LATER)]))["missed"].count_text == "at least 10003"
+
+
+def test_a_time_that_no_zone_can_show_is_left_out() -> None:
+    text = add_skips("", [skip()])
+    odd = {"overlap": {"count": 1, "last": "9999-12-31T23:59:59-14:00"}, "max_runs": {"count": 1, "last": 5}}
+
+    assert read_skipped(json.dumps({**json.loads(text), **odd})) == read_skipped(text)
 
 
 def test_a_reason_that_this_version_does_not_know_is_kept() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,31 @@ def test_lowest_has_the_oldest_of_each_dependency() -> None:
 @pytest.mark.parametrize("version", [*CELERIES, "5.4.9", "6.0"])
 def test_celery_is_allowed_as_the_table_says(version: str) -> None:
     assert requirement("celery").contains(version) is (version in CELERIES)
+
+
+#: Package -> the first version without the holes that are known of it, and the newest of them.
+KNOWN_HOLES = {
+    "celery": ("5.2.2", "CVE-2021-23727: commands in stored results"),
+    "h11": ("0.16.0", "CVE-2025-43859: request smuggling by chunks"),
+    "jinja2": ("3.1.6", "CVE-2025-27516: out of the sandbox"),
+    "pyyaml": ("5.4", "CVE-2020-14343: code in a file"),
+    "redis": ("4.5.4", "CVE-2023-28859: replies of other callers"),
+    "starlette": ("1.3.1", "CVE-2026-54283: forms without limits"),
+    "uvicorn": ("0.11.7", "CVE-2020-7695: headers in a response"),
+}
+
+
+def test_no_version_with_a_known_hole_is_allowed() -> None:
+    texts = [*PROJECT["dependencies"], *chain.from_iterable(PROJECT["optional-dependencies"].values())]
+    bounds = [(each.name, bound) for each in map(Requirement, texts) for bound in each.specifier]
+    least = [(name, Version(bound.version)) for name, bound in bounds if bound.operator == ">="]
+
+    assert {name for name, _ in least} >= KNOWN_HOLES.keys(), "what another package brings along needs a bound, too"
+    assert [each for each in least if each[0] in KNOWN_HOLES and each[1] < Version(KNOWN_HOLES[each[0]][0])] == []
+
+
+def test_the_web_page_names_the_parser_of_http_that_its_server_brings_along() -> None:
+    assert "h11" in {Requirement(each).name for each in PROJECT["optional-dependencies"]["dashboard"]}
 
 
 def test_redis_py_is_allowed_as_the_table_says() -> None:

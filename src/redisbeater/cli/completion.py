@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -23,6 +24,9 @@ MOST_NAMES = 200
 #: A shell waits for this; a Redis that does not answer must not stop the user from typing.
 TIMEOUT_SECONDS = 1.0
 
+#: What every shell takes as it is. bash puts a completed word on the line unquoted, and would run a command in it.
+PLAIN_WORD = re.compile(r"(?!-)[\w@%+=:,./-]+")
+
 
 def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the names that begin with a text."""
@@ -40,7 +44,7 @@ def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 
 def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> list[str]:
-    """Return what is found in time; nothing when anything fails, as a shell would show the error."""
+    """Return the plain words among what is found in time; none when anything fails: a shell would show the error."""
     found: list[str] = []
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # the application may print
@@ -50,7 +54,7 @@ def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> lis
             worker.join(TIMEOUT_SECONDS)
     except Exception:
         return []
-    return sorted(found)
+    return sorted(filter(PLAIN_WORD.fullmatch, found))
 
 
 def _quietly(work: Callable[[], None]) -> None:
@@ -68,8 +72,7 @@ def _app(ctx: click.Context) -> Celery:
 
 
 def _names(app: Celery, prefix: str) -> list[str]:
-    names = Context.of(app).redis.contents.names_from(prefix, MOST_NAMES)
-    return [name for name in names if name.isprintable()]
+    return Context.of(app).redis.contents.names_from(prefix, MOST_NAMES)
 
 
 def _run_ids(app: Celery, prefix: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.group import BadInput, as_json, times, view_of
+from redisbeater.cli.group import BadInput, as_json, standard_input, times, view_of
 from redisbeater.cli.options import authored, read_label_changes
 from redisbeater.cli.table import View
 from redisbeater.context import Context
@@ -139,7 +140,7 @@ def read_at(path: str, option: str) -> str:
         BadInput: it cannot be read, or is too long.
     """
     try:
-        with click.open_file(path, "rb") if path == "-" else Path(path).open("rb") as file:
+        with nullcontext(standard_input()) if path == "-" else Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise BadInput(f"{option} {path}: has more than {MOST_BYTES:,} bytes")

@@ -13,15 +13,27 @@ import click
 from celery import Celery
 
 from redisbeater.cli.completion import complete_file
-from redisbeater.cli.group import INTERRUPTED, BadInput, as_json, ask, command, print_lines, redisbeater, times, view_of
+from redisbeater.cli.group import (
+    INTERRUPTED,
+    BadInput,
+    as_json,
+    ask,
+    command,
+    print_lines,
+    redisbeater,
+    standard_input,
+    times,
+    view_of,
+)
 from redisbeater.cli.plan_lines import changes_as_dict, forecast_line, plan_lines
 from redisbeater.cli.progress import Progress
 from redisbeater.cli.terminal import is_terminal
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
-from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.exceptions import RedisBeaterError
 from redisbeater.management.files.changes import Applied, Changes
 from redisbeater.management.files.export import Export
+from redisbeater.management.files.text import decoded
 from redisbeater.management.forecast import forecast
 from redisbeater.management.schedule_store import ScheduleStore
 
@@ -79,13 +91,11 @@ def read_export(file: str) -> Export:
 
     Raises:
         InvalidEntry: it cannot be read; the message names the place.
+        BadInput: the standard input is closed.
     """
     if file != "-":
         return Export.read(file)
-    try:
-        return Export.from_text(sys.stdin.buffer.read().decode(), "standard input")
-    except UnicodeDecodeError as exc:
-        raise InvalidEntry("standard input", f"cannot be read: {exc}") from exc
+    return Export.from_text(decoded(standard_input().read(), "standard input"), "standard input")
 
 
 def _replace(file: Path, text: str) -> None:

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 from celery import Celery
@@ -35,6 +35,7 @@ __all__ = (
     "error_text",
     "print_lines",
     "redisbeater",
+    "standard_input",
     "times",
     "view_of",
 )
@@ -146,6 +147,17 @@ def ask(question: str) -> None:
         raise KeyboardInterrupt from None
     if not is_confirmed:
         raise click.Abort
+
+
+def standard_input() -> BinaryIO:
+    """Return the standard input, as bytes.
+
+    Raises:
+        BadInput: it is closed.
+    """
+    if sys.stdin is None:
+        raise BadInput("the standard input is closed; name a file")
+    return sys.stdin.buffer
 
 
 def times(function: Callable[..., None]) -> Callable[..., None]:

@@ -10,10 +10,12 @@ from typing import Any, cast
 from celery import Celery
 from celery.schedules import crontab, schedule
 
+from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.registered import refused_arguments
 from redisbeater.model.definition import Definition
+from redisbeater.model.options import owner_of_header
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import Timetable, describe
 from redisbeater.schedules.description.clock_change import clock_change_note
@@ -50,6 +52,7 @@ RULES: Mapping[str, tuple[str, str]] = {
     "past-only": ("warning", "an enabled entry that will not run again: end_at has passed, or it had its max_runs"),
     "failing": ("warning", "an entry whose run cannot be sent"),
     "wrong-arguments": ("warning", "arguments that the task does not take, as this app has it"),
+    "own-headers": ("warning", "stored headers of an entry that are not sent, as Celery or beat sets them"),
     "evicting": ("warning", "a server that may evict the schedule when its memory is full"),
     "memory": ("warning", "records of runs that may take more than 256 MB of Redis"),
     "unknown-task": ("hint", "a task that no worker has registered"),
@@ -123,6 +126,9 @@ def of_definition(
     if grace is not None and lock_timeout is not None and grace.total_seconds() < lock_timeout:
         seconds = f"{grace.total_seconds():g} s is shorter than the lock, {lock_timeout:g} s"
         yield Finding.of("grace-too-short", name, f"misfire_grace_time {seconds}: a failover skips runs")
+    if headers := ", ".join(filter(owner_of_header, definition.options.get("headers") or {})):
+        text = f"options.headers: {shown(headers, 200)} are left out of its runs; use other names"
+        yield Finding.of("own-headers", name, text)
 
 
 def of_arguments(definition: Definition, app: Celery) -> Iterator[Finding]:

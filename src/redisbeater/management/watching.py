@@ -76,6 +76,6 @@ def _of_runs(messages: Iterable[str]) -> Changes:
         try:
             names = json.loads(message)
             found |= Changes(names=frozenset(map(str, names)) if isinstance(names, list) else None, runs=True)
-        except ValueError:  # another program wrote it
+        except (ValueError, RecursionError):  # another program wrote it
             found |= Changes(names=None, runs=True)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
@@ -10,6 +10,7 @@ from typing import Any
 
 from redisbeater.display import shown
 from redisbeater.instant import from_unix
+from redisbeater.model import json_text
 
 __all__ = ("BeatLine", "name_of")
 
@@ -67,7 +68,7 @@ class BeatLine:
     def from_text(cls, token: str, text: str) -> BeatLine | None:
         """Read a stored line; None: another program wrote it, or it is not complete."""
         try:
-            stored: dict[str, Any] = json.loads(text)
+            stored: dict[str, Any] = json_text.from_text(text, "line")
             return cls(
                 token=token,
                 role=shown(stored["role"]),
@@ -93,7 +94,7 @@ class BeatLine:
                 broker=shown(stored["broker"]),
                 redis=shown(stored["redis"]),
             )
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             return None
 
     def as_dict(self) -> dict[str, Any]:
@@ -114,7 +115,10 @@ class BeatLine:
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    number = None if value is None else float(value)
+    if number is not None and not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def name_of(token: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from redisbeater.display import shown
 from redisbeater.instant import from_unix, to_unix
+from redisbeater.model import json_text
 
 __all__ = ("LogLine", "line_text")
 
@@ -48,9 +49,9 @@ class LogLine:
                 first=from_unix(first),
                 last=from_unix(last),
                 count=int(count),
-                details=dict(json.loads(details)),
+                details=_read_details(details),
             )
-        except (ValueError, TypeError, OverflowError, RecursionError):
+        except (ValueError, TypeError):
             return cls(what="unreadable", details={"text": shown(text)})
 
     @property
@@ -76,3 +77,11 @@ def line_text(what: str, **details: Any) -> str:
 
 def _shortened(value: Any) -> Any:
     return shown(value) if isinstance(value, str) else value
+
+
+def _read_details(text: str) -> dict[str, Any]:
+    details = dict(json_text.from_text(text, "details"))
+    fields = details.get("fields", [])
+    if not isinstance(fields, list) or not all(isinstance(field, str) for field in fields):
+        raise ValueError
+    return details

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -19,7 +19,9 @@ __all__ = (
     "check_options",
     "decoded_options",
     "encoded_options",
+    "linked_signatures",
     "option_instant",
+    "owner_of_header",
     "storable_options",
 )
 
@@ -28,6 +30,22 @@ MOST_PRIORITY = 255
 
 #: Task options whose value may be a datetime; it is stored in RedBeat's form.
 _DATETIME_OPTIONS = ("eta", "expires")
+
+#: Options that hold signatures of other tasks, which a worker sends.
+_LINKS = ("link", "link_error", "chain", "chord")
+
+#: Headers that are the message itself to Celery, which lets those of an option replace its own, and names of fields and
+#: methods of its requests, which they hide: ``vars(celery.app.task.Context)`` and what ``as_task_v2`` writes.
+_HEADERS_OF_CELERY = frozenset((
+    "args", "argsrepr", "as_execution_options", "called_directly", "callbacks", "chain", "children", "chord",
+    "clear", "compression", "correlation_id", "delivery_info", "errbacks", "eta", "expires", "get", "group",
+    "group_index", "headers", "hostname", "id", "ignore_result", "is_eager", "kwargs", "kwargsrepr", "lang",
+    "logfile", "loglevel", "origin", "parent_id", "properties", "replaced_task_nesting", "reply_to", "retries",
+    "root_id", "shadow", "soft_time_limit", "stamped_headers", "stamps", "task", "taskset", "time_limit",
+    "timelimit", "update", "utc", "_children", "_filter_x_death_headers", "_get_custom_headers", "_protected",
+))  # fmt: skip
+
+_HEADERS_OF_BEAT = ("periodic_task_name", "scheduled_for")
 
 #: Returns whether a value can be used.
 Test = Callable[[Any], bool]
@@ -52,7 +70,8 @@ class OptionRules(Protocol):
 def check_options(options: Mapping[str, Any], task: str, rules: OptionRules) -> None:
     """Refuse options that no broker could take: unknown names, and values of a wrong type.
 
-    An option that the application's own code takes is not looked at; None means that an option is not set.
+    An option that the application's own code takes is not looked at, but for the names of its headers; None means that
+    an option is not set.
 
     Raises:
         InvalidEntry: naming the first such option.
@@ -66,6 +85,28 @@ def check_options(options: Mapping[str, Any], task: str, rules: OptionRules) -> 
         problem = _problem(name, value, rules)
         if problem is not None and not rules.accepts(task, name):
             raise InvalidEntry(f"$.options.{name}", problem)
+    _check_headers(options, "$.options")
+    for path, signature in linked_signatures(options):
+        _check_headers(signature.get("options") or {}, f"{path}.options")
+
+
+def owner_of_header(name: Any) -> str:
+    """Return who sets a header of messages, ``Celery`` or ``beat``; empty: it is the application's."""
+    if name in _HEADERS_OF_BEAT or str(name).startswith("redisbeater_"):
+        return "beat"
+    return "Celery" if name in _HEADERS_OF_CELERY else ""
+
+
+def linked_signatures(options: Any, path: str = "$.options") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the signatures of other tasks in options, and those in their options, each with its path."""
+    for name in _LINKS if isinstance(options, Mapping) else ():
+        links = options.get(name)
+        is_list = isinstance(links, (list, tuple))
+        for number, link in enumerate(links if is_list else [links]):
+            if isinstance(link, Mapping):
+                place = f"{path}.{name}[{number}]" if is_list else f"{path}.{name}"
+                yield place, link
+                yield from linked_signatures(link.get("options"), f"{place}.options")
 
 
 def check_expiry(options: Mapping[str, Any], now: datetime) -> None:
@@ -130,6 +171,13 @@ def option_instant(value: Any, now: datetime) -> datetime | None:
         return now + value
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return now + timedelta(seconds=value) if is_number else None
+
+
+def _check_headers(options: Any, path: str) -> None:
+    headers = options.get("headers") if isinstance(options, Mapping) else None
+    for name in headers if isinstance(headers, Mapping) else ():
+        if owner := owner_of_header(name):
+            raise InvalidEntry(f"{path}.headers.{name}", f"{owner} itself sets it in each message; use another name")
 
 
 def _problem(name: str, value: Any, rules: OptionRules) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from redisbeater.display import shown
-from redisbeater.instant import EPOCH
+from redisbeater.instant import from_iso
 
 __all__ = ("Pause",)
 
@@ -38,7 +38,7 @@ class Pause:
         except (ValueError, TypeError, RecursionError):
             stored = {"note": text}
         return cls(
-            since=_instant(stored.get("since")),
+            since=from_iso(stored.get("since")),
             by=shown(stored.get("by", "")),
             note=shown(stored.get("note", "")),
             until=until,
@@ -54,11 +54,3 @@ class Pause:
         """Return what JSON has of it."""
         times = {"since": self.since, "until": self.until}
         return {**{name: time and time.isoformat() for name, time in times.items()}, "by": self.by, "note": self.note}
-
-
-def _instant(text: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
-    return moment.astimezone(EPOCH.tzinfo) if moment.utcoffset() == timedelta(0) else None

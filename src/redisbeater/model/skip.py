@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import from_iso
 from redisbeater.model import json_text
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import MAX_COUNT
@@ -82,17 +83,14 @@ class Skipped:
 def read_skipped(text: str) -> dict[str, Skipped]:
     """Return what was skipped of an entry so far, by reason.
 
-    An unreadable record counts as empty, and a count that cannot be right is left out.
+    An unreadable record counts as empty, and a count or a time that cannot be right is left out.
     """
     try:
         record = json_text.from_text(text, "skipped") if text else {}
         read = {
-            reason: Skipped(
-                count=int(item["count"]),
-                last=datetime.fromisoformat(item["last"]),
-                is_at_least=bool(item.get("is_at_least", False)),
-            )
+            reason: Skipped(count=int(item["count"]), last=last, is_at_least=bool(item.get("is_at_least", False)))
             for reason, item in record.items()
+            if (last := from_iso(item["last"])) is not None
         }
     # Only beat writes it, and it holds mere counts.
     except (InvalidEntry, AttributeError, KeyError, TypeError, ValueError):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime, timezone
 from typing import Any
 
+from redisbeater.entry_name import is_name
+from redisbeater.instant import from_iso
 from redisbeater.model.run import ATTEMPT_HEADER
 from redisbeater.store import Execution
 
-__all__ = ("add_headers", "execution_of", "is_tracked", "is_tracked_request")
+__all__ = ("add_headers", "execution_of", "is_tracked", "is_tracked_request", "odd_headers")
 
 #: The header of a message that a run itself published, for another try or as a replacement: how often it has done so.
 STEP = "redisbeater_step"
@@ -23,13 +24,15 @@ NAME, FIRE_TIME = "periodic_task_name", "scheduled_for"
 def is_tracked(request: Any) -> bool:
     """Return whether the request of a task, a ``celery.app.task.Context``, is that of a run that beat tracks."""
     headers = request.headers
-    return bool(headers) and ATTEMPT_HEADER in headers and not request.is_eager
+    return isinstance(headers, dict) and ATTEMPT_HEADER in headers and not request.is_eager and _is_storable(request.id)
 
 
 def is_tracked_request(request: Any) -> bool:
     """Return the same of a ``celery.worker.request.Request``, as the main process of a worker has it."""
     headers = request.request_dict
-    return ATTEMPT_HEADER in headers or ATTEMPT_HEADER in (headers.get("headers") or {})
+    own = headers.get("headers")
+    is_marked = ATTEMPT_HEADER in headers or (isinstance(own, dict) and ATTEMPT_HEADER in own)
+    return is_marked and _is_storable(request.id)
 
 
 def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None:
@@ -47,6 +50,18 @@ def add_headers(request: Any, headers: dict[str, Any], *, is_next: bool) -> None
         headers[STEP] = _number(request.headers.get(STEP), 0) + 1
 
 
+def odd_headers(request: Any) -> list[str]:
+    """Return the names of headers of a tracked run in which another program has written what beat does not."""
+    headers = request.headers
+    read = {
+        ATTEMPT_HEADER: _number(headers[ATTEMPT_HEADER], 0) > 0,
+        STEP: STEP not in headers or _number(headers[STEP], -1) >= 0,
+        NAME: bool(_name(headers)),
+        FIRE_TIME: from_iso(headers.get(FIRE_TIME)) is not None,
+    }
+    return [name for name, is_known in read.items() if not is_known]
+
+
 def execution_of(task: Any, request: Any, holder: str = "", *, is_exclusive: bool = False) -> Execution:
     """Return an execution of a tracked run, as it is reported.
 
@@ -59,12 +74,12 @@ def execution_of(task: Any, request: Any, holder: str = "", *, is_exclusive: boo
     headers = request.headers
     return Execution(
         run_id=request.id,
-        name=str(headers.get(NAME) or ""),
+        name=_name(headers),
         task=task.name,
         attempt=_number(headers[ATTEMPT_HEADER], 1),
         step=_number(headers.get(STEP), 0),
         holder=holder,
-        fire_time=_fire_time(headers),
+        fire_time=from_iso(headers.get(FIRE_TIME)),
         worker=str(request.hostname or ""),
         pid=os.getpid(),
         acks_late=bool(task.acks_late),
@@ -80,8 +95,15 @@ def _number(value: Any, least: int) -> int:
     return least
 
 
-def _fire_time(headers: Mapping[str, Any]) -> datetime | None:
-    with suppress(TypeError, ValueError):
-        fire_time = datetime.fromisoformat(headers[FIRE_TIME])
-        return fire_time.astimezone(timezone.utc) if fire_time.tzinfo else fire_time.replace(tzinfo=timezone.utc)
-    return None
+def _name(headers: Mapping[str, Any]) -> str:
+    """Return the name of the entry in the headers; empty where another program wrote what can be none."""
+    name: Any = headers.get(NAME)
+    return str(name) if _is_storable(name) and is_name(name) else ""
+
+
+def _is_storable(text: Any) -> bool:
+    """Tell whether Redis can store something as a text; names and ids whose bytes are no UTF-8 come back from it."""
+    try:
+        return isinstance(text, str) and bool(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return False

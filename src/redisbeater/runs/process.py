@@ -20,7 +20,7 @@ from redisbeater.log_lines import get_logger
 from redisbeater.model.run import State
 from redisbeater.runs.announcing import announce_end, announce_start
 from redisbeater.runs.cut_off import Watchdog
-from redisbeater.runs.message import execution_of
+from redisbeater.runs.message import execution_of, odd_headers
 from redisbeater.runs.outbox import Outbox
 from redisbeater.runs.running import Running, RunningTable
 from redisbeater.store import Execution, RunStore, holder_prefix, new_holder
@@ -81,6 +81,12 @@ class Process:
     def begin(self, task: Any, request: Any, *, is_exclusive: bool) -> Running:
         """Report that a task begins, and renew the lease of its run from now on."""
         self.executes = True
+        if odd := odd_headers(request):
+            logger.warning(
+                "the message of run %s has headers that beat did not write, and that are ignored: %s",
+                request.id,
+                ", ".join(odd),
+            )
         execution = execution_of(task, request, new_holder(self._host, os.getpid()), is_exclusive=is_exclusive)
         running = Running(execution=execution, lease=self._config.run_timeout)
         self.running.add(request, running)

@@ -15,7 +15,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.options import option_instant
+from redisbeater.model.options import option_instant, owner_of_header
 from redisbeater.model.run import ATTEMPT_HEADER
 from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
 
@@ -115,8 +115,12 @@ def counted_from(now: datetime, expires: Any) -> Any:
 
 
 def with_headers(options: dict[str, Any], name: str, fire_time: datetime) -> dict[str, Any]:
-    """Return options with what each run has: without retries, and with headers that tell entry and fire time."""
-    headers = {**(options.get("headers") or {}), "periodic_task_name": name, "scheduled_for": fire_time.isoformat()}
+    """Return options with what each run has: without retries, and with headers that tell entry and fire time.
+
+    Stored headers that would make it another run, or hide what it is, are left out.
+    """
+    own = {header: value for header, value in (options.get("headers") or {}).items() if not owner_of_header(header)}
+    headers = {**own, "periodic_task_name": name, "scheduled_for": fire_time.isoformat()}
     # retry=False: beat itself releases a run that cannot be sent, and tries it again.
     return {"retry": False, **options, "headers": headers}
 

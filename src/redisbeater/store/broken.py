@@ -95,4 +95,5 @@ def _read(text: str) -> dict[str, str]:
         report = {"reason": "", "since": "", **json.loads(text)}
     except (ValueError, TypeError, RecursionError):  # written by another program
         report = {"reason": text, "since": ""}
-    return {**report, "reason": without_secrets(str(report["reason"]))}
+    texts = {name: value if isinstance(value, str) else shown(value) for name, value in report.items()}
+    return {**texts, "reason": without_secrets(texts["reason"])}

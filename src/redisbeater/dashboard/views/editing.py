@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,8 @@ from redisbeater.management.edit_report import EditReport
 from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of, fields_of_entry
 from redisbeater.management.form_words import FormWords
 from redisbeater.management.preview import Preview
+from redisbeater.model import json_text
+from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
 
 __all__ = ("ACTIONS", "save_form")
@@ -160,7 +162,7 @@ async def save_form(visit: Visit, form: Form) -> Page | Response:
     draft = Draft.of_form(form)
     is_check = form["step"] == "check"
     try:
-        await _check_task(visit, draft)
+        await _check_tasks(visit, draft)
         if not draft.was:
             return await _create(visit, draft, is_check=is_check)
         return await _change(visit, draft, is_check=is_check)
@@ -251,17 +253,33 @@ async def _saved(visit: Visit, draft: Draft, text: str, data: Mapping[str, Any],
     return answer
 
 
-async def _check_task(visit: Visit, draft: Draft) -> None:
-    """Refuse a task that the app does not have, unless the entry has it already."""
-    task = draft.words.get("task", "").strip()
-    if visit.site.allow_any_task or (draft.was and not task):
+async def _check_tasks(visit: Visit, draft: Draft) -> None:
+    """Refuse tasks that the app does not have, also as links of the options, unless the entry has them already.
+
+    A canvas, such as a chain, is no task of the app: it may run any.
+    """
+    if visit.site.allow_any_task:
         return
-    if draft.was and (await visit.store.form_words(draft.was)).words.get("task") == task:
-        return
-    if not task:
+    before = (await visit.store.form_words(draft.was)).words if draft.was else {}
+    task, known = draft.words.get("task", "").strip(), await visit.store.tasks()
+    if not draft.was and not task:
         raise InvalidEntry("$.task", "is missing; choose the task to run")
-    if task not in await visit.store.tasks():
-        raise InvalidEntry("$.task", f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have")
+    if task and task != before.get("task") and task not in known:
+        raise _unknown_task("$.task", task)
+    linked = [signature for _, signature in _links(before)]
+    for path, signature in _links(draft.words):
+        canvas = signature.get("subtask_type")
+        name = f"celery.{canvas}" if canvas else signature.get("task")
+        if signature not in linked and name not in known:
+            raise _unknown_task(path, name)
+
+
+def _links(words: Mapping[str, str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    return linked_signatures(json_text.from_person(words.get("options", "").strip() or "{}", "$.options"))
+
+
+def _unknown_task(path: str, task: object) -> InvalidEntry:
+    return InvalidEntry(path, f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have")
 
 
 async def preview(visit: Visit) -> Page:

@@ -9,7 +9,8 @@ from typing import Any
 
 from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.files.text import parse, render
+from redisbeater.management.files.text import decoded, parse, render
+from redisbeater.model.json_text import check_value
 from redisbeater.redaction import redacted
 
 __all__ = ("Export", "FileEntry", "check_owner")
@@ -70,10 +71,10 @@ class Export:
             InvalidEntry: it cannot be read; the message names the place.
         """
         try:
-            text = Path(path).read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as exc:
+            content = Path(path).read_bytes()
+        except OSError as exc:
             raise InvalidEntry(_label(str(path)), f"cannot be read: {exc}") from exc
-        return cls.from_text(text, str(path))
+        return cls.from_text(decoded(content, _label(str(path))), str(path))
 
     @classmethod
     def from_text(cls, text: str, file: str = "file") -> Export:
@@ -166,6 +167,8 @@ def _check(data: Any, file: str) -> None:
             raise InvalidEntry(f"{file}: {shown(key, 60)}", f"is not a part of a file{did_you_mean(key, _KEYS)}")
         if not isinstance(value, _KEYS[key]) and not (value is None and key == "defaults"):
             raise InvalidEntry(f"{file}: {key}", f"expected {_KEYS[key][0].__name__}, got {quoted(value)}")
+        if key not in ("defaults", "entries"):  # their fields are checked one by one
+            check_value(value, f"{file}: {key}")
     if data.get("redisbeater") is not None and data["redisbeater"] != FORMAT:
         raise InvalidEntry(f"{file}: redisbeater", f"is format {data['redisbeater']}; this version reads {FORMAT}")
     for needed in ("redisbeater", "entries"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from redisbeater.display import quoted
+from redisbeater.display import quoted, shown
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.json_text import MAX_DEPTH, unique
 from redisbeater.store import pages
 
-__all__ = ("parse", "render")
+__all__ = ("decoded", "parse", "render")
 
 #: Bytes of a file at most: a backup of 100,000 entries takes a fifth of it as JSON.
 MOST_JSON_BYTES, MOST_YAML_BYTES = 256_000_000, 8_000_000
@@ -24,6 +24,19 @@ _MOST_LEVELS = MAX_DEPTH + 3
 PIECE = 250
 
 _INSTALL = "YAML needs PyYAML: pip install redisbeater[yaml], or write the file as JSON"
+
+
+def decoded(content: bytes, file: str) -> str:
+    """Return the text of the bytes of a file.
+
+    Raises:
+        InvalidEntry: they are not UTF-8.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as exc:
+        place = _place(content[: exc.start].decode())
+        raise InvalidEntry(file, f"is no UTF-8 text: the byte {content[exc.start]:#04x}, {place}") from exc
 
 
 def parse(text: str, file: str) -> Any:
@@ -59,6 +72,11 @@ def render(data: Mapping[str, Any], *, as_yaml: bool = False, progress: Callable
     return text
 
 
+def _place(before: str) -> str:
+    """Return the line and the column of what follows a text."""
+    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+
+
 def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Iterator[str]:
     """Yield an object as YAML, a page of each of its objects at a time; libyaml, where it is there, is much faster."""
     yaml = _yaml()
@@ -86,17 +104,20 @@ def _yaml() -> Any:
 def _parse_yaml(text: str) -> Any:
     yaml = _yaml()
     try:
-        return yaml.load(text, Loader=_loader(yaml))
-    except yaml.YAMLError as exc:
-        mark = getattr(exc, "problem_mark", None)
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ValueError(f"{getattr(exc, 'problem', None) or exc}{where}") from exc
+        loader = _loader(yaml)(text)
+        return loader.get_single_data()
+    except yaml.reader.ReaderError as exc:
+        raise ValueError(f"{exc.reason}, U+{exc.character:04X}, {_place(text[: exc.position])}") from exc
+    except (yaml.YAMLError, ValueError) as exc:  # its scanner lets chr() and int() refuse what is too large for them
+        mark, problem = getattr(exc, "problem_mark", None) or loader.get_mark(), getattr(exc, "problem", None) or exc
+        raise ValueError(f"{problem}, line {mark.line + 1}, column {mark.column + 1}") from exc
 
 
 def _loader(yaml: Any) -> Any:
-    """Return a safe loader that reads times and dates as texts, and refuses keys that are there twice and aliases.
+    """Return a loader of the kinds of values that JSON has, which reads times and dates as texts.
 
-    A few aliases of aliases make gigabytes of a small file; ``defaults`` say the same.
+    It refuses keys that are no texts, or there twice, and aliases: a few aliases of aliases make gigabytes of a small
+    file; ``defaults`` say the same.
     """
 
     class Loader(yaml.SafeLoader):
@@ -112,23 +133,39 @@ def _loader(yaml: Any) -> Any:
             self.levels -= 1
             return node
 
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep=deep)
+            except (ValueError, LookupError):  # its constructors raise what int() and their tables raise
+                self._refuse(f"{quoted(node.value)} cannot be read as {node.tag.rpartition(':')[2]}", node.start_mark)
+
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set()
-            for key, _ in node.value:
-                if key.value in seen:
-                    self._refuse(f"{quoted(key.value)} is there twice", key.start_mark)
-                seen.add(key.value)
-            return {str(key): value for key, value in super().construct_mapping(node, deep=deep).items()}
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if not isinstance(key, yaml.ScalarNode):
+                    self._refuse("a key must be a text, not a list or an object", key.start_mark)
+                name = self.construct_object(key)
+                if not isinstance(name, str):
+                    what = f"the key {shown(key.value)} means {quoted(name)}; write it as a text: {quoted(key.value)}"
+                    self._refuse(what, key.start_mark)
+                if name in seen:
+                    self._refuse(f"{quoted(name)} is there twice", key.start_mark)
+                seen.add(name)
+            return super().construct_mapping(node, deep=deep)
 
         def construct_yaml_int(self, node: Any) -> Any:
             return node.value if ":" in node.value else super().construct_yaml_int(node)
 
-        def _refuse(self, problem: str, mark: Any) -> None:
+        def _refuse(self, problem: str, mark: Any) -> NoReturn:
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
+    kinds = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")}
     Loader.yaml_implicit_resolvers = {
-        char: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":timestamp", ":merge"))]
+        char: [(tag, pattern) for tag, pattern in resolvers if tag in kinds]
         for char, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.yaml_constructors = {
+        tag: construct for tag, construct in yaml.SafeLoader.yaml_constructors.items() if tag in kinds or tag is None
     }
     Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     return Loader

@@ -160,12 +160,13 @@ def _last_run_at(row: Any) -> datetime | None:
 
 
 def _options(row: Any) -> dict[str, Any]:
-    """Return the options as the other scheduler sends them: it adds the name of the periodic task to the headers."""
+    """Return the options; beat itself adds the name of the entry to the headers, as the other scheduler does."""
     options = {name: getattr(row, name) for name in _OPTIONS if getattr(row, name) not in (None, "")}
     if expires := (row.expires and _aware(row.expires)) or row.expire_seconds:
         options["expires"] = expires
     headers = _json(row, "headers", dict)
-    return {**options, "headers": {**headers, "periodic_task_name": row.name}}
+    headers.pop("periodic_task_name", None)
+    return {**options, **({"headers": headers} if headers else {})}
 
 
 def _json(row: Any, column: str, kind: type) -> Any:

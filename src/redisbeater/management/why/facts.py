@@ -10,7 +10,7 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
-from redisbeater.instant import EPOCH
+from redisbeater.instant import EPOCH, from_iso
 from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.pausing import read_pause
@@ -222,8 +222,5 @@ def _detail(name: str, value: object, time_words: Callable[[datetime], str]) -> 
 
 def _local(value: object, time_words: Callable[[datetime], str]) -> str:
     """Return an instant in the zone of the entry; anything else as it is."""
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return str(value)
-    return str(value) if moment.tzinfo is None else time_words(moment)
+    moment = from_iso(value)
+    return str(value) if moment is None else time_words(moment)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import MAXYEAR, datetime, timedelta
 
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.instant import from_iso
 from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_of, evidence_of
 from redisbeater.management.why.leadership import without_leader
@@ -268,7 +269,7 @@ class _Case:
     def _was_owed(self, line: LogLine) -> bool:
         """Return whether a line disables the entry while the run at that time was owed."""
         following = line.details.get("next")
-        owed = _moment(following[0]) if line.what == "disabled" and isinstance(following, list) and following else None
+        owed = from_iso(following[0]) if line.what == "disabled" and isinstance(following, list) and following else None
         return owed is not None and self.fire_time is not None and owed <= self.fire_time
 
     def _is_known_since(self, moment: datetime) -> bool:
@@ -337,15 +338,7 @@ class _Case:
 
 def _until(line: LogLine | None) -> datetime | None:
     """Return until when a line disables its entry; None: for good, or it is about something else."""
-    return _moment(line.details.get("until")) if line is not None and line.what == "disabled" else None
-
-
-def _moment(text: object) -> datetime | None:
-    """Return an instant in the details of a line, which anybody may have written."""
-    with suppress(ValueError):
-        moment = datetime.fromisoformat(str(text))
-        return moment if moment.tzinfo is not None else None
-    return None
+    return from_iso(line.details.get("until")) if line is not None and line.what == "disabled" else None
 
 
 def _shortly_before(policy: ResolvedPolicy, until: datetime) -> Iterator[datetime]:
