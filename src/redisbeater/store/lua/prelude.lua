@@ -42,7 +42,7 @@ local function read(entry, ...)
 end
 
 -- Tell whether a key is that of an entry of this schedule: it is a member, or the bare name is; or the name in its definition is
--- what the key has behind our prefix, so that no other schedule can have written it. Our own saves and RedBeat store that name.
+-- what the key has behind our prefix, which it can be for one prefix only. Our own saves and RedBeat store that name.
 -- A definition of more bytes than `most`, 1 MB by default, is not read.
 local function is_own(schedule, key, most)
   local name = string.sub(key, #schedule - 8) -- the key of the schedule is the prefix and ':schedule'
