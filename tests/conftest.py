@@ -40,6 +40,7 @@ ON_A_PROGRAM = ("server", "_sentinels", "_cluster")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("redisbeater", "which tests are run; by default those without a mark")
+    group.addoption("--default", action="store_true", help="those without a mark, of the files that are named, too")
     group.addoption("--rest", action="store_true", help="those with a mark, and properties with all their examples")
     group.addoption("--whole", action="store_true", help="all tests, and properties with all their examples")
 
@@ -95,6 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_default_run(config: pytest.Config) -> bool:
     """Return whether nothing says which tests to run, neither an option nor a file."""
+    if config.getoption("--default"):
+        return True
     is_named = config.args_source is pytest.Config.ArgsSource.ARGS or config.getoption("-m")
     return not (is_named or config.getoption("--rest") or config.getoption("--whole"))
 

@@ -243,6 +243,7 @@ def test_a_rule_of_minutes_that_is_late_by_a_week_costs_milliseconds(scheduler: 
 # H3, H7: thousands
 
 
+@pytest.mark.deep
 def test_thousands_of_unscheduled_hashes_delay_nobody(app: Celery, scheduler: RedisScheduler, writer: Writer) -> None:
     for number in range(6000):
         writer.hash(f"unscheduled {number}", json.dumps({"name": f"unscheduled {number}"}))
@@ -265,6 +266,7 @@ def test_the_repair_of_hashes_that_are_listed_already_reads_no_list_of_all_of_th
     assert len(reports(app)) == 3000
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("has_hash", [True, False], ids=["broken", "without a hash"])
 def test_thousands_of_broken_members_delay_nobody(
     scheduler: RedisScheduler, writer: Writer, log: Log, has_hash: bool
@@ -348,7 +350,7 @@ def test_a_reason_quotes_the_beginning_of_a_value(
 # H6: catching up
 
 
-@pytest.mark.parametrize("number", [20, 200])
+@pytest.mark.parametrize("number", [20, pytest.param(200, marks=pytest.mark.deep)])
 def test_entries_that_catch_up_for_ever_delay_nobody(scheduler: RedisScheduler, writer: Writer, number: int) -> None:
     for each in range(number):
         text = definition({"__type__": "interval", "every": 1e-6}, coalesce="all")

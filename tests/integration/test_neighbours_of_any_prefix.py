@@ -140,7 +140,7 @@ def test_no_schedule_reads_writes_or_deletes_a_key_of_a_neighbour(
 ) -> None:
     app = make_app(redisbeater_track_runs=True)
 
-    @same_examples(100, database=None, suppress_health_check=list(HealthCheck))
+    @same_examples(100, default=6, database=None, suppress_health_check=list(HealthCheck))
     @given(
         prefixes=st.lists(st.sampled_from(PREFIXES), min_size=2, max_size=4, unique=True),
         steps=st.lists(st.tuples(numbers, kinds, names, names), min_size=20, max_size=60),

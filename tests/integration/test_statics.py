@@ -16,6 +16,7 @@ from due import UTC, ago, now, save_due, stored
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.beat import statics
 from redisbeater.context import Context
+from redisbeater.editing import deletion
 from redisbeater.store import SAVE_PAGE
 
 REPORT = {"task": "proj.report", "schedule": 60.0, "args": (1,)}
@@ -561,8 +562,9 @@ def test_a_static_entry_that_is_deleted_while_its_run_is_sent_is_kept_with_the_f
 
 
 def test_a_deleted_static_entry_is_kept_although_many_others_are_deleted_after_it(
-    start: Start, client: redis.Redis, prefix: str
+    start: Start, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(deletion, "KEEP_DELETED", 100)
     app = start(beat_schedule={"report": REPORT}, result_expires=None)
     others = [f"other {number}" for number in range(120)]
     store = ScheduleStore(app)

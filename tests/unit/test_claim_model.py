@@ -24,11 +24,11 @@ AN_EDIT_AND_AN_ACCIDENT = {"fires": ((0,),), "edits": 1, "accidents": 1}
 
 #: With a lock, without: how many worlds there are. All are visited; a change of the model changes their number.
 SIZES = [
-    pytest.param(TWO_ACCIDENTS, 67_824, 64_269, id="two accidents"),
+    pytest.param(TWO_ACCIDENTS, 67_824, 64_269, id="two accidents", marks=pytest.mark.deep),
     pytest.param(TWO_ENTRIES, 10_840, 13_705, id="two entries"),
     pytest.param(AN_EDIT_OF_TWO, 6_480, 9_116, id="an edit of one of two entries"),
     pytest.param(TWO_EDITS, 18_157, 21_405, id="two edits"),
-    pytest.param(AN_EDIT_AND_AN_ACCIDENT, 51_497, 58_567, id="an edit and an accident"),
+    pytest.param(AN_EDIT_AND_AN_ACCIDENT, 51_497, 58_567, id="an edit and an accident", marks=pytest.mark.deep),
 ]
 
 LOST, EARLY = "a fire time is lost", "a run is sent before its time"

@@ -16,10 +16,13 @@ import pytest
 from cron_oracle import ZONES, Drawn, draw, fire_times, shifts
 from croniter import croniter
 from cronsim import CronSim
+from support.examples import more_in_the_whole_run, number_of_examples
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.timetable import Timetable
+
+pytestmark = more_in_the_whole_run
 
 UTC = timezone.utc
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -28,7 +31,7 @@ MICROSECOND = timedelta(microseconds=1)
 ROUNDS = int(os.environ.get("REDISBEATER_CRON_ROUNDS", "1"))
 
 #: Expressions with fire times, of one zone in one round.
-BY_SECONDS, BY_MINUTES = 9, 15
+BY_SECONDS, BY_MINUTES = number_of_examples(9, default=3), number_of_examples(15, default=6)
 
 
 def readable(rng: random.Random, *, with_seconds: bool, hours: tuple[int, ...]) -> tuple[Drawn, cron_expression]:
