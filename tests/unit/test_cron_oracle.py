@@ -31,7 +31,7 @@ MICROSECOND = timedelta(microseconds=1)
 ROUNDS = int(os.environ.get("REDISBEATER_CRON_ROUNDS", "1"))
 
 #: Expressions with fire times, of one zone in one round.
-BY_SECONDS, BY_MINUTES = number_of_examples(9, default=3), number_of_examples(15, default=6)
+BY_SECONDS, BY_MINUTES = number_of_examples(9, default=6), number_of_examples(15, default=6)
 
 
 def readable(rng: random.Random, *, with_seconds: bool, hours: tuple[int, ...]) -> tuple[Drawn, cron_expression]:
