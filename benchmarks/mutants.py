@@ -31,7 +31,7 @@ from mutants.checkout import Checkout, CommandFailed, changed_text, copied
 from mutants.table import MUTANTS, Mutant
 
 #: What the README's command for the tests gives pytest.
-WHOLE = ("-n", "3")
+WHOLE = ("-n", "4", "--dist", "worksteal")
 
 #: What runs the tests that this command leaves out.
 REST = ("--rest",)

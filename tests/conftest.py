@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import uuid
 from collections.abc import Callable, Iterator
@@ -49,6 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
     has_all_examples = config.getoption("--rest") or config.getoption("--whole")
     settings.load_profile("whole-run" if has_all_examples else "default-run")
     restore_signals(config)
+    gc.disable()  # until all tests are known: nothing of them becomes garbage, and looking for it takes 40 % of the time
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
