@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     has_all_examples = config.getoption("--rest") or config.getoption("--whole")
     settings.load_profile("whole-run" if has_all_examples else "default-run")
     restore_signals(config)
-    gc.disable()  # until all tests are known: nothing of them becomes garbage, and looking for it takes 40 % of the time
+    gc.disable()  # until all tests are known: nothing of them is garbage, and looking for it takes 40 % of the time
 
 
 def pytest_collection_finish() -> None:
