@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
+import pytest
 from redbeat import RedBeatSchedulerEntry
 from redbeat.schedules import rrule as redbeat_rrule
 from support.project import Project
@@ -18,13 +21,41 @@ from redisbeater import RedisScheduleEntry
 SECONDS = 6
 
 
-def test_our_beat_goes_on_where_that_of_redbeat_ended(
-    server: Server, prefix: str, make_project: Callable[..., Project]
-) -> None:
+@pytest.fixture
+def shared(server: Server, prefix: str, make_project: Callable[..., Project]) -> Project:
+    """A project whose schedule both packages run."""
     theirs = {"redis_url": server.url(), "key_prefix": prefix, "redis_options": {}, "lock_key": f"{prefix}:lock"}
-    settings = {f"redbeat_{name}": value for name, value in theirs.items()}
-    project = make_project(beat_max_loop_interval=1, **settings)
-    app = project.app()
+    return make_project(beat_max_loop_interval=1, **{f"redbeat_{name}": value for name, value in theirs.items()})
+
+
+@pytest.mark.needs("redis-cli")
+def test_what_keeps_our_beat_waiting_for_a_redbeat_that_was_killed_is_said_everywhere_with_the_way_out(
+    shared: Project, prefix: str
+) -> None:
+    RedBeatSchedulerEntry("job", "proj.note", 3600.0, app=shared.app()).save()
+    redbeat = shared.beat("--max-interval", "300", scheduler="redbeat.RedBeatScheduler")
+    redbeat.says("Acquired lock")
+    redbeat.kill()
+    beat = shared.beat()
+    beat.says("standing by; the leader is")
+    shared.broker.delete("celery")
+
+    said = [shared.celery("redisbeater", *words) for words in (["status"], ["health"], ["why", "job"])]
+    codes = [command.popen.wait() for command in said]
+
+    pattern = (
+        rf"the lock {prefix}:lock is RedBeat's and ends in 1\d\d\d s unless its beat renews it; if that beat has "
+        rf"ended, one that stands by leads at once after (redis-cli -u \S+ DEL {prefix}:lock)"
+    )
+    found = [re.search(pattern, each.output()) for each in (*said, beat)]
+    assert (codes, [match is not None for match in found]) == ([0, 1, 0], [True] * 4), [each.output() for each in said]
+    [release] = {match[1] for match in found if match}
+    subprocess.run(release.split(), check=True, capture_output=True)
+    beat.says("leading as")
+
+
+def test_our_beat_goes_on_where_that_of_redbeat_ended(shared: Project) -> None:
+    project, app = shared, shared.app()
     redbeat = project.beat(scheduler="redbeat.RedBeatScheduler")
     redbeat.says("Acquired lock")
     beat = project.beat()

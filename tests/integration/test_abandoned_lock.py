@@ -9,14 +9,17 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import redis
 from celery import Celery
+from click.testing import CliRunner
 from due import save_due
 from outbox import names, run_due, take
 
-from redisbeater import RedisScheduler
+from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.store.lock import LONGEST_RENEWAL_SECONDS, Lock
 
@@ -134,6 +137,65 @@ def test_the_lock_of_redbeat_is_left_until_it_ends_and_is_named(
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"the lock {key} is RedBeat's and ends in 1500 s unless its beat renews it" in warning
     assert warning.endswith(f" DEL {key}")
+
+
+@pytest.fixture
+def redbeat(client: redis.Redis, key: str) -> str:
+    """The lock as a RedBeat that was killed leaves it; its warning, up to the command that releases it."""
+    hold(client, key, 1500.0, by=uuid.uuid1().hex)
+    return f"the lock {key} is RedBeat's and ends in 1500 s unless its beat renews it; if that beat has ended, one that"
+
+
+def test_the_status_says_whose_lock_it_is_when_that_ends_and_how_to_release_it(
+    app: Celery, key: str, redbeat: str
+) -> None:
+    status = ScheduleStore(app).status()
+    drawn = CliRunner().invoke(redisbeater, ["status"], obj=SimpleNamespace(app=app)).stdout
+
+    [leader] = [line for line in drawn.splitlines() if line.startswith("leader")]
+    command = f"{Context.of(app).redis.command_line} DEL {key}"
+    assert leader == f"leader     RedBeat: {redbeat} stands by leads at once after {command}"
+    assert (status.leader_name, round(status.as_dict()["lock_left"])) == ("RedBeat", 1500)
+    assert status.as_dict()["lock_warning"] == leader.partition("RedBeat: ")[2]
+
+
+def test_a_lock_of_redbeat_is_no_healthy_leader(app: Celery, redbeat: str) -> None:
+    health = ScheduleStore(app).health()
+
+    assert health.failed == ("lead",)
+    assert health.sentence.startswith(f"unhealthy: {redbeat}")
+
+
+def test_why_says_that_a_run_waits_for_the_lock_of_redbeat(app: Celery, redbeat: str) -> None:
+    save_due(app, "report")
+
+    answer = ScheduleStore(app).why("report")
+
+    assert answer.verdict == "no_leader"
+    assert answer.sentence.startswith(f"Not sent yet: {redbeat}")
+    assert "; due since " in answer.sentence
+
+
+def test_why_shows_the_lock_of_redbeat_beside_a_time_to_come(app: Celery, redbeat: str) -> None:
+    ScheduleStore(app).create("report", "proj.job", 3600)
+
+    answer = ScheduleStore(app).why("report")
+
+    assert (answer.verdict, answer.evidence[0].text[: len(redbeat)]) == ("waits", redbeat)
+
+
+def test_a_lock_that_never_ends_is_a_warning_unless_its_beat_writes_that_it_runs(
+    app: Celery, client: redis.Redis, key: str, prefix: str, make_scheduler: MakeScheduler
+) -> None:
+    make_scheduler(app).tick()
+    client.persist(key)
+    runs = ScheduleStore(app).status()
+    client.delete(f"{prefix}:beats")
+    silent = ScheduleStore(app).status()
+
+    assert (runs.lock_warning, runs.lock_left, silent.lock_left) == ("", None, None)
+    assert silent.lock_warning.startswith(f"the lock {key} of {socket.gethostname()}:")
+    assert "has no time to live; if that beat has ended, no beat leads until redis-cli " in silent.lock_warning
 
 
 def test_a_lock_without_a_time_to_live_is_left(lock: Lock, client: redis.Redis, key: str, let_pass: Pass) -> None:

@@ -210,18 +210,67 @@ def test_the_line_that_undoes_an_import_deletes_what_was_imported_and_nothing_el
     assert (imported, left) == (["--all"], [[], ["--all"]])
 
 
-def test_the_names_of_very_many_imported_entries_are_in_the_json_document_alone(
-    app: Celery, run: Callable[..., Result]
-) -> None:
-    for number in range(21):
-        save(app, f"of {number:02}", 60.0)
+def test_the_lines_that_undo_an_import_name_all_entries_however_many(app: Celery, run: Callable[..., Result]) -> None:
+    names = [f"of {number:02}" for number in range(21)]
+    for name in names:
+        save(app, name, 60.0)
 
     text = run("redbeat", "--yes").stdout
-    assert all(each.error is None for each in ScheduleStore(app).delete_many(ScheduleStore(app).names()))
-    undo = json.loads(run("redbeat", "--yes", "--json").stdout)["undo"]
+    assert all(each.error is None for each in ScheduleStore(app).delete_many(names))
+    undo = json.loads(run("redbeat", "--yes", "--disable-source", "--json").stdout)["undo"]
 
-    assert text.endswith("to undo: delete the 21 entries; with --json this command prints the line that names all\n")
-    assert shlex.split(undo)[-21:] == [f"of {number:02}" for number in range(21)]
+    assert text.endswith(f"to undo: {shlex.join(['celery', '-A', 'proj', 'redisbeater', 'delete', '--', *names])}\n")
+    assert [shlex.split(line)[-21:] for line in undo] == [names, names]
+
+
+def test_a_password_is_not_printed_in_the_lines_that_undo_an_import(app: Celery, server: Server) -> None:
+    url = server.url().replace("://", "://default:secret@")
+
+    assert RedBeatSource(app, url, "old:").place == ["--from", server.url(), "--prefix", "old:"]
+    assert RedBeatSource(app, f"{server.url()}?password=secret").place == ["--from", server.url()]
+    assert RedBeatSource(app, f"{server.url()}?db=2").place == ["--from", f"{server.url()}?db=2"]
+
+
+def test_only_what_is_disabled_at_the_source_is_enabled_there(
+    app: Celery, run: Callable[..., Result], tasks: Any
+) -> None:
+    minutes = tasks.IntervalSchedule.objects.create(every=5, period="minutes")
+    for name, is_enabled in (("off", False), ("on", True), ("other", False)):
+        task(tasks, name, interval=minutes, enabled=is_enabled)
+
+    result = run("django-celery-beat", "--enable-source", "--", "off", "on", "gone")
+
+    assert (result.exit_code, result.stdout) == (2, "1 enabled in django-celery-beat\n")
+    assert result.stderr == "Error: not disabled in django-celery-beat, or not there: on, gone\n"
+    assert set(tasks.PeriodicTask.objects.filter(enabled=True).values_list("name", flat=True)) == {"off", "on"}
+    assert ScheduleStore(app).count() == 0
+
+
+def test_what_was_enabled_at_the_source_is_printed_as_json(app: Celery, run: Callable[..., Result]) -> None:
+    save(app, "off", 60.0, enabled=False)
+
+    result = run("redbeat", "--enable-source", "--json", "off")
+
+    assert json.loads(result.stdout) == {"source": "redbeat", "enabled": ["off"]}
+
+
+@pytest.mark.parametrize("words", [["--enable-source"], ["--yes", "a"]], ids=["without names", "without the option"])
+def test_names_belong_to_enabling_at_the_source_alone(run: Callable[..., Result], words: list[str]) -> None:
+    result = run("redbeat", *words)
+
+    assert result.exit_code == 2
+    assert result.stderr == "Error: --enable-source needs the names of entries, and an import takes none\n"
+
+
+def test_enabling_at_the_source_is_no_dry_run(
+    app: Celery, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    save(app, "off", 60.0, enabled=False)
+
+    result = run("redbeat", "--enable-source", "--dry-run", "off")
+
+    assert result.stderr == "Error: --enable-source goes with neither --dry-run nor --disable-source\n"
+    assert not RedBeatSchedulerEntry.from_key(f"{prefix}old:off", app=app).enabled
 
 
 def test_the_log_of_each_entry_says_who_imported_it_and_why(app: Celery, run: Callable[..., Result]) -> None:
@@ -260,8 +309,23 @@ def test_redbeat_no_longer_looks_at_entries_that_are_disabled_there(
     assert result.exit_code == 0, result.output
     assert client.zscore(f"{prefix}old::schedule", f"{prefix}old:a") < 0
     assert not RedBeatSchedulerEntry.from_key(f"{prefix}old:a", app=app).enabled
-    assert "to undo: for name in ['a']:" in result.stdout
     assert ScheduleStore(app).get("a").enabled
+
+
+def test_an_entry_of_redbeat_that_was_disabled_before_the_import_is_left_as_it_is(
+    app: Celery, run: Callable[..., Result], client: redis.Redis, prefix: str
+) -> None:
+    save(app, "a", 60.0)
+    save(app, "off", 60.0, enabled=False)
+    before = (client.hgetall(f"{prefix}old:off"), client.zscore(f"{prefix}old::schedule", f"{prefix}old:off"))
+
+    result = run("redbeat", "--yes", "--disable-source")
+
+    assert result.stdout.splitlines()[-2:] == [
+        "to undo: celery -A proj redisbeater delete -- a off",
+        "then: celery -A proj redisbeater import redbeat --enable-source -- a",
+    ]
+    assert before == (client.hgetall(f"{prefix}old:off"), client.zscore(f"{prefix}old::schedule", f"{prefix}old:off"))
 
 
 def test_an_entry_that_exists_is_refused_or_skipped(app: Celery, run: Callable[..., Result]) -> None:
@@ -272,7 +336,8 @@ def test_an_entry_that_exists_is_refused_or_skipped(app: Celery, run: Callable[.
     refused, skipped = run("redbeat", "--yes"), run("redbeat", "--yes", "--skip-existing")
 
     assert refused.exit_code == 2
-    assert "refused: exists in the schedule; --skip-existing leaves it" in refused.stdout
+    advice = "--skip-existing leaves it; to import it once more, delete it here first"
+    assert f"refused: exists in the schedule; {advice}" in refused.stdout
     assert "1 imported, 1 refused" in refused.stdout
     assert (skipped.exit_code, skipped.stdout.splitlines()[-1]) == (0, "2 skipped")
     assert ScheduleStore(app).get("a").task == "proj.mine"
@@ -340,7 +405,7 @@ def test_the_own_beat_schedule_becomes_dynamic(app: Celery, run: Callable[..., R
     assert result.exit_code == 2, "one is refused"
     assert sorted(ScheduleStore(app).names()) == ["daily", "often"]
     assert refused.exit_code == 2
-    assert "--disable-source: beat_schedule stands in the code" in refused.output
+    assert "--disable-source, --enable-source: beat_schedule stands in the code" in refused.output
 
 
 # django-celery-beat
@@ -380,7 +445,8 @@ def test_all_columns_of_a_periodic_task_move(app: Celery, run: Callable[..., Res
     assert (once.schedule, once.enabled) == (clocked(at), False)
     assert isinstance(store.get("sun").schedule, solar)
     assert tasks.PeriodicTask.objects.filter(enabled=True).values_list("name", flat=True).get() == "odd"
-    assert "update(enabled=True); PeriodicTasks.update_changed()" in result.stdout
+    enable = "then: celery -A proj redisbeater import django-celery-beat --enable-source -- all ends sun"
+    assert result.stdout.splitlines()[-1] == enable
 
 
 def test_what_is_over_and_what_the_code_declares_is_left_out(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -82,6 +83,18 @@ def test_the_head_says_since_when_nobody_leads(
     ended = store.log()[0].last
     assert ended is not None
     assert f'Nobody leads since <time datetime="{ended:%Y-%m-%dT%H:%M:%SZ}"' in web.get("/status").text
+
+
+def test_the_head_says_that_a_lock_may_keep_every_beat_from_leading(
+    app: Celery, client: redis.Redis, prefix: str
+) -> None:
+    client.set(f"{prefix}:lock", uuid.uuid1().hex, px=1_500_000)  # RedBeat's
+
+    page = browse(app).get("/status").text
+
+    assert '<a class="bad" href="/status"><bdi>RedBeat</bdi> holds the lock</a>' in page
+    assert f"unhealthy: the lock {prefix}:lock is RedBeat&#39;s and ends in 1500 s unless its beat renews it" in page
+    assert " leads</span>" not in page
 
 
 def test_monitors_read_the_schedule_where_that_is_wanted(app: Celery, store: ScheduleStore) -> None:

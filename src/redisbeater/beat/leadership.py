@@ -12,7 +12,7 @@ from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.beat_line import name_of
-from redisbeater.store import Lock
+from redisbeater.store import Lock, lock_warning
 
 __all__ = ("Leadership",)
 
@@ -149,23 +149,8 @@ class Leadership:
         self._report_long_lock(lock)
 
     def _report_long_lock(self, lock: Lock) -> None:
-        if lock.is_endless:
-            logger.warning(
-                "the lock %s of %s has no time to live; if that beat has ended, no beat leads until %s DEL %s",
-                lock.key,
-                lock.holder,
-                self._command_line,
-                shlex.quote(lock.key),
-            )
-        elif lock.is_of_redbeat:
-            logger.warning(
-                "the lock %s is RedBeat's and ends in %.0f s unless its beat renews it; if that beat has ended, "
-                "this one leads at once after %s DEL %s",
-                lock.key,
-                lock.free_in,
-                self._command_line,
-                shlex.quote(lock.key),
-            )
+        if warning := lock_warning(lock.key, lock.holder, lock.free_in, self._command_line):
+            logger.warning("%s", warning)
 
     def _record_refusal(self, reason: str) -> None:
         """Record why this beat must not lead, if there is a reason, and log it if it is a new one."""

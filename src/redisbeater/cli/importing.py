@@ -17,7 +17,7 @@ from redisbeater.cli.options import authored
 from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import aligned_heads
 from redisbeater.cli.terminal import with_progress
-from redisbeater.display import printable_json
+from redisbeater.display import printable_json, shown
 from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
 from redisbeater.management.migration.comparison import Comparison
@@ -33,9 +33,6 @@ __all__ = ("import_",)
 _STATES = ("new", "imported", "exists", "left out", "refused")
 
 _WORDS = {"new": "to import", "exists": "skipped"}
-
-#: So many names are put into a line of the shell; JSON has all.
-MOST_NAMES = 20
 
 
 @redisbeater.group("import")
@@ -61,6 +58,8 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         dry_run: bool,
         skip_existing: bool,
         disable_source: bool,
+        enable_source: bool,
+        names: Sequence[str],
         as_json: bool,
         yes: bool,
         note: str,
@@ -68,25 +67,36 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
         **arguments: Any,
     ) -> None:
         source = function(app, **arguments)
-        if disable_source:
-            source.check_disabling()
+        if disable_source or enable_source:
+            source.check_switching()
+        if bool(names) != enable_source:
+            raise BadInput("--enable-source needs the names of entries, and an import takes none")
+        if enable_source:
+            if dry_run or disable_source:
+                raise BadInput("--enable-source goes with neither --dry-run nor --disable-source")
+            _enable(source, names, as_json)
+            return
         work = Import(app, source, skip_existing=skip_existing, by=by, note=note)
         with Progress("read") as progress:
             work.read(progress)
-        undo = ""
+        undo: list[str] = []
         if dry_run:
             _compare(work)
-        else:
-            undo = _write(work, disable_source, yes, app.main or "proj", as_json)
+        elif imported := _write(work, yes):
+            undo.append(_line(app, "delete", "--", *imported))
+            if disable_source and (disabled := work.disable_source()):
+                undo.append(_line(app, "import", source.name, *source.place, "--enable-source", "--", *disabled))
         print_lines([_json(source, work, undo)] if as_json else _lines(work, undo))
         if work.of_state("refused"):
             raise click.exceptions.Exit(BadInput.exit_code)
 
     wrapped: Callable[..., None] = run
     for option in (
+        click.argument("names", nargs=-1, metavar="[NAME...]"),
         click.option("--yes", is_flag=True, help="Do not ask."),
         authored,
         as_json,
+        click.option("--enable-source", is_flag=True, help="Import nothing, and enable the named entries there again."),
         click.option("--disable-source", is_flag=True, help="Disable there what was imported."),
         click.option("--skip-existing", is_flag=True, help="Skip entries that exist, instead of refusing them."),
         click.option("--dry-run", is_flag=True, help="Write nothing; compare the fire times of both schedulers."),
@@ -142,38 +152,42 @@ def _compare(work: Import) -> None:
         pass
 
 
-def _write(work: Import, disable_source: bool, yes: bool, app_name: str, is_json: bool) -> str:
-    """Write the entries, if that is confirmed; return the line that undoes it."""
+def _enable(source: Source, names: Sequence[str], as_json: bool) -> None:
+    """Enable entries at the source; those that were not disabled there are an error."""
+    enabled = source.switch(names, enabled=True)
+    data = {"source": source.name, "enabled": enabled}
+    click.echo(printable_json(data, indent=2) if as_json else f"{len(enabled):,} enabled in {source.name}")
+    if others := [name for name in names if name not in enabled]:
+        raise BadInput(f"not disabled in {source.name}, or not there: {', '.join(map(shown, others))}")
+
+
+def _write(work: Import, yes: bool) -> list[str]:
+    """Write the entries, if that is confirmed; return the names of those that were imported."""
     names = [entry.name for entry in work.of_state("new")]
-    if not names:
-        return ""
-    confirm("import", names, yes)
-    with Progress("imported") as progress:
-        work.write(progress)
-    imported = [entry.name for entry in work.of_state("imported")]
-    if disable_source and imported:
-        return work.disable_source()
-    if len(imported) > MOST_NAMES and not is_json:
-        return f"delete the {len(imported):,} entries; with --json this command prints the line that names all"
-    return _deletion(imported, app_name) if imported else ""
+    if names:
+        confirm("import", names, yes)
+        with Progress("imported") as progress:
+            work.write(progress)
+    return [entry.name for entry in work.of_state("imported")]
 
 
-def _deletion(names: Sequence[str], app_name: str) -> str:
-    """Return the command that deletes entries from the schedule that this command writes to."""
+def _line(app: Celery, *words: str) -> str:
+    """Return a line for the shell: a command for the app and the schedule of this one."""
     context = click.get_current_context()
+    given = context.find_root().params.get("app")  # the text of -A
     while context.parent is not None and "key_prefix" not in context.params:
         context = context.parent
     prefix = context.params.get("key_prefix")
     where = [] if prefix is None else ["--key-prefix", prefix]
-    return shlex.join(["celery", "-A", app_name, "redisbeater", *where, "delete", "--", *names])
+    name = given if isinstance(given, str) else app.main or "proj"
+    return shlex.join(["celery", "-A", name, "redisbeater", *where, *words])
 
 
-def _lines(work: Import, undo: str) -> Iterator[str]:
+def _lines(work: Import, undo: Sequence[str]) -> Iterator[str]:
     yield from aligned_heads([(each.name, _schedule(each)) for each in work.entries], map(_outcome, work.entries))
     counts = [(state, len(work.of_state(state))) for state in _STATES]
     yield ", ".join(f"{count:,} {_WORDS.get(state, state)}" for state, count in counts if count) or "nothing to import"
-    if undo:
-        yield f"to undo: {undo}"
+    yield from (f"{word}: {line}" for word, line in zip(("to undo", "then"), undo))
 
 
 def _schedule(entry: ImportedEntry) -> str:
@@ -205,7 +219,7 @@ def _comparison(found: Comparison) -> str:
     return f"next {found.compared:,} fire {'time' if found.compared == 1 else 'times'}: the same"
 
 
-def _json(source: Source, work: Import, undo: str) -> str:
+def _json(source: Source, work: Import, undo: Sequence[str]) -> str:
     entries = [_as_dict(entry) for entry in work.entries]
     return printable_json({"source": source.name, "entries": entries, "undo": undo}, indent=2)
 

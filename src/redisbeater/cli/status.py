@@ -71,8 +71,11 @@ def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
         yield "redis", f"refuses changes, so nothing is sent: {found.refusal}"
     if not found.is_led:
         yield "leader", "none: no entry runs"
+    elif found.lock_warning:
+        yield "leader", f"{found.leader_name}: {found.lock_warning}"
     elif not found.leaders:
-        yield "leader", f"{found.leader_name}{_lock(found)}, which has not written what it does yet"
+        left = f"; the lock ends in {found.lock_left.total_seconds():.0f} s" if found.lock_left else ""
+        yield "leader", f"{found.leader_name}, which has not written what it does yet{left}"
     for beat in found.leaders:
         yield "leader", _leader(beat, found, view)
     for beat in found.standbys:

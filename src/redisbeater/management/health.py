@@ -164,7 +164,7 @@ def _problems_of_beats(status: Status, terms: Terms) -> Iterator[Problem]:
 
 def _missing_leader(status: Status) -> str:
     if status.is_led:
-        return ""
+        return status.lock_warning
     ages = [_age(status, beat) for beat in status.beats if beat.leads]
     if ages and min(ages) < (status.lock_timeout or timedelta(0)) + HANDOVER:
         return ""  # another beat takes over

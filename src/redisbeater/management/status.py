@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.context import Context
-from redisbeater.management.beats import read_beats
+from redisbeater.management.beats import read_beats, warning_of_lock
 from redisbeater.management.last_hour import LastHour, read_last_hour
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.runs.record import workers_report
 from redisbeater.management.server_words import eviction_words, memory_words, persistence_words
 from redisbeater.model.beat_line import BeatLine, name_of
 from redisbeater.model.pause import Pause
+from redisbeater.store import is_of_redbeat
 from redisbeater.store.server import ServerFacts
 
 __all__ = ("Server", "Status", "read_status")
@@ -81,6 +82,9 @@ class Status:
         entries, broken, failing: how many there are.
         lock: the token that the lock holds; empty: no beat holds it, or there is no lock.
         lock_timeout: how long a lock lasts that is not renewed; None: no lock is used.
+        lock_left: how long the lock lasts from now on unless it is renewed; None: no beat holds it, or it never ends.
+        lock_warning: why the lock may keep every beat from leading, and how to release it, where that may be for
+            long: it is RedBeat's, or never ends. Empty: it does not.
         beats: the beats that have written a line in the last minute, those that lead first.
         due, oldest: how many entries are due and have not run, and for how long the oldest has been waiting.
         oldest_name: the name of that one.
@@ -107,6 +111,8 @@ class Status:
     pause: Pause | None
     refusal: str = ""
     workers_report: bool = True
+    lock_left: timedelta | None = None
+    lock_warning: str = ""
     server: Server | None = None
     last_hour: LastHour | None = None
 
@@ -130,7 +136,9 @@ class Status:
 
     @property
     def leader_name(self) -> str:
-        """Host and process of the leader; empty: none leads."""
+        """Host and process of the leader, or ``RedBeat``; empty: none leads."""
+        if is_of_redbeat(self.lock):
+            return "RedBeat"
         return name_of(self.lock) if self.lock else ", ".join(beat.name for beat in self.leaders)
 
     def as_dict(self) -> dict[str, Any]:
@@ -140,6 +148,8 @@ class Status:
             **{name: getattr(self, name) for name in ("address", "prefix", "id", "entries", "broken", "failing")},
             "leader": self.lock,
             "lock_timeout": self.lock_timeout and self.lock_timeout.total_seconds(),
+            "lock_left": None if self.lock_left is None else self.lock_left.total_seconds(),
+            "lock_warning": self.lock_warning,
             "due": self.due,
             "oldest_late": round(self.oldest.total_seconds(), 3),
             "oldest_name": self.oldest_name,
@@ -157,6 +167,8 @@ def read_status(context: Context, *, details: bool = False) -> Status:
     redis, config = context.redis, context.config
     now, _ = redis.clock()
     late = redis.failing.late(0.0)
+    beats, held = tuple(read_beats(context)), None if config.lock_key is None else redis.held_lock()
+    left = held.seconds_left if held else None
     return Status(
         now=now,
         address=redis.address,
@@ -165,9 +177,11 @@ def read_status(context: Context, *, details: bool = False) -> Status:
         entries=redis.contents.count(),
         broken=redis.broken.count(),
         failing=redis.failing.count(),
-        lock="" if config.lock_key is None else redis.leader(),
+        lock=held.holder if held else "",
         lock_timeout=None if config.lock_key is None else timedelta(seconds=config.lock_timeout),
-        beats=tuple(read_beats(context)),
+        lock_left=None if left is None else timedelta(seconds=left),
+        lock_warning=warning_of_lock(held, beats) if held else "",
+        beats=beats,
         due=late.entries,
         oldest=late.oldest,
         oldest_name=redis.failing.oldest() if late.entries else "",

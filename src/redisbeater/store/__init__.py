@@ -6,7 +6,7 @@ from redisbeater.store.contents import Unscheduled, pages
 from redisbeater.store.entries import KEEP_DELETED, SAVE_PAGE
 from redisbeater.store.execution import Execution, Renewal, holder_prefix, new_holder
 from redisbeater.store.failing import Late
-from redisbeater.store.lock import Lock, new_token
+from redisbeater.store.lock import HeldLock, Lock, is_of_redbeat, lock_warning, new_token
 from redisbeater.store.notifier import Notifier
 from redisbeater.store.runs import Reservation, RunStore
 from redisbeater.store.schedule import RedisSchedule
@@ -19,6 +19,7 @@ __all__ = (
     "Execution",
     "Claim",
     "ClaimedEntry",
+    "HeldLock",
     "Late",
     "Lock",
     "Notifier",
@@ -29,6 +30,8 @@ __all__ = (
     "Snapshot",
     "Unscheduled",
     "holder_prefix",
+    "is_of_redbeat",
+    "lock_warning",
     "new_holder",
     "new_token",
     "pages",

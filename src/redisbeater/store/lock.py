@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew
 from redisbeater.host_clock import host_seconds
 from redisbeater.store import data_format
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import LOCK_RELEASED, Keys
 
-__all__ = ("Lock", "new_token")
+__all__ = ("HeldLock", "Lock", "is_of_redbeat", "lock_warning", "new_token")
 
 #: The lock is renewed when a third of its timeout has passed, so that two renewals may fail.
 RENEWALS_PER_TIMEOUT = 3
@@ -36,6 +38,47 @@ def new_token() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
 
 
+def is_of_redbeat(token: str) -> bool:
+    """Return whether RedBeat holds the lock: it renews that once a tick, by default every 5 of its 25 minutes."""
+    return _TOKEN_OF_REDBEAT.fullmatch(token) is not None
+
+
+def lock_warning(key: str, holder: str, seconds_left: float, command_line: str) -> str:
+    """Return why nobody may lead for long if the holder of the lock has ended, and how to release it; else empty.
+
+    Nothing tells a RedBeat that was killed from one that sleeps.
+
+    Arguments:
+        key: the key of the lock.
+        holder: the token that it holds; empty: nobody holds it.
+        seconds_left: until it is free unless it is renewed; endless: it has no time to live.
+        command_line: how ``redis-cli`` reaches this Redis.
+    """
+    if holder and seconds_left == float("inf"):
+        state, then = f"of {shown(holder)} has no time to live", "no beat leads until"
+    elif is_of_redbeat(holder):
+        state = f"is RedBeat's and ends in {seconds_left:.0f} s unless its beat renews it"
+        then = "one that stands by leads at once after"
+    else:
+        return ""
+    return f"the lock {key} {state}; if that beat has ended, {then} {command_line} DEL {shlex.quote(key)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldLock:
+    """The lock at one moment, as anybody can read it.
+
+    Attributes:
+        holder: the token of the beat that holds it; empty: none does, or what the key holds is no token.
+        seconds_left: until it is free unless it is renewed; None: nobody holds it, or it has no time to live.
+        warning: see :func:`lock_warning`.
+    """
+
+    holder: str
+    seconds_left: float | None
+    warning: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hold:
     """The lock as another beat holds it, until it renews it."""
@@ -46,11 +89,6 @@ class Hold:
     #: When it was seen first, on this host's clock, and how many seconds it had left then.
     seen_at: float
     seconds_left: float
-
-    @property
-    def is_of_redbeat(self) -> bool:
-        """Whether RedBeat holds it: it renews its lock once a tick, by default every 5 of its 25 minutes."""
-        return _TOKEN_OF_REDBEAT.fullmatch(self.holder) is not None
 
     def is_same(self, other: Hold | None) -> bool:
         """Return whether the lock was not renewed between the two."""
@@ -97,11 +135,6 @@ class Lock:
         return self._is_held and self.free_in == float("inf")
 
     @property
-    def is_of_redbeat(self) -> bool:
-        """Whether RedBeat holds the lock: nothing tells a beat of it that was killed from one that sleeps."""
-        return self._hold is not None and self._hold.is_of_redbeat
-
-    @property
     def is_fresh(self) -> bool:
         """Whether it is too early to renew."""
         return host_seconds() < self._asked_at + self._timeout / RENEWALS_PER_TIMEOUT
@@ -135,7 +168,7 @@ class Lock:
     def _is_abandoned(self) -> bool:
         """Whether its holder has not renewed it for as long as it lasts; RedBeat's is left until it ends."""
         hold = self._hold
-        if hold is None or hold.is_of_redbeat:
+        if hold is None or is_of_redbeat(hold.holder):
             return False
         is_like_ours = hold.seconds_left <= self._timeout
         limit = self._timeout if is_like_ours else max(self._timeout, LONGEST_RENEWAL_SECONDS)

@@ -11,6 +11,7 @@ from redisbeater.exceptions import FormatTooNew
 from redisbeater.store import data_format
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
+from redisbeater.store.lock import HeldLock, lock_warning
 from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
 
 __all__ = ("OwnKeys",)
@@ -23,6 +24,7 @@ class OwnKeys:
     """The keys of a schedule that belong to no entry."""
 
     keys: Keys
+    command_line: str
     _connection: Connection
 
     @property
@@ -83,9 +85,24 @@ class OwnKeys:
         """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
 
+    def held_lock(self) -> HeldLock:
+        """Return who holds the lock, for how long, and whether that may keep every beat from leading."""
+        found = unless_wrong_type(self._connection, partial(_lock_and_its_end, key=self.keys.lock))
+        holder, milliseconds = found or (None, -2)
+        if not holder or milliseconds == -2:  # the second question may find no key any more
+            return HeldLock(holder="", seconds_left=None, warning="")
+        seconds = None if milliseconds < 0 else milliseconds / 1000
+        warning = lock_warning(self.keys.lock, holder, float("inf") if seconds is None else seconds, self.command_line)
+        return HeldLock(holder=holder, seconds_left=seconds, warning=warning)
+
     def identity(self) -> str:
         """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
+
+
+def _lock_and_its_end(client: Any, key: str) -> Any:
+    with client.pipeline(transaction=False) as pipeline:
+        return pipeline.get(key).pttl(key).execute()
 
 
 def _server(client: Any) -> str:

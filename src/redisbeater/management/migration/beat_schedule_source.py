@@ -26,6 +26,7 @@ class BeatScheduleSource:
     """The static entries that an app declares."""
 
     name = "beat-schedule"
+    place = ()
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -37,15 +38,15 @@ class BeatScheduleSource:
         for name in sorted(declared, key=str):
             yield self._candidate(str(name), declared[name])
 
-    def check_disabling(self) -> None:
+    def check_switching(self) -> None:
         """Refuse it; see :class:`Source`."""
-        problem = "beat_schedule stands in the code, and only you can remove its entries there"
-        raise ImproperlyConfigured(f"--disable-source: {problem}; import without it")
+        problem = "beat_schedule stands in the code, and only you can change its entries there"
+        raise ImproperlyConfigured(f"--disable-source, --enable-source: {problem}; import without them")
 
-    def disable(self, names: Sequence[str]) -> str:
+    def switch(self, names: Sequence[str], *, enabled: bool) -> list[str]:
         """Refuse it; see :class:`Source`."""
-        self.check_disabling()
-        return ""
+        self.check_switching()
+        return []
 
     def _candidate(self, name: str, fields: Any) -> Candidate:
         try:

@@ -51,6 +51,10 @@ class Source(Protocol):
     def name(self) -> str:
         """The word of the command line for it."""
 
+    @property
+    def place(self) -> Sequence[str]:
+        """The options of the command line that say where it is, as they were given."""
+
     def read(self) -> Iterable[Candidate]:
         """Yield its entries, in the order of their names.
 
@@ -59,15 +63,15 @@ class Source(Protocol):
             StoreError: its storage failed.
         """
 
-    def check_disabling(self) -> None:
-        """Refuse to disable entries there, if that cannot be done.
+    def check_switching(self) -> None:
+        """Refuse to enable and disable entries there, if that cannot be done.
 
         Raises:
             ImproperlyConfigured: with the reason.
         """
 
-    def disable(self, names: Sequence[str]) -> str:
-        """Disable entries there; return a line of code that undoes it.
+    def switch(self, names: Sequence[str], *, enabled: bool) -> list[str]:
+        """Enable or disable entries there; return the names of those that were not so before.
 
         Raises:
             StoreError: its storage failed.

@@ -18,6 +18,7 @@ class DjangoSource:
     """The periodic tasks of a Django project."""
 
     name = "django-celery-beat"
+    place = ()
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -26,16 +27,13 @@ class DjangoSource:
         """Yield its entries; see :class:`Source`."""
         yield from self._tables().read(self._app)
 
-    def check_disabling(self) -> None:
+    def check_switching(self) -> None:
         """Do nothing: it is always possible."""
 
-    def disable(self, names: Sequence[str]) -> str:
-        """Store ``enabled = False`` and report the change to its beats; see :class:`Source`."""
-        self._tables().disable(names)
-        return (
-            f"PeriodicTask.objects.filter(name__in={list(names)!r}).update(enabled=True); "
-            "PeriodicTasks.update_changed()"
-        )
+    def switch(self, names: Sequence[str], *, enabled: bool) -> list[str]:
+        """Store ``enabled`` and report the change to its beats; see :class:`Source`."""
+        switched: list[str] = self._tables().switch(names, enabled=enabled)
+        return switched
 
     def _tables(self) -> Any:
         """Return the module that knows the tables: it can be imported only in a project that is set up."""

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 from celery.schedules import crontab, schedule, solar
 from django.conf import settings
-from django.db import Error
+from django.db import Error, transaction
 from django.utils.timezone import is_naive, make_aware
 from django_celery_beat.models import PeriodicTask, PeriodicTasks
 from django_celery_beat.schedulers import ModelEntry
@@ -23,8 +23,12 @@ from redisbeater.management.migration.candidate import Candidate, OldEngine, Sou
 from redisbeater.management.migration.old_engine import SimulatedClock, engine_app, fire_times, on_clock
 from redisbeater.schedules import clocked
 from redisbeater.schedules.zone import zone_name
+from redisbeater.store import pages
 
-__all__ = ("disable", "read")
+__all__ = ("read", "switch")
+
+#: Databases bound the parameters of a query.
+NAMES_OF_A_QUERY = 500
 
 #: The entry that django-celery-beat itself stores for Celery.
 CLEANUP = "celery.backend_cleanup"
@@ -52,18 +56,27 @@ def read(app: Celery) -> Iterator[Candidate]:
         yield _candidate(app, engines, row)
 
 
-def disable(names: Sequence[str]) -> None:
-    """Disable periodic tasks, and let running beats read the table again.
+def switch(names: Sequence[str], *, enabled: bool) -> list[str]:
+    """Enable or disable periodic tasks, all or none, and let running beats read the table again.
+
+    Returns:
+        The names of those that were not so before.
 
     Raises:
         SourceError: the database failed.
     """
+    rows = PeriodicTask.objects.select_for_update().filter(enabled=not enabled)
+    switched: list[str] = []
     try:
-        for start in range(0, len(names), 500):  # databases bound the parameters of a query
-            PeriodicTask.objects.filter(name__in=names[start : start + 500]).update(enabled=False)
+        with transaction.atomic(using=rows.db):
+            for page in pages(names, NAMES_OF_A_QUERY):
+                found = list(rows.filter(name__in=page).values_list("name", flat=True))
+                PeriodicTask.objects.filter(name__in=found).update(enabled=enabled)
+                switched += found
         PeriodicTasks.update_changed()
     except Error as exc:
         raise SourceError(_failure(exc)) from exc
+    return switched
 
 
 def _failure(error: Exception) -> str:

@@ -101,9 +101,10 @@ class Import:
                 entry.state, entry.reason = ("imported", "") if failure is None else self._failed(failure)
             progress(len(self.of_state("imported")))
 
-    def disable_source(self) -> str:
-        """Disable at the source what was imported; return a line of code that undoes it."""
-        return self._source.disable([entry.name for entry in self.of_state("imported")])
+    def disable_source(self) -> list[str]:
+        """Disable at the source what was imported and is enabled there; return the names of what was disabled."""
+        enabled = (each for each in self.of_state("imported") if each.change and each.change.definition.enabled)
+        return self._source.switch([each.name for each in enabled], enabled=False)
 
     def of_state(self, state: str) -> list[ImportedEntry]:
         """Return the entries of a state."""
@@ -148,5 +149,6 @@ class Import:
     def _failed(self, failure: Exception) -> tuple[str, str]:
         if isinstance(failure, EntryExists):
             reason = "exists in the schedule"
-            return ("exists", reason) if self._skip_existing else ("refused", f"{reason}; --skip-existing leaves it")
+            hint = "--skip-existing leaves it; to import it once more, delete it here first"
+            return ("exists", reason) if self._skip_existing else ("refused", f"{reason}; {hint}")
         return "refused", str(failure)

@@ -50,6 +50,15 @@ class RedBeatSource:
         self._prefix = prefix or theirs.get("key_prefix") or DEFAULT_PREFIX
         self._url = url or theirs.get("redis_url")
         self._setting = "--from" if url else "redbeat_redis_url"
+        self._given = (url, prefix)
+
+    @property
+    def place(self) -> Sequence[str]:
+        """The options that say where it is, without the password of a URL; see :class:`Source`."""
+        url, prefix = self._given
+        if url and ("@" in url or "password" in url):
+            url = RedisUrl.read("--from", url).address
+        return [*(("--from", url) if url else ()), *(("--prefix", prefix) if prefix else ())]
 
     def read(self) -> Iterator[Candidate]:
         """Yield its entries; see :class:`Source`."""
@@ -65,20 +74,19 @@ class RedBeatSource:
                     if snapshot.exists:
                         yield self._candidate(snapshot, snapshot.name in statics or snapshot.name == CLEANUP)
 
-    def check_disabling(self) -> None:
+    def check_switching(self) -> None:
         """Do nothing: it is always possible."""
 
-    def disable(self, names: Sequence[str]) -> str:
-        """Store ``enabled: false`` and a negative score, which RedBeat does not look at; see :class:`Source`."""
-        author = Author.of("", "imported by redisbeater")
+    def switch(self, names: Sequence[str], *, enabled: bool) -> list[str]:
+        """Store ``enabled``, and a negative score if it is false: RedBeat does not look at it; see :class:`Source`."""
+        author = Author.of("", "import undone" if enabled else "imported by redisbeater")
+        switched: list[str] = []
         with self._located():
             for page in pages(names, SAVE_PAGE):
-                changes = [FieldChange(name=name, fields={"enabled": False}, author=author) for name in page]
-                write_page(self._context, changes)
-        return (
-            f"for name in {list(names)!r}: entry = RedBeatSchedulerEntry.from_key({self._prefix!r} + name, app=app); "
-            "entry.enabled = True; entry.save()"
-        )
+                changes = [FieldChange(name=name, fields={"enabled": enabled}, author=author) for name in page]
+                written = write_page(self._context, changes, only_differing=True).written
+                switched += [name for name in page if name in written and "enabled" in written[name].changed_fields]
+        return switched
 
     @contextmanager
     def _located(self) -> Iterator[None]:

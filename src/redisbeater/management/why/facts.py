@@ -11,7 +11,7 @@ from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.instant import EPOCH, from_iso
-from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats
+from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats, warning_of_lock
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.why.answer import Evidence
@@ -57,6 +57,7 @@ class Facts:
         most_lines: how many lines the log keeps.
         schedule_lines: the newest lines of the schedule's log.
         leader: who leads; empty: nobody. None: there is no lock.
+        lock_warning: why the lock may keep every beat from leading for long, and how to release it; empty: it does not.
         pause: the pause of the whole schedule; None: it is not paused.
         max_rate: how many runs a second leave at most; None: any number.
         refusal: why Redis refuses changes, and what to do; empty: it takes them, or does not say.
@@ -81,6 +82,7 @@ class Facts:
     schedule_lines: Sequence[LogLine]
     leader: str | None
     pause: Pause | None
+    lock_warning: str = ""
     max_rate: float | None = None
     refusal: str = ""
     runs: Sequence[Run] = ()
@@ -159,7 +161,7 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
     if not (snapshot.exists or lines or report):
         raise EntryNotFound(name)
     of_zone = context.in_zone(snapshot.zone)
-    has_lock = context.config.lock_key is not None
+    held, beats = None if context.config.lock_key is None else redis.held_lock(), read_beats(context)
     return Facts(
         name=name,
         now=now or snapshot.now,
@@ -173,12 +175,13 @@ def read_facts(context: Context, name: str, now: datetime | None = None, max_int
         lines=[redacted_line(context, line) for line in lines],
         most_lines=redis.log.most_of_entry,
         schedule_lines=[redacted_line(context, line) for line in redis.log.of_schedule(SCHEDULE_LINES)],
-        leader=redis.leader() if has_lock else None,
+        leader=held.holder if held else None,
         pause=read_pause(context),
+        lock_warning=warning_of_lock(held, beats) if held else "",
         max_rate=context.config.max_rate,
         refusal=redis.refusal(),
         runs=_runs(context, name),
-        beats=read_beats(context),
+        beats=beats,
         longest_pass=longest_pass(max_interval),
         workers_report=not context.config.track_runs or redis.runs.has_reported(),
     )

@@ -80,6 +80,9 @@ def _held(facts: Facts, since: str) -> Answer | None:
             sentence=f"Nobody leads{since_nobody_leads(facts)}: {since}.",
             evidence=evidence_of_leaders(facts),
         )
+    if facts.lock_warning:
+        sentence = f"Not sent yet: {facts.lock_warning}; {since}."
+        return Answer(verdict="no_leader", sentence=sentence, evidence=evidence_of_leaders(facts))
     return _problem_of_beats(facts, since)
 
 
@@ -173,6 +176,8 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
         evidence.insert(0, Evidence(text=_pause_words(facts, facts.pause)))
     if facts.leader == "":
         evidence.insert(0, Evidence(text="no beat leads at this moment: without one nothing runs"))
+    elif facts.lock_warning:
+        evidence.insert(0, Evidence(text=facts.lock_warning))
     when = facts.time_and_distance(fire_time)
     until = _disabled_until(facts)
     if until is not None:
