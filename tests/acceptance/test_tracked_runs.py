@@ -11,7 +11,7 @@ import pytest
 from celery.worker.request import Request
 from support.rabbitmq import RabbitMQ
 from support.servers import Server
-from support.waiting import wait_until
+from support.waiting import WAIT_SECONDS, wait_until
 from tracked import ENTRY, Worker
 
 from redisbeater.model.run import State
@@ -26,6 +26,9 @@ OTHERS_ON_RABBITMQ = ("threads on RabbitMQ", "solo on RabbitMQ", "gevent on Rabb
 
 #: Pools that can end a task; those that can lose or kill a process without the worker itself.
 CAN_TERMINATE, HAS_CHILDREN = ("prefork", "gevent", "eventlet"), ("prefork",)
+
+#: Seconds until a worker has noticed the end of a child: one that was spawned may still have been starting.
+CHILD_SECONDS = 2 * WAIT_SECONDS
 
 SEES_EXITS = pytest.mark.skipif(
     not hasattr(Request, "_worker_lost_info"),
@@ -200,7 +203,9 @@ def test_a_task_that_is_killed_at_its_request_is_revoked(worker: Worker) -> None
 def test_the_lease_of_a_child_that_dies_ends_soon(worker: Worker, task: str, error: str) -> None:
     run_id = worker.send(task)
 
-    run = wait_until(lambda: (run := worker.run(run_id)) and error in run.error and run, "the end of the child")
+    run = wait_until(
+        lambda: (run := worker.run(run_id)) and error in run.error and run, "the end of the child", CHILD_SECONDS
+    )
 
     assert (run.state, run.starts) == (State.STARTED, 1)
     assert run.error.startswith("WorkerLostError: ")

@@ -6,6 +6,7 @@ For a beat that is the same as a clock of its own that goes ahead of the server'
 from __future__ import annotations
 
 import os
+import re
 import socket
 import uuid
 from collections.abc import Callable
@@ -135,8 +136,13 @@ def test_the_lock_of_redbeat_is_left_until_it_ends_and_is_named(
 
     assert client.get(key) == token
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert f"the lock {key} is RedBeat's and ends in 1500 s unless its beat renews it" in warning
+    assert f"the lock {key} is RedBeat's and ends in 1500 s unless its beat renews it" in begun(warning)
     assert warning.endswith(f" DEL {key}")
+
+
+def begun(text: str) -> str:
+    """Return a text as it was when the lock had just been taken, whatever has passed since."""
+    return re.sub(r"\b14\d\d s", "1500 s", text)
 
 
 @pytest.fixture
@@ -154,16 +160,17 @@ def test_the_status_says_whose_lock_it_is_when_that_ends_and_how_to_release_it(
 
     [leader] = [line for line in drawn.splitlines() if line.startswith("leader")]
     command = f"{Context.of(app).redis.command_line} DEL {key}"
-    assert leader == f"leader     RedBeat: {redbeat} stands by leads at once after {command}"
-    assert (status.leader_name, round(status.as_dict()["lock_left"])) == ("RedBeat", 1500)
-    assert status.as_dict()["lock_warning"] == leader.partition("RedBeat: ")[2]
+    expected = f"leader     RedBeat: {redbeat} stands by leads at once after {command}"
+    assert begun(leader) == expected
+    assert (status.leader_name, 1440 < status.as_dict()["lock_left"] <= 1500) == ("RedBeat", True)
+    assert begun(status.as_dict()["lock_warning"]) == expected.partition("RedBeat: ")[2]
 
 
 def test_a_lock_of_redbeat_is_no_healthy_leader(app: Celery, redbeat: str) -> None:
     health = ScheduleStore(app).health()
 
     assert health.failed == ("lead",)
-    assert health.sentence.startswith(f"unhealthy: {redbeat}")
+    assert begun(health.sentence).startswith(f"unhealthy: {redbeat}")
 
 
 def test_why_says_that_a_run_waits_for_the_lock_of_redbeat(app: Celery, redbeat: str) -> None:
@@ -172,7 +179,7 @@ def test_why_says_that_a_run_waits_for_the_lock_of_redbeat(app: Celery, redbeat:
     answer = ScheduleStore(app).why("report")
 
     assert answer.verdict == "no_leader"
-    assert answer.sentence.startswith(f"Not sent yet: {redbeat}")
+    assert begun(answer.sentence).startswith(f"Not sent yet: {redbeat}")
     assert "; due since " in answer.sentence
 
 
@@ -181,7 +188,8 @@ def test_why_shows_the_lock_of_redbeat_beside_a_time_to_come(app: Celery, redbea
 
     answer = ScheduleStore(app).why("report")
 
-    assert (answer.verdict, answer.evidence[0].text[: len(redbeat)]) == ("waits", redbeat)
+    assert answer.verdict == "waits"
+    assert begun(answer.evidence[0].text).startswith(redbeat)
 
 
 def test_a_lock_that_never_ends_is_a_warning_unless_its_beat_writes_that_it_runs(
