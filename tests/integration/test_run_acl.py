@@ -73,7 +73,8 @@ def test_the_documented_rights_are_enough(site: RunSite, admin: redis.Redis, pre
 
     do_everything(site)
 
-    assert not [entry["object"] for entry in admin.acl_log() if entry["username"] == "beat"]
+    refused = {entry["object"] for entry in admin.acl_log() if entry["username"] == "beat"}
+    assert refused <= {"client|setinfo"}  # by which redis-py names itself to servers from 7.2 on; it does without
 
 
 @pytest.mark.parametrize("right", RIGHTS.split())
