@@ -426,6 +426,14 @@ def test_lateness_counts_from_the_due_time() -> None:
     assert (in_time.runs, missed.runs) == ((NOW,), ())
 
 
+def test_the_newest_of_several_late_fire_times_that_its_jitter_has_delayed_is_run() -> None:
+    jittered = entry(3600, jitter=1800, misfire_grace_time=60)
+    due = resolved(jittered).due_at(NOW)
+    assert due - NOW > timedelta(minutes=2)
+
+    assert plan(jittered, NOW - 2 * HOUR, due + timedelta(seconds=30)).runs == (NOW,)
+
+
 # -- executed meanwhile
 
 
