@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
+import redis
 from celery import Celery
+from celery.schedules import BaseSchedule
 from starlette.requests import Request
 from web_site import BEARER, HOST, SECRET, TestClient, browse
 
@@ -217,6 +223,44 @@ def test_a_hostile_name_is_text_everywhere_and_can_be_changed(app: Celery) -> No
         refused = web.post("/entry", data={"name": name, "task": "shop.report", "kind": "every", "every": "1m"})
         assert refused.status_code == 422, repr(name)
         assert 'id="error-name"' in refused.text
+
+
+class Unsteady(BaseSchedule):
+    """A schedule class of the application whose method raises, or returns what is no time to wait."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    def remaining_estimate(self, last_run_at: datetime) -> Any:
+        if self.answer == "raises":
+            raise ConnectionError("no tide table")
+        return self.answer
+
+    def to_redisbeater(self) -> str:
+        return self.answer
+
+    from_redisbeater = classmethod(lambda cls, answer: cls(answer))
+
+
+@pytest.mark.parametrize("answer", ["raises", "a text"])
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        *((target, 200) for target in ("/", "/?q=tide", "/forecast", "/bands", "/findings", "/upcoming")),
+        ("/entry?name=tide", 200),
+        ("/upcoming?name=tide", 422),
+    ],
+)
+def test_a_schedule_class_that_raises_costs_no_page(
+    make_app: Callable[..., Celery], client: redis.Redis, prefix: str, target: str, status: int, answer: str
+) -> None:
+    app = make_app(redisbeater_schedule_classes=[Unsteady])
+    path = f"{Unsteady.__module__}.{Unsteady.__qualname__}"
+    schedule = {"__type__": "custom", "import_path": path, "data": answer}
+    client.hset(f"{prefix}tide", "definition", json.dumps({"task": "shop.report", "schedule": schedule}))
+    client.zadd(f"{prefix}:schedule", {f"{prefix}tide": 1})
+
+    assert browse(app).get(target).status_code == status
 
 
 def test_no_text_in_an_address_or_a_form_is_an_error_of_ours(app: Celery) -> None:

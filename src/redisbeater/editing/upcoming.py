@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
 
+from redisbeater.display import text_of
 from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -58,7 +60,7 @@ def upcoming_runs(stored: StoredEntry, defaults: Defaults, n: int) -> list[Upcom
 
     Raises:
         ValueError: ``n`` is not from 1 to 1000.
-        InvalidEntry: finding the first one takes too many engine steps.
+        InvalidEntry: finding the first one takes too many engine steps, or a custom schedule raises something.
     """
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_RUNS:
         raise ValueError(f"n: expected a whole number from 1 to {MOST_RUNS}, got {n!r}")
@@ -74,13 +76,18 @@ def runs_from(stored: StoredEntry, defaults: Defaults, start: datetime | None = 
         start: leave out the runs before this instant; those in between count as runs of ``max_runs``.
 
     Raises:
-        InvalidEntry: finding the first one takes too many engine steps.
+        InvalidEntry: finding the first one takes too many engine steps, or a custom schedule raises something.
     """
     policy = ResolvedPolicy.of(stored.definition, defaults).afresh(_STEPS)
     limit = None if policy.max_runs is None else max(policy.max_runs - stored.meta.total_run_count, 0)
-    for fire_time in islice(_fire_times(stored, policy, start if limit is None else None), limit):
-        if start is None or fire_time >= start:
-            yield _run(fire_time, policy, stored)
+    try:
+        for fire_time in islice(_fire_times(stored, policy, start if limit is None else None), limit):
+            if start is None or fire_time >= start:
+                yield _run(fire_time, policy, stored)
+    except InvalidEntry:
+        raise
+    except Exception as exc:  # a custom schedule is the application's code
+        raise InvalidEntry("$.schedule", f"{type(exc).__name__}: {text_of(exc)}") from exc
 
 
 def first_runs(definition: Definition, defaults: Defaults, now: datetime, n: int) -> list[UpcomingRun]:

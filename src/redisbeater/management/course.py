@@ -10,7 +10,6 @@ from typing import NamedTuple
 from celery.schedules import schedule
 
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.exceptions import InvalidEntry
 from redisbeater.instant import EPOCH
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
@@ -51,7 +50,8 @@ class Course(NamedTuple):
     def seconds(self, start: datetime, end: datetime, most: int) -> Iterator[int]:
         """Yield the UNIX seconds of the runs that are due from one instant up to another, at most ``most``."""
         left = self.runs_left
-        with suppress(OverflowError, InvalidEntry):  # the end of the calendar, or of the steps
+        # The end of the calendar, or of the steps; or a custom schedule, the application's code, raises something.
+        with suppress(Exception):
             for fire_time in self._fire_times(start - self.policy.jitter, end):
                 end_if_cancelled()
                 due_at = self.policy.due_at(fire_time)

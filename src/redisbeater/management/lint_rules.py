@@ -167,8 +167,8 @@ def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -
                     break
                 rule, text = _affected(timetable, fire_time)
                 found.setdefault(rule, text)
-    except (InvalidEntry, OverflowError):
-        pass  # it takes too many steps, or beat meets it as well
+    except Exception:  # a custom schedule is the application's code; or it takes too many steps
+        pass  # beat meets it as well
     found.pop("", None)
     return list(found.items())
 
@@ -189,6 +189,8 @@ def _never_fires(timetable: Timetable, now: datetime) -> bool:
         return timetable.first(now) is None and timetable.first(datetime(1980, 1, 1, tzinfo=now.tzinfo)) is None
     except (InvalidEntry, OverflowError):
         return True
+    except Exception:  # a custom schedule is the application's code; what it raises is no "never"
+        return False
 
 
 def _affected(timetable: Timetable, fire_time: datetime) -> tuple[str, str]:
