@@ -1,15 +1,18 @@
-"""Measure how late control entries are sent beside what hostile or faulty programs write; or fuzz beat with raw writes.
+"""Measure how late control entries are sent beside what hostile or faulty programs write; or fuzz what strangers reach.
 
     python benchmarks/hostile.py                        # a table, about three minutes
     python benchmarks/hostile.py --only large-entries
-    python benchmarks/hostile.py fuzz --examples 20000
+    python benchmarks/hostile.py fuzz                   # all areas, about fifteen minutes
+    python benchmarks/hostile.py fuzz --only page --examples 20000
 
 The table: a real ``celery beat`` leads a schedule that another program has filled. Ten control entries, which run every
 second and catch up on what they miss, are saved once it leads; what counts is the time from their fire times to their
 messages on the broker's queue, on one real server. Target: each is sent, at most 2 seconds late.
 
-The fuzz: attacks of the strategies that the tests use, other ones in each run, each against a schedule of its own. It
-prints how much was tried, and what failed. ``--seed`` repeats a run.
+The fuzz: attacks of the strategies that the tests use, other ones in each run, each against a schedule of its own. Its
+areas are raw writes beside a beat (entries), requests to the web page, schedules whose prefixes begin alike
+(neighbours), files of entries, and messages and records of runs. It prints how much was tried, and the smallest attack
+of each kind that succeeded. ``--seed`` repeats a run.
 
 Exit code 1: a target is missed, or an attack succeeded. Needs ``pip install ".[test]"``, and a gigabyte of memory.
 """
@@ -24,23 +27,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import redis
 from celery import Celery
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import HypothesisWarning
+from hypothesis.strategies import SearchStrategy
 from suite.machine import NO_SERVER, describe, server_program
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.controls import Controls
-from support.hostile import ATTACKS, Attack
-from support.hostile_site import HostileSite
+from support.fuzz import AREAS, Site
 from support.servers import Server, running, stop
 
+ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "redisbeater:"
 YEAR_SECONDS = 365 * 86_400
 CONTROLS = 10
@@ -55,6 +61,12 @@ TAIL_SECONDS = 5.0
 PIPELINE = 1000
 
 START_SECONDS = 60.0
+
+#: How long hypothesis may take to make one attack smaller.
+SHRINK_SECONDS = 60.0
+
+#: Between two lines that say how far the fuzz is, and characters of an attack that are shown.
+PROGRESS_SECONDS, LONGEST_SHOWN = 10.0, 2_000
 
 SOURCE = """
 from celery import Celery
@@ -272,53 +284,139 @@ def compare(options: argparse.Namespace) -> bool:
 # Fuzz
 
 
+@dataclass
+class Breach:
+    """Attacks that succeeded at the same place: how many, and the smallest with what it did."""
+
+    number: int = 0
+    attack: object = None
+    error: str = ""
+
+
+@dataclass
+class Fuzz:
+    """The attacks on one area; hypothesis makes each breach as small as it can, and the others go on."""
+
+    name: str
+    site: Site
+    examples: int
+    seed: int
+    attacks: SearchStrategy[Any]
+    tried: int = 0
+    breaches: dict[str, Breach] = field(default_factory=dict)
+    #: The breach that is made smaller just now.
+    _shrunk: str = ""
+    _shrink_until: float = 0.0
+    _told_at: float = 0.0
+
+    def run(self) -> None:
+        """Make all attacks."""
+        while self.tried < self.examples:
+            before, self._shrunk = self.tried, ""
+            try:
+                self._attack(self.examples - self.tried, self.seed + len(self.breaches))
+            except Exception:
+                if not self._shrunk:
+                    raise
+            if self.tried == before:
+                break
+
+    def _attack(self, examples: int, number: int) -> None:
+        @seed(number)
+        @settings(
+            max_examples=examples,
+            phases=[Phase.generate, Phase.shrink],
+            database=None,
+            deadline=None,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(attack=self.attacks)
+        def check(attack: object) -> None:
+            if not self._shrunk:
+                self.tried += 1
+                self._tell()
+            elif time.monotonic() > self._shrink_until:
+                return
+            try:
+                self.site.endure(attack)
+            except Exception as exc:
+                if self._is_to_shrink(attack, exc):
+                    raise
+
+        check()
+
+    def _is_to_shrink(self, attack: object, error: Exception) -> bool:
+        """Record an attack that succeeded; return whether it is of the kind that is made smaller."""
+        place = place_of(error)
+        is_known = place in self.breaches
+        breach = self.breaches.setdefault(place, Breach()) if is_known or not self._shrunk else Breach()
+        if not self._shrunk:
+            breach.number += 1
+            self._shrunk, self._shrink_until = "" if is_known else place, time.monotonic() + SHRINK_SECONDS
+        if place != self._shrunk:
+            return False
+        if not breach.error or len(repr(attack)) <= len(repr(breach.attack)):
+            breach.attack, breach.error = attack, f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return True
+
+    def _tell(self) -> None:
+        if time.monotonic() > self._told_at + PROGRESS_SECONDS:
+            self._told_at = time.monotonic()
+            told = f"{self.tried:,} of {self.examples:,} attacks, {len(self.breaches)} kinds succeeded"
+            print(f"{self.name}: {told}", file=sys.stderr, flush=True)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the type of an error and where it was raised first, by which attacks are told apart."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if ROOT in Path(each.filename).parents]
+    last = frames[-1] if frames else None
+    return f"{type(error).__name__} in {last and Path(last.filename).relative_to(ROOT)}:{last and last.lineno}"
+
+
 def fuzz(options: argparse.Namespace) -> bool:
-    """Make so many attacks, and print what was tried and what failed; return whether nothing did."""
+    """Attack all areas, or one, and print what was tried and what succeeded; return whether nothing did."""
     program = server_program()
     assert program is not None
-    failures: Counter[str] = Counter()
-    began = time.monotonic()
-    with running(program) as server:
-        site = HostileSite(server.url())
-        attack_at_random(site, options.examples, options.seed, failures)
-    print(f"{options.examples} attacks in {time.monotonic() - began:.0f} s, seed {options.seed}")
-    for what, number in sorted(site.figures.items()):
+    warnings.simplefilter("ignore", HypothesisWarning)  # of attacks that are large
+    is_safe = True
+    for name in [options.only] if options.only else list(AREAS):
+        area, began = AREAS[name], time.monotonic()
+        with running(program) as server, contextlib.closing(area.site(server.url())) as site:
+            done = Fuzz(name, site, options.examples or area.examples[0], options.seed, area.attacks)
+            done.run()
+        print(f"{name}, {area.title}:")
+        print(f"  {done.tried} attacks in {time.monotonic() - began:.0f} s, seed {options.seed}")
+        print_figures(done)
+        is_safe = is_safe and not done.breaches
+    return is_safe
+
+
+def print_figures(done: Fuzz) -> None:
+    for what, number in sorted(done.site.figures.items()):
         print(f"  {what}: {number:,}")
-    print(f"  most processor time until all control entries were sent: {site.slowest_seconds:.2f} s")
-    print(f"  attacks that succeeded: {sum(failures.values())}")
-    for failure, number in failures.most_common():
-        print(f"    {number} x {failure}")
-    return not failures
-
-
-def attack_at_random(site: HostileSite, examples: int, number: int, failures: Counter[str]) -> None:
-    @seed(number)
-    @settings(
-        max_examples=examples,
-        phases=[Phase.generate],
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(attack=ATTACKS)
-    def check(attack: Attack) -> None:
-        try:
-            site.endure(attack)
-        except Exception as exc:
-            text = " ".join(str(exc).split())
-            failures[f"{type(exc).__name__}: {text[:400]}"] += 1
-
-    check()
+    if slowest := getattr(done.site, "slowest_seconds", 0.0):
+        print(f"  most processor time of one step: {slowest:.2f} s")
+    print(f"  attacks that succeeded: {sum(breach.number for breach in done.breaches.values())}")
+    for place, breach in done.breaches.items():
+        print(f"    {breach.number} x {place}: {breach.error[:LONGEST_SHOWN]}")
+        print(f"      the smallest: {repr(breach.attack)[:LONGEST_SHOWN]}")
 
 
 def main() -> int:
+    defaults = ", ".join(f"{name} {area.examples[0]:,}" for name, area in AREAS.items())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=["table", "fuzz"], default="table", help="default: table")
-    parser.add_argument("--only", choices=list(CASES), help="one case of the table")
+    parser.add_argument("--only", choices=[*CASES, *AREAS], help="one case of the table, or one area of the fuzz")
     parser.add_argument("--seconds", type=float, default=12.0, help="length of each case (default: 12)")
-    parser.add_argument("--examples", type=int, default=1000, help="attacks of the fuzz (default: 1000)")
+    parser.add_argument("--examples", type=int, help=f"attacks on each area ({defaults})")
     parser.add_argument("--seed", type=int, default=None, help="of the fuzz (default: the time)")
     options = parser.parse_args()
+    known = list(AREAS if options.what == "fuzz" else CASES)
+    if options.only and options.only not in known:
+        parser.error(f"--only {options.only}: the {options.what} has {', '.join(known)}")
     options.seed = int(time.time()) if options.seed is None else options.seed
     program = server_program()
     if program is None:

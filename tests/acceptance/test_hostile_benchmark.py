@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+from hypothesis import strategies as st
+from support.fuzz import AREAS
 from support.servers import Program, Server
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -33,11 +38,40 @@ def test_control_entries_are_on_time_beside_nothing() -> None:
 
 
 @pytest.mark.usefixtures("program")
-def test_the_fuzz_prints_what_it_tried_and_that_nothing_failed() -> None:
-    printed = run("fuzz", "--examples", "20", "--seed", "1")
+@pytest.mark.parametrize("area", AREAS)
+def test_the_fuzz_prints_what_it_tried_and_that_nothing_failed(area: str) -> None:
+    printed = run("fuzz", "--only", area, "--examples", "20", "--seed", "1")
 
     assert printed.splitlines()[-1] == "  attacks that succeeded: 0"
     assert "20 attacks in " in printed
+
+
+def test_an_area_is_none_of_the_table() -> None:
+    assert run("--only", "page", codes=(2,)) == ""
+
+
+def test_the_fuzz_makes_what_succeeds_small_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    fuzz = importlib.import_module("hostile").Fuzz("entries", Weak(), 200, 1, st.lists(st.integers(0, 1000)))
+
+    fuzz.run()
+
+    [(place, breach)] = fuzz.breaches.items()
+    assert (fuzz.tried, breach.attack, "ValueError in tests/" in place) == (200, [100], True)
+    assert breach.number > 1
+
+
+class Weak:
+    """What any large number harms."""
+
+    figures: ClassVar[Counter[str]] = Counter()
+
+    def endure(self, attack: list[int]) -> None:
+        if any(number >= 100 for number in attack):
+            raise ValueError("a large number")
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 @pytest.mark.usefixtures("program")

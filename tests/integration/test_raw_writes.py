@@ -1,4 +1,4 @@
-"""A fuzz of raw writes: whatever other programs write, beat sends and counts every other entry on time.
+"""A fuzz of what strangers reach: raw writes, requests to the web page, files of entries, messages and records of runs.
 
 The examples are the same in each run. With ``REDISBEATER_EXAMPLES=5000`` in the environment there are as many others,
 which ``--hypothesis-seed=N`` chooses; ``python benchmarks/hostile.py fuzz`` is the same without pytest.
@@ -7,33 +7,39 @@ which ``--hypothesis-seed=N`` chooses; ``python benchmarks/hostile.py fuzz`` is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
 import pytest
 import redis
 from hypothesis import HealthCheck, given
 from support.examples import more_in_the_whole_run, same_examples
-from support.hostile import ATTACKS, Attack
-from support.hostile_site import HostileSite
+from support.fuzz import AREAS
 from support.servers import Server
 
-#: How much is tried, unless the environment sets another number.
-EXAMPLES = 80
+#: Neighbours have a test of their own.
+NAMES = [name for name in AREAS if name != "neighbours"]
 
 
 @pytest.fixture
-def site(server: Server, client: redis.Redis) -> Iterator[HostileSite]:
-    yield HostileSite(server.url())
+def cleared(client: redis.Redis) -> Iterator[None]:
+    yield
     client.flushdb()
 
 
 @more_in_the_whole_run
 @pytest.mark.timeout(600)
-def test_raw_writes_harm_nobody_but_their_own_entry(site: HostileSite) -> None:
-    @same_examples(EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
-    @given(attack=ATTACKS)
-    def check(attack: Attack) -> None:
-        site.endure(attack)
+@pytest.mark.usefixtures("cleared", "nothing_of_a_worker_stays")
+@pytest.mark.parametrize("name", NAMES)
+def test_what_strangers_write_and_send_harms_nobody(server: Server, name: str) -> None:
+    area = AREAS[name]
+    with closing(area.site(server.url())) as site:
 
-    check()
+        @same_examples(area.examples[1], default=8, database=None, suppress_health_check=list(HealthCheck))
+        @given(attack=area.attacks)
+        def check(attack: Any) -> None:
+            site.endure(attack)
+
+        check()
 
     assert site.figures["attacks"] > 0

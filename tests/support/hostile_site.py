@@ -23,7 +23,7 @@ from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.store.data_format import FORMAT
 from support.hostile import Attack, Command, Entry, Key, Member, Unpredictable
 
-__all__ = ("LONGEST_REASON", "UNPRINTABLE", "HostileSite", "Log", "captured_log", "send_raw", "shown")
+__all__ = ("LONGEST_REASON", "UNPRINTABLE", "HostileSite", "Log", "captured_log", "is_same", "send_raw", "shown")
 
 #: Control entries of each half of an attack.
 CONTROLS = 3
@@ -86,9 +86,9 @@ class Log(logging.Handler):
 
 
 @contextlib.contextmanager
-def captured_log() -> Iterator[Log]:
+def captured_log(*others: str) -> Iterator[Log]:
     """Keep what is logged in the block, and print none of it."""
-    log, loggers = Log(), [logging.getLogger(name) for name in ("redisbeater", "celery.beat")]
+    log, loggers = Log(), [logging.getLogger(name) for name in ("redisbeater", "celery.beat", *others)]
     before = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.INFO)
@@ -113,6 +113,21 @@ def send_raw(client: redis.Redis, writes: list[Entry | Member | Key], prefix: by
     return sum(not isinstance(reply, Exception) for reply in replies)
 
 
+def is_same(client: redis.Redis, before: bytes | None, after: bytes | None) -> bool:
+    """Return whether two dumps hold the same; those of a hash or a set may differ in the order of what they hold."""
+    if before is None or after is None or before == after:
+        return before == after
+    with client.pipeline() as pipe:
+        for dump in (before, after):
+            pipe.restore("dumped", 0, dump, replace=True)
+            pipe.hgetall("dumped")
+            pipe.smembers("dumped")
+            pipe.delete("dumped")
+        replies = pipe.execute(raise_on_error=False)
+    found = [[each for each in part if isinstance(each, (dict, set))] for part in (replies[:4], replies[4:])]
+    return bool(found[0]) and found[0] == found[1]
+
+
 def shown(text: str) -> str:
     """Return the start of a text, for a message of a test."""
     return repr(text if len(text) < 300 else f"{text[:300]}... ({len(text)})")
@@ -134,6 +149,10 @@ class HostileSite:
     def __post_init__(self) -> None:
         # Bytes that are no UTF-8 are among what is written and read here.
         self.client = redis.Redis.from_url(self.url)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
 
     def endure(self, attack: Attack) -> None:
         """Write what an attack has, and assert that it harms nobody."""
