@@ -33,7 +33,7 @@ def test_no_schedule_reads_writes_or_deletes_a_key_of_a_neighbour(
 ) -> None:
     neighbours = Neighbours(make_app(redisbeater_track_runs=True), client, prefix)
 
-    @same_examples(100, default=6, database=None, suppress_health_check=list(HealthCheck))
+    @same_examples(30, default=6, database=None, suppress_health_check=list(HealthCheck))
     @given(attack=NEIGHBOURHOODS)
     def check(attack: Neighbourhood) -> None:
         neighbours.endure(attack)
