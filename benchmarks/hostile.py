@@ -397,8 +397,8 @@ def fuzz(options: argparse.Namespace) -> bool:
 def print_figures(done: Fuzz) -> None:
     for what, number in sorted(done.site.figures.items()):
         print(f"  {what}: {number:,}")
-    if slowest := getattr(done.site, "slowest_seconds", 0.0):
-        print(f"  most processor time of one step: {slowest:.2f} s")
+    if seconds := getattr(done.site, "slowest_seconds", 0.0):
+        print(f"  most processor time: {seconds:.2f} s, {done.site.slowest[:LONGEST_SHOWN]}")
     print(f"  attacks that succeeded: {sum(breach.number for breach in done.breaches.values())}")
     for place, breach in done.breaches.items():
         print(f"    {breach.number} x {place}: {breach.error[:LONGEST_SHOWN]}")

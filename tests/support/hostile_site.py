@@ -145,6 +145,7 @@ class HostileSite:
     prefix: str = "hostile:"
     figures: Counter[str] = field(default_factory=Counter)
     slowest_seconds: float = 0.0
+    slowest: str = "until all control entries were sent"
 
     def __post_init__(self) -> None:
         # Bytes that are no UTF-8 are among what is written and read here.

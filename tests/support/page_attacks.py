@@ -88,7 +88,7 @@ FIELDS: dict[str, st.SearchStrategy[str]] = {
     **dict.fromkeys(("args", "kwargs", "options"), objects),
     **dict.fromkeys(("all", "secrets", "undo", "once", "requeue_lost"), flags),
     "confirm": usually("1"),
-    "next": usually("/", "/status", "/entry?name=report"),
+    "next": st.one_of(usually("/", "/status", "/entry?name=report"), st.sampled_from(MARKUP)),
     "id": usually(*RUNS, "<flash>"),
     "task": usually(TASK),
     "kind": usually("every", "cron", "rrule", "at", "solar", ""),
@@ -141,12 +141,16 @@ READS: Mapping[str, tuple[str, ...]] = {
     "/login": ("name", "secret", "next"),
 }
 #: Without these a page says only that they are missing.
-NEEDS = ("name", "id", "task", "kind", "every", "confirm")
+NEEDS = ("name", "id", "task", "kind", "every", "confirm", "next")
 
 ROUTES = [(action.method, action.path) for action in ACTIONS]
 OTHERS = [("POST", "/login"), ("POST", "/logout"), ("GET", "/login"), ("GET", "/healthz"), ("GET", "/static/0/page.js"),
           ("GET", "/static/0/..%2f..%2fapp.py"), ("GET", "/metrics"), ("PUT", "/"), ("DELETE", "/entry"), ("GET", "//"),
           ("OPTIONS", "/pause"), ("GET", "/%3Cxq7%3E"), ("GET", "/%ff.json"), ("POST", "/entries/rename")]  # fmt: skip
+
+
+#: The headers of a form of the page itself.
+FROM_HERE = (("Host", HOST), ("Sec-Fetch-Site", "same-origin"))
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,7 @@ def requests(draw: st.DrawFn) -> Request:
     """Return a request for one of the routes, most often as a browser sends it."""
     method, path = draw(st.sampled_from(ROUTES if draw(st.integers(0, 9)) else OTHERS))
     fields = draw(pairs(f"POST {path}" if f"{method} {path}" in READS else path))
-    headers = {"Host": HOST, "Sec-Fetch-Site": "same-origin"}
+    headers = dict(FROM_HERE)
     body, query = b"", ""
     if method == "GET":
         twin = "/index.json" if path == "/" else f"{path}.json"
@@ -250,6 +254,36 @@ def requests(draw: st.DrawFn) -> Request:
     return Request(person, method, target, tuple(sorted(headers.items())), body, cookie)
 
 
+def posted(person: str, path: str, **fields: str) -> Request:
+    """Return a form as a browser sends it."""
+    return Request(person, "POST", path, FROM_HERE, urlencode(fields).encode())
+
+
+#: Who changes, who undoes that, and whose session ends: what single requests seldom come to.
+changes = st.builds(
+    lambda person, verb, name: posted(person, f"/entries/{verb}", name=name, confirm="1"),
+    _people,
+    st.sampled_from(["delete", "disable", "enable", "skip-next", "trigger", "restore"]),
+    st.sampled_from([*ENTRIES, "deleted"]),
+)
+edits = st.builds(
+    lambda person, field, text: posted(person, "/entry", **{"was": "report", field: text}),
+    _people,
+    st.sampled_from(["description", "kwargs", "args", "labels", "every", "options", "task"]),
+    st.one_of(objects, durations),
+)
+pauses = st.builds(posted, _people, st.sampled_from(["/pause", "/resume"]))
+all_changes = st.one_of(changes, edits, pauses)
+undoes = st.builds(lambda person: posted(person, "/undo", id="<flash>"), _people)
+ends = _people.map(lambda person: posted(person, "/logout"))
+stories = st.one_of(
+    st.tuples(all_changes, undoes),
+    st.tuples(all_changes, undoes, undoes),
+    st.tuples(ends, requests(), requests()),
+    st.tuples(ends, all_changes),
+).map(list)
+lists_of_requests = st.one_of(st.lists(requests(), min_size=1, max_size=4), stories)
+
 _writes = st.lists(writes(), min_size=1, max_size=2)
 _one_of_four_writes = st.integers(0, 3).flatmap(lambda number: st.just([]) if number else _writes)
-PAGE_ATTACKS = st.builds(PageAttack, _one_of_four_writes, st.lists(requests(), min_size=1, max_size=4))
+PAGE_ATTACKS = st.builds(PageAttack, _one_of_four_writes, lists_of_requests)
