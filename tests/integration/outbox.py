@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from celery import Celery
+from support.waiting import WAIT_SECONDS
 
 from redisbeater import RedisScheduler
 
@@ -34,7 +35,7 @@ class Sent:
 
 def take(app: Celery, queue: str = "celery") -> list[Sent]:
     """Remove and return the messages in the queue, in their order."""
-    with app.connection_for_read() as connection:
+    with app.connection_for_read(connect_timeout=WAIT_SECONDS) as connection:
         inbox = connection.SimpleQueue(queue)
         sent: list[Sent] = []
         with contextlib.suppress(inbox.Empty):

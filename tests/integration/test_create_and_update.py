@@ -444,3 +444,9 @@ def test_a_file_that_cannot_be_read_writes_nothing(
 
     assert (result.exit_code, result.stdout, store.count()) == (2, "", 0)
     assert result.stderr.startswith(f"Error: {error}")
+
+
+def test_the_name_of_a_file_that_cannot_be_read_is_shown_with_escapes(run: Callable[..., Result]) -> None:
+    result = run("create", "--json-file", "x\nroot: deleted\u202e")
+
+    assert result.stderr == "Error: --json-file x\\x0aroot: deleted\\u202e: No such file or directory\n"

@@ -18,7 +18,7 @@ from kombu import Exchange, Queue
 from outbox import names
 from support.proxy import Proxy
 from support.rabbitmq import RabbitMQ
-from support.waiting import wait_until
+from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.dispatch.dispatcher import FIRST_PUBLISH_BATCH
@@ -213,7 +213,7 @@ def test_a_queue_that_is_deleted_is_declared_again_and_no_run_is_lost(
     scheduler = make_scheduler(site.app)
     save_due(site.app, "first")
     assert names(site.until_sent(scheduler, 1)) == ["first"]
-    with site.app.connection_for_write() as connection:
+    with site.app.connection_for_write(connect_timeout=WAIT_SECONDS) as connection:
         connection.default_channel.queue_delete(site.queue)
     saved = [save_due(site.app, f"entry-{index}", late=9.0 - index).name for index in range(number)]
 

@@ -187,7 +187,8 @@ def test_asking_for_runs_writes_nothing(app: Celery, client: redis.Redis, prefix
 def test_an_edited_entry_returns_its_runs_as_if_it_was_saved_and_changes_nothing_stored(
     app: Celery, client: redis.Redis, prefix: str, changes: dict[str, Any]
 ) -> None:
-    RedisScheduleEntry("report", "proj.work", crontab(), app=app, last_run_at=ago(seconds=20)).save()
+    monthly = crontab(minute=0, hour=0, day_of_month=1)  # no fire time passes between the two answers
+    RedisScheduleEntry("report", "proj.work", monthly, app=app, last_run_at=ago(seconds=20)).save()
     edited = stored(app, "report")
     for name, value in changes.items():
         setattr(edited, name, value)

@@ -16,6 +16,7 @@ from redisbeater.cli.group import BadInput, as_json, standard_input, times, view
 from redisbeater.cli.options import authored, read_label_changes
 from redisbeater.cli.table import View
 from redisbeater.context import Context
+from redisbeater.display import shown
 
 __all__ = ("Given", "definition_options", "read_at")
 
@@ -143,9 +144,9 @@ def read_at(path: str, option: str) -> str:
         with nullcontext(standard_input()) if path == "-" else Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise BadInput(f"{option} {path}: has more than {MOST_BYTES:,} bytes")
+            raise BadInput(f"{option} {shown(path)}: has more than {MOST_BYTES:,} bytes")
         return content.decode()
     except OSError as exc:
-        raise BadInput(f"{option} {path}: {exc.strerror}") from exc
+        raise BadInput(f"{option} {shown(path)}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
-        raise BadInput(f"{option} {path}: is no UTF-8 text: {exc}") from exc
+        raise BadInput(f"{option} {shown(path)}: is no UTF-8 text: {exc}") from exc
