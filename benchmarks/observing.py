@@ -32,7 +32,7 @@ from support.servers import Server, programs, running
 from redisbeater import RedisScheduler
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
-from redisbeater.observe import reading
+from redisbeater.observe import metrics as reading
 from redisbeater.observe.counting import Meter
 from redisbeater.sending.counts import Counts
 from redisbeater.store import ClaimedEntry

@@ -33,12 +33,12 @@ from support.servers import Server, programs, running
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
-from redisbeater.instant import from_unix
 from redisbeater.model.run import NewRun, Payload, State
 from redisbeater.model.score import Score
 from redisbeater.store import Execution, RunStore
 from redisbeater.store.commitment import Commitment
 from redisbeater.store.connection.script import load_script
+from redisbeater.times import from_unix
 
 #: Entries of a burst, and how many runs each figure is measured over.
 ENTRIES, RUNS = 500, 2_000

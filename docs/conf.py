@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import redisbeater
-from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config
+from redisbeater.config.values import PREFIX
 
 project = "redisbeater"
 author = "the redisbeater authors"

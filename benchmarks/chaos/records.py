@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Any
 
 from chaos.ledger import Account, Fault, Message, Problem
-from redisbeater.instant import from_unix
 from redisbeater.store.keys import Keys
+from redisbeater.times import from_unix
 
 __all__ = ("RunRecord", "Stored", "audit_records", "figures", "read_stored")
 

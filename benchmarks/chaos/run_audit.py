@@ -11,7 +11,7 @@ __all__ = ("BEGAN", "ENDED", "Line", "Meeting", "Pause", "Record", "balance", "m
 #: What a task writes when it begins and ends; between them it says again and again that it is alive.
 BEGAN, ENDED = "began", "ended"
 
-#: How long a process that was paused may go on until it has ended itself: ``redisbeater.runs.cut_off.END_SECONDS``.
+#: How long a process that was paused may go on until it has ended itself: ``redisbeater.runs.process.END_SECONDS``.
 INSTANT_SECONDS = 5.0
 
 

@@ -35,6 +35,7 @@ from redisbeater.beat.schedule_log import ScheduleLog
 from redisbeater.beat.statics import add_cleanup, reconcile, store_lost
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
 from redisbeater.dispatch.claim_limit import ClaimLimit
@@ -49,10 +50,8 @@ from redisbeater.exceptions import (
     StoreUnavailable,
     ZoneChanging,
 )
-from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import escape_lines, get_logger
-from redisbeater.observe.beat import Beat
-from redisbeater.observe.counting import counts_for
+from redisbeater.observe.counting import Beat, counts_for
 from redisbeater.observe.observer import Observer
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim

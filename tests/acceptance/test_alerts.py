@@ -27,8 +27,8 @@ HOURS = 5 * 60
 
 #: A task without arguments; and what beat reads from Redis is not kept for a quarter of a minute.
 SOURCE = """
-import redisbeater.observe.reading
-redisbeater.observe.reading.FRESH_SECONDS = 0.1
+import redisbeater.observe.metrics
+redisbeater.observe.metrics.FRESH_SECONDS = 0.1
 
 @app.task(name="proj.none")
 def none(): ...

@@ -19,8 +19,8 @@ from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.instant import to_unix
 from redisbeater.schedules.datetime_codec import encode_datetime
+from redisbeater.times import to_unix
 
 __all__ = ("NOW", "Site")
 

@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from redisbeater.dispatch.job import Job
-from redisbeater.instant import EPOCH
 from redisbeater.model.definition import Definition
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.store import Claim, ClaimedEntry
 from redisbeater.store.connection import connection, script
 from redisbeater.store.snapshot import sha1
+from redisbeater.times import EPOCH
 
 LEASE = timedelta(seconds=100)
 

@@ -18,10 +18,10 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.instant import from_unix
 from redisbeater.model.meta import Meta
 from redisbeater.model.score import Score
 from redisbeater.store import Change
+from redisbeater.times import from_unix
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

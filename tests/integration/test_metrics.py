@@ -21,8 +21,8 @@ from support.servers import Server
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.broker.broker import LONGEST_RETRY_SECONDS
 from redisbeater.exceptions import LockNotOwnedError
-from redisbeater.observe import reading
-from redisbeater.observe.catalogue import CATALOGUE, series_names
+from redisbeater.observe import metrics as reading
+from redisbeater.observe.metrics import CATALOGUE, series_names
 
 pytestmark = pytest.mark.one_server
 

@@ -20,8 +20,8 @@ from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.context import Context
-from redisbeater.instant import to_unix
 from redisbeater.model.meta import Meta
+from redisbeater.times import to_unix
 
 HOUR = timedelta(hours=1)
 

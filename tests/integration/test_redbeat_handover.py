@@ -20,7 +20,7 @@ from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
-from redisbeater.instant import from_unix
+from redisbeater.times import from_unix
 
 MakeApp = Callable[..., Celery]
 

@@ -17,9 +17,9 @@ from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduler, ScheduleStore
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.dispatch import refused_commits
-from redisbeater.host_clock import host_seconds
 from redisbeater.model.run import State
 from redisbeater.store import Execution
 

@@ -19,8 +19,8 @@ from support.recorded import NOW, NOW_TEXT, record, vienna
 from redisbeater import ImproperlyConfigured, RedisScheduleEntry, Run, RunNotFound, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.instant import to_unix
 from redisbeater.management.why.explain import explain
+from redisbeater.times import to_unix
 
 pytestmark = pytest.mark.one_server
 

@@ -33,13 +33,13 @@ from support.examples import more_in_the_whole_run, same_examples
 from redisbeater import EntryExists, EntryNotFound, InvalidEntry, RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
-from redisbeater.instant import EPOCH, to_unix
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.score import Score
 from redisbeater.model.skip import read_skipped
 from redisbeater.schedules.datetime_codec import encode_datetime
 from redisbeater.store import ClaimedEntry, Snapshot
+from redisbeater.times import EPOCH, to_unix
 
 #: How much is tried, unless the environment sets another number.
 EXAMPLES, STEPS = 70, 50

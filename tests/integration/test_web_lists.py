@@ -22,9 +22,9 @@ from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.dashboard import forecasts
-from redisbeater.instant import from_unix
 from redisbeater.management import simulation
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.times import from_unix
 
 pytestmark = [
     pytest.mark.one_server,

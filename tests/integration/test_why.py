@@ -19,8 +19,8 @@ from outbox import run_due
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.instant import to_unix
 from redisbeater.management.why.explain import explain
+from redisbeater.times import to_unix
 
 pytestmark = pytest.mark.one_server
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from redisbeater.instant import to_unix
+from redisbeater.times import to_unix
 
 #: A Saturday, 23:31:07 in Vienna.
 NOW = datetime(2026, 11, 21, 22, 31, 7, tzinfo=timezone.utc)

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from redisbeater.observe.catalogue import CATALOGUE, Kind, series_names
+from redisbeater.observe.metrics import CATALOGUE, Kind, series_names
 from support.scrape import Samples
 
 #: Seconds from one sample to the next, and how many of them a beat is healthy, and in trouble unless a test needs more.

@@ -19,17 +19,15 @@ ROOT = Path(redisbeater.__file__).parent
 FLOORS = (
     (
         "exceptions",
-        "instant",
-        "backoff",
         "deferred_signals",
         "display",
         "entry_name",
-        "host_clock",
+        "clock",
         "host_name",
         "log_lines",
         "redaction",
         "signals",
-        "time_words",
+        "times",
     ),  # the ground
     ("schedules", "broker"),
     ("model",),
@@ -84,7 +82,7 @@ LIBRARIES = {
 }
 
 #: Rooms of pure values, and what they must not use: input, output, the clock and chance.
-PURE_ROOMS = {"schedules", "model", "instant"}
+PURE_ROOMS = {"schedules", "model", "times"}
 IMPURE_MODULES = {
     "asyncio",
     "logging",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redisbeater.backoff import MAX_THINGS, Backoff
+from redisbeater.clock import MAX_THINGS, Backoff
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from celery import Celery
 from celery.exceptions import ImproperlyConfigured as CeleryImproperlyConfigured
 from celery.schedules import BaseSchedule
 
-from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config
-from redisbeater.config.values import RESERVED_OPTIONS
+from redisbeater.config.values import PREFIX, RESERVED_OPTIONS
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured, RedisBeaterError
 from redisbeater.model.policies import Coalesce

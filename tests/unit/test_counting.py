@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from redisbeater.model.skip import Reason, Skip
-from redisbeater.observe.catalogue import CATALOGUE, Kind
 from redisbeater.observe.counting import MOST_TASKS, Meter
-from redisbeater.observe.run_totals import RUN_BOUNDS, RunTotals
+from redisbeater.observe.metrics import CATALOGUE, RUN_BOUNDS, Kind, RunTotals
 from redisbeater.sending.counts import LATENESS_BOUNDS, Counts, Histogram
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kombu import Connection, Exchange, Producer, Queue
 
-from redisbeater.broker.declarations import with_declaration_cache
+from redisbeater.broker.publisher_confirms import with_declaration_cache
 
 
 @pytest.fixture

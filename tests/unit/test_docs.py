@@ -16,8 +16,8 @@ import pytest
 import test_architecture
 from support.pages import DOCS, python_blocks
 
-from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config
+from redisbeater.config.values import PREFIX
 from redisbeater.model.policies import WORDED
 from redisbeater.store.data_format import refusal
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 import redis
 
-from redisbeater.backoff import MAX_THINGS
-from redisbeater.broker.acceptance import Acceptance, concerns_all
+from redisbeater.broker.connection import Acceptance, concerns_all
+from redisbeater.clock import MAX_THINGS
 from redisbeater.dispatch.failures import Failures
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
-from redisbeater.instant import EPOCH, FAR_FUTURE, FAR_PAST, from_iso, from_unix, to_unix
+from redisbeater.times import EPOCH, FAR_FUTURE, FAR_PAST, from_iso, from_unix, to_unix
 
 instants = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(timezone.utc))
 

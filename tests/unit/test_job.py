@@ -14,7 +14,6 @@ from redisbeater import rrule
 from redisbeater.context import Context
 from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import to_unix
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.plan import Plan
@@ -23,6 +22,7 @@ from redisbeater.model.skip import Reason, Skip, Skipped, add_skips, read_skippe
 from redisbeater.sending.run import task_id
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import as_json
+from redisbeater.times import to_unix
 
 FIRE_TIME = utc("2026-06-10 12:00")
 LAST = utc("2026-06-10 11:59")

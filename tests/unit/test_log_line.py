@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from redisbeater.instant import FAR_FUTURE, FAR_PAST
 from redisbeater.model.log_line import LogLine, line_text
+from redisbeater.times import FAR_FUTURE, FAR_PAST
 
 FIRST = datetime(2026, 11, 22, 9, 0, tzinfo=timezone.utc)
 LAST = datetime(2026, 11, 22, 9, 5, 0, 250000, tzinfo=timezone.utc)

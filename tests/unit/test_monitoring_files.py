@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from redisbeater.observe.catalogue import CATALOGUE, Kind, series_names
+from redisbeater.observe.metrics import CATALOGUE, Kind, series_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALERTS = [

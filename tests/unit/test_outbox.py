@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from support.waiting import WAIT_SECONDS, wait_until
 
+from redisbeater.clock import host_seconds
 from redisbeater.exceptions import StoreError, StoreUnavailable
-from redisbeater.host_clock import host_seconds
 from redisbeater.runs import outbox as module
 from redisbeater.runs.outbox import Outbox
 

@@ -13,8 +13,8 @@ from click import Command, Context, Option
 from support.pages import DOCS
 
 from redisbeater.cli import redisbeater
-from redisbeater.config.given import PREFIX
 from redisbeater.config.settings import Config
+from redisbeater.config.values import PREFIX
 from redisbeater.observe.metrics import CATALOGUE, Kind
 
 ROOT = DOCS.parent

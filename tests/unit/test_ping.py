@@ -13,8 +13,7 @@ from support.waiting import wait_until
 
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.observe.ping import Ping
-from redisbeater.observe.verdict import Verdict
+from redisbeater.observe.server import Ping, Verdict
 
 GOOD = Verdict(problems={}, checks=("late",), facts="nothing late")
 BAD = Verdict(problems={"late": "3 entries late"}, checks=("late",), facts="")

@@ -15,9 +15,9 @@ from redis.credentials import CredentialProvider, UsernamePasswordCredentialProv
 from redis.sentinel import SentinelManagedSSLConnection
 
 from redisbeater import RedisScheduler
-from redisbeater.config.given import PREFIX
-from redisbeater.config.redis_url import RedisUrl, Topology
 from redisbeater.config.settings import Config
+from redisbeater.config.urls import RedisUrl, Topology
+from redisbeater.config.values import PREFIX
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.store.connection.client import make_client

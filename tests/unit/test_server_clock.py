@@ -8,7 +8,7 @@ import pytest
 from moments import utc
 
 from redisbeater.beat.clock import ServerClock
-from redisbeater.host_clock import host_seconds
+from redisbeater.clock import host_seconds
 
 NOON = utc("2026-06-10 12:00")
 

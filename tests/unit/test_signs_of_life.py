@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from redisbeater.observe import signs_of_life
-from redisbeater.observe.signs_of_life import HeartbeatFile, Systemd
+from redisbeater.observe import observer as signs_of_life
+from redisbeater.observe.observer import HeartbeatFile, Systemd
 
 # The file
 

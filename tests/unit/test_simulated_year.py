@@ -24,7 +24,6 @@ from stepped import by_reason, stepped
 
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
-from redisbeater.instant import from_unix, to_unix
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -33,6 +32,7 @@ from redisbeater.model.skip import Reason, read_skipped
 from redisbeater.schedules import rrule
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
+from redisbeater.times import from_unix, to_unix
 
 UTC = timezone.utc
 MINUTES = timedelta(minutes=1)

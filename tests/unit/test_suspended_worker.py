@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from redisbeater.host_clock import host_seconds
+from redisbeater.clock import host_seconds
 from redisbeater.runs.running import Running, RunningTable
 from redisbeater.store import Execution
 

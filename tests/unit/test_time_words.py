@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from redisbeater.time_words import (
+from redisbeater.times import (
     age_words,
     clock_words,
     date_words,

@@ -17,8 +17,7 @@ from redisbeater.model.meta import Meta
 from redisbeater.model.run import NewRun, Payload, State
 from redisbeater.model.score import Score
 from redisbeater.schedules.datetime_codec import decode_datetime
-from redisbeater.sending.record import run_again
-from redisbeater.sending.run import task_id
+from redisbeater.sending.run import run_again, task_id
 from redisbeater.store import ClaimedEntry
 
 FIRE_TIME = utc("2026-06-10 12:00")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from redisbeater.host_clock import host_seconds
+from redisbeater.clock import host_seconds
 from redisbeater.log_lines import get_logger
 
 __all__ = ("ServerClock",)

@@ -6,7 +6,7 @@ import time
 import traceback
 from collections import OrderedDict
 
-from redisbeater.backoff import Backoff
+from redisbeater.clock import Backoff
 from redisbeater.log_lines import get_logger
 
 __all__ = ("Fault",)

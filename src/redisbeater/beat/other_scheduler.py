@@ -9,8 +9,8 @@ from celery import Celery
 from celery.beat import Service
 from celery.utils.imports import load_extension_class_names
 
-from redisbeater.config.given import has_settings
-from redisbeater.config.redbeat import leftover_settings
+from redisbeater.config.settings import leftover_settings
+from redisbeater.config.values import has_settings
 from redisbeater.log_lines import get_logger
 
 __all__ = ("report_other_scheduler", "report_redbeat_settings", "report_state_file")

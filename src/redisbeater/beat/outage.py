@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from redisbeater.backoff import Backoff
 from redisbeater.beat.schedule_log import ScheduleLog
+from redisbeater.clock import Backoff
 from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.log_lines import event, get_logger
 from redisbeater.store.connection.failure import is_refusal

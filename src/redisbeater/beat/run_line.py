@@ -6,8 +6,8 @@ import logging
 from contextvars import ContextVar
 from datetime import timedelta
 
+from redisbeater.clock import host_seconds
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.host_clock import host_seconds
 from redisbeater.store import Claim
 
 __all__ = ("complete_lines", "complete_next_line")

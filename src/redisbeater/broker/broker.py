@@ -11,9 +11,8 @@ from typing import Any
 
 from celery import Celery
 
-from redisbeater.backoff import Backoff
-from redisbeater.broker.acceptance import Acceptance
 from redisbeater.broker.connection import (
+    Acceptance,
     check_rabbitmq,
     check_redis,
     connection_of,
@@ -22,11 +21,17 @@ from redisbeater.broker.connection import (
     is_redis,
     limit_waits,
 )
-from redisbeater.broker.declarations import DeclarationCache, with_declaration_cache
-from redisbeater.broker.publish_batch import PublishBatch, publish_batch_of
-from redisbeater.broker.publisher_confirms import ConfirmingChannel, MessageRefused, PublisherConfirms
+from redisbeater.broker.publisher_confirms import (
+    ConfirmingChannel,
+    DeclarationCache,
+    MessageRefused,
+    PublishBatch,
+    PublisherConfirms,
+    publish_batch_of,
+    with_declaration_cache,
+)
+from redisbeater.clock import Backoff, host_seconds
 from redisbeater.exceptions import causes, reason_of
-from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import event, get_logger
 
 __all__ = ("Broker",)

@@ -1,4 +1,4 @@
-"""Beat's own connection to the broker, on which no wait takes longer than the publish timeout.
+"""The connection to the broker that a beat sends through, and whether an error of it means the message.
 
 A connection as Celery makes it has no such limit: it is made for clients that can wait. With a broker that hangs a send
 would block for ever, and on a dead connection to RabbitMQ it would succeed and the message be lost.
@@ -7,16 +7,83 @@ would block for ever, and on a dead connection to RabbitMQ it would succeed and 
 from __future__ import annotations
 
 import contextlib
+import re
+import time
 from functools import cache
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import QueueNotFound
+from kombu.exceptions import SerializationError
 from kombu.transport import pyamqp
 
-from redisbeater.broker.acceptance import concerns_all
 from redisbeater.broker.publisher_confirms import with_confirming_channels
+from redisbeater.display import text_of
+from redisbeater.exceptions import causes
+from redisbeater.log_lines import get_logger
 
-__all__ = ("check_rabbitmq", "check_redis", "connection_of", "host_count", "is_amqp", "is_redis", "limit_waits")
+logger = get_logger(__name__)
+
+
+#: When this many different entries were refused and no run was accepted in between, the entries are not at fault.
+ENOUGH_REFUSED = 3
+
+#: A broker that accepts some runs and refuses most is logged at most once in this time.
+REPEAT_SECONDS = 60.0
+
+#: Answers of a Redis that refuses whatever is written, and that of a queue whose key holds no list. redis-py has
+#: classes for some of them, and takes the word out of the text.
+_CONCERNS_ALL = re.compile(
+    r"\b(OOM|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|LOADING|WRONGTYPE"
+    r"|OutOfMemoryError|ReadOnlyError|MasterDownError|BusyLoadingError)\b"
+)
+
+
+def concerns_all(error: BaseException) -> bool:
+    """Return whether an error says that the broker accepts nothing, whichever run it is."""
+    return any(_CONCERNS_ALL.search(f"{type(cause).__name__}: {text_of(cause)}") for cause in causes(error))
+
+
+def never_left(error: BaseException) -> bool:
+    """Return whether a run failed before the broker was asked: no such queue is declared, or nothing serializes it."""
+    return any(isinstance(cause, (QueueNotFound, SerializationError)) for cause in causes(error))
+
+
+class Acceptance:
+    """Judges by what becomes of runs whether a broker that can be reached accepts any."""
+
+    def __init__(self) -> None:
+        self._refused: set[str] = set()
+        self._refusing_since: float | None = None
+        self._is_logged = False
+        self._logged_at = float("-inf")
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether the broker seems to refuse every run."""
+        return self._refusing_since is not None
+
+    def refused(self, name: str, error: Exception) -> None:
+        """Record that the broker refused a run of an entry; log it when it seems to refuse every run."""
+        if self._refusing_since is not None:
+            return
+        self._refused.add(name)
+        if len(self._refused) < ENOUGH_REFUSED and not concerns_all(error):
+            return
+        self._refusing_since = time.monotonic()
+        self._is_logged = self._refusing_since >= self._logged_at + REPEAT_SECONDS
+        if self._is_logged:
+            self._logged_at = self._refusing_since
+            logger.error("broker refuses every run, retrying: %s", error)
+
+    def accepted(self) -> None:
+        """Record that the broker accepted a run; log it if it seemed to refuse them all."""
+        self._refused.clear()
+        if self._refusing_since is not None:
+            seconds, self._refusing_since = time.monotonic() - self._refusing_since, None
+            if self._is_logged:
+                logger.info("broker accepts runs again after %.1f s", seconds)
+
 
 #: A routing key without a queue: RabbitMQ confirms such a message and drops it. On Redis the key of a list that is not
 #: there: nothing is added to it.

@@ -1,4 +1,12 @@
-"""Publisher confirms of RabbitMQ, for several messages together.
+"""Publishing with confirms of the broker: batches, declared queues, and what was accepted.
+
+- Redis: kombu buffers the messages (from 5.7 on) and the flush sends them.
+- RabbitMQ: each message leaves when it is published, and the flush waits for the confirms; see
+  :mod:`redisbeater.broker.publisher_confirms`.
+- Others: each message is accepted when its publication returns.
+
+Kombu has such a cache, too, but copies queue and exchange for each message to look into it: nearly a fifth of what
+publishing one costs (``benchmarks/compare.py --only burst``).
 
 After each message py-amqp waits for its confirm, which for a durable queue comes when the message is on disk. Here
 messages leave one after the other, and their confirms are waited for together: three times as many messages a second
@@ -15,9 +23,107 @@ from typing import Any
 
 from kombu.transport import pyamqp
 
-from redisbeater.broker.publish_batch import PublishBatch
+#: Messages after which kombu would flush by itself; larger than any publish batch.
+NO_LIMIT_MESSAGES = 1_000_000
 
-__all__ = ("ConfirmingChannel", "MessageRefused", "PublisherConfirms", "with_confirming_channels")
+
+class PublishBatch:
+    """A publish batch, as a context manager. In this class each message is accepted when its publication returns."""
+
+    #: Whether messages leave only with the flush; those that are not flushed before the batch ends never leave.
+    is_buffered = False
+    #: Whether only the flush confirms that messages were accepted.
+    needs_flush = False
+    #: Number of the last published message, where messages are counted; else 0.
+    published = 0
+
+    def flush(self) -> None:
+        """Wait until all published messages are accepted; after an error, ask for each with :meth:`has_accepted`."""
+
+    def has_accepted(self, messages: Collection[int]) -> bool:
+        """Return whether the broker is known to have accepted all messages with these numbers."""
+        return True
+
+    def __enter__(self) -> PublishBatch:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class BufferedPublishBatch(PublishBatch):
+    """Messages that kombu buffers; when a flush fails, which of them were accepted is unknown."""
+
+    is_buffered = needs_flush = True
+
+    def __init__(self, producer: Any) -> None:
+        self._buffer: Any = producer.batch(max_size=NO_LIMIT_MESSAGES)
+        self._is_flushed = False
+
+    def flush(self) -> None:
+        """Send all buffered messages."""
+        self._buffer.flush()
+        self._is_flushed = True
+
+    def has_accepted(self, messages: Collection[int]) -> bool:
+        """Return whether the flush succeeded."""
+        return self._is_flushed
+
+    def __enter__(self) -> PublishBatch:
+        self._buffer.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._buffer.__exit__(_Discarded, _Discarded(), None)
+
+
+class _Discarded(Exception):
+    """Makes kombu discard what it still buffers."""
+
+
+def publish_batch_of(producer: Any) -> PublishBatch:
+    """Return a publish batch of a kombu producer; for RabbitMQ, :class:`PublisherConfirms` is one instead.
+
+    Options that make the Redis client retry, and might so send a message twice, rule out buffering; kombu decides that.
+    """
+    return BufferedPublishBatch(producer) if getattr(producer, "supports_batch_publish", False) else PublishBatch()
+
+
+class DeclarationCache:
+    """A mixin for kombu's ``Producer`` that declares each entity once for each channel."""
+
+    channel: Any
+    _declaring_channel: Any = None
+
+    def maybe_declare(self, entity: Any, retry: bool = False, **retry_policy: Any) -> Any:
+        """Declare a queue or an exchange unless this channel has done so; the arguments are kombu's.
+
+        Returns:
+            Whether it was declared now; None without an entity, as in kombu.
+        """
+        if not entity:
+            return None
+        channel = self.channel
+        if channel is not self._declaring_channel:
+            self._declaring_channel = channel
+            self._declared: dict[tuple[type, str], Any] = {}
+        key = type(entity), entity.name
+        if self._declared.get(key) is entity:
+            return False
+        is_declared = super().maybe_declare(entity, retry, **retry_policy)  # type: ignore[misc]
+        if entity.can_cache_declaration and self.channel is channel:
+            self._declared[key] = entity
+        return is_declared
+
+    def forget_declarations(self) -> None:
+        """Declare each entity again when it is next used."""
+        self._declaring_channel = None
+
+
+@cache
+def with_declaration_cache(producer_class: type) -> type:
+    """Return a subclass of kombu's ``Producer``, or of an application's own one, that caches declarations."""
+    return type(producer_class.__name__, (DeclarationCache, producer_class), {})
+
 
 #: A flush waits at least this long: confirms may be on their way when something else used up the timeout.
 MIN_FLUSH_SECONDS = 1.0

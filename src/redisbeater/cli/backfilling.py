@@ -21,7 +21,7 @@ from redisbeater.exceptions import SendFailed
 from redisbeater.management.runs.backfill import Backfill
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.policies import OverlapWord
-from redisbeater.time_words import clock_words, read_time
+from redisbeater.times import clock_words, read_time
 
 __all__ = ("backfill",)
 

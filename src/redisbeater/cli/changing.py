@@ -34,7 +34,7 @@ from redisbeater.management.search import selected_names
 from redisbeater.model.policy_fields import MOST_SKIPPED
 from redisbeater.schedules.datetime_codec import read_zone
 from redisbeater.store import SAVE_PAGE, pages
-from redisbeater.time_words import clock_words, read_time, relative_words
+from redisbeater.times import clock_words, read_time, relative_words
 
 __all__ = ("adopt", "confirm", "delete", "disable", "enable", "for_each", "selection", "skip_next")
 

@@ -30,7 +30,7 @@ from redisbeater.management.rows import Row, row_of, rows
 from redisbeater.management.runs.record import read_recorded
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import SORTS, STATES, checked_states, listed_names
-from redisbeater.time_words import age_words, relative_words
+from redisbeater.times import age_words, relative_words
 
 __all__ = ("broken", "list_", "show")
 

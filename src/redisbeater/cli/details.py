@@ -16,7 +16,7 @@ from redisbeater.model.policies import INHERIT
 from redisbeater.model.policy_fields import given_policies
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import Run
-from redisbeater.time_words import clock_words, date_words, duration_words, relative_words
+from redisbeater.times import clock_words, date_words, duration_words, relative_words
 
 __all__ = ("details",)
 

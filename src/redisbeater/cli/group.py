@@ -22,7 +22,7 @@ from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.migration.candidate import SourceError
 from redisbeater.store.refused import takes_no_changes
-from redisbeater.time_words import read_time
+from redisbeater.times import read_time
 
 __all__ = (
     "INTERRUPTED",

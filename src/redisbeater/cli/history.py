@@ -34,7 +34,7 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
-from redisbeater.time_words import clock_words, date_words, read_time, relative_words, span_words
+from redisbeater.times import clock_words, date_words, read_time, relative_words, span_words
 
 __all__ = ("history", "run")
 

@@ -13,7 +13,7 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.pause import Pause
-from redisbeater.time_words import clock_words, duration_words, read_time, relative_words
+from redisbeater.times import clock_words, duration_words, read_time, relative_words
 
 __all__ = ("pause", "pause_words", "resume")
 

@@ -17,7 +17,7 @@ from redisbeater.management.forecast import Forecast
 from redisbeater.model.policy_fields import NULLABLE
 from redisbeater.redaction import redacted, redacted_field
 from redisbeater.schedules.description.describe import describe_in_brief
-from redisbeater.time_words import clock_words, date_words
+from redisbeater.times import clock_words, date_words
 
 __all__ = ("changes_as_dict", "forecast_line", "plan_lines")
 

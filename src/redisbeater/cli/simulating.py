@@ -21,7 +21,7 @@ from redisbeater.display import printable_json, shown
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
 from redisbeater.schedules.words import zone_text
-from redisbeater.time_words import clock_words, date_words, duration_words, read_time
+from redisbeater.times import clock_words, date_words, duration_words, read_time
 
 __all__ = ("simulate",)
 

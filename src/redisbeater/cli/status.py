@@ -20,7 +20,7 @@ from redisbeater.management.runs.record import NO_REPORTS
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.status import Status
 from redisbeater.model.beat_line import BeatLine
-from redisbeater.time_words import duration_words, read_duration
+from redisbeater.times import duration_words, read_duration
 
 __all__ = ("health", "status")
 

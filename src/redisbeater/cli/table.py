@@ -13,7 +13,7 @@ from redisbeater.display import shown
 from redisbeater.management.rows import Row
 from redisbeater.management.search import LATE
 from redisbeater.schedules.words import zone_text
-from redisbeater.time_words import age_words, clock_words, date_words, duration_words
+from redisbeater.times import age_words, clock_words, date_words, duration_words
 
 __all__ = ("STATE", "View", "aligned", "aligned_heads", "beginning_of", "columns_of", "head", "table")
 

@@ -15,7 +15,7 @@ import click
 from redisbeater.cli.table import beginning_of
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreUnavailable
-from redisbeater.time_words import read_duration
+from redisbeater.times import read_duration
 
 __all__ = (
     "WATCH",

@@ -27,7 +27,7 @@ from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.json_text import unique
 from redisbeater.model.policies import OverlapWord
 from redisbeater.model.run import Run, State
-from redisbeater.time_words import read_duration, span_words
+from redisbeater.times import read_duration, span_words
 
 __all__ = ("trigger",)
 

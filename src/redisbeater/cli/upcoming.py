@@ -18,7 +18,7 @@ from redisbeater.display import printable_json
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry_name import check_name
 from redisbeater.management.agenda import MOST_LISTED_RUNS, ScheduledRun, next_runs, next_runs_of
-from redisbeater.time_words import date_words, read_duration, read_time, relative_words
+from redisbeater.times import date_words, read_duration, read_time, relative_words
 
 __all__ = ("upcoming",)
 

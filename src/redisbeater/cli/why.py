@@ -17,7 +17,7 @@ from redisbeater.entry_name import check_name
 from redisbeater.management.why.answer import Answer
 from redisbeater.management.why.explain import explain
 from redisbeater.management.why.facts import zone_of_entry
-from redisbeater.time_words import clock_words, read_time
+from redisbeater.times import clock_words, read_time
 
 __all__ = ("read_past", "why", "zone_of")
 

@@ -23,7 +23,7 @@ from redisbeater.management.registered import nearest_task, refused_arguments
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.schedules import describe
 from redisbeater.schedules.zone import read_zone
-from redisbeater.time_words import clock_words, date_words, relative_words
+from redisbeater.times import clock_words, date_words, relative_words
 
 __all__ = ("copy", "create", "update")
 

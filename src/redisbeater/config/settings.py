@@ -1,24 +1,35 @@
-"""The settings of redisbeater: read once from the Celery configuration, checked, frozen."""
+"""The settings, each described once."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+import celery.app.utils
 from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.config import values
-from redisbeater.config.broker_url import broker_redis_url
-from redisbeater.config.given import PREFIX, given_settings, read_setting, refuse_unknown
-from redisbeater.config.redis_url import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, scheme_of
-from redisbeater.config.reports import hide_in_reports
+from redisbeater.config.urls import CLUSTER_PREFIX, SCHEMES, RedisUrl, Topology, broker_redis_url, scheme_of
+from redisbeater.config.values import PREFIX, given_settings, read_setting, refuse_unknown
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.model.policies import Coalesce, EvictionCheck, Overlap
 from redisbeater.redaction import DEFAULT_PATTERNS, hide
 
-__all__ = ("Config",)
+
+def hide_in_reports(setting: str) -> None:
+    """Let Celery show asterisks for the value of a setting, as for its own settings that hold passwords.
+
+    Celery offers no other way: it hides the settings whose names match this pattern, and the password in those that it
+    knows to be URLs. A class of texts with a ``repr`` that hides the password would not help: ``inspect conf`` sends
+    the text itself.
+    """
+    pattern = celery.app.utils.HIDDEN_SETTINGS
+    if not pattern.search(setting):
+        celery.app.utils.HIDDEN_SETTINGS = re.compile(f"{pattern.pattern}|{re.escape(setting)}", pattern.flags)
+
 
 #: The most entries of one claim: the server serves nobody else meanwhile, and the reply is one text.
 MOST_CLAIMED = 10_000
@@ -380,3 +391,24 @@ class Config:
         if self.lock_key is None or self.lock_key.startswith(self.key_prefix):
             return self.lock_key
         return self.key_prefix + self.lock_key
+
+
+_REDBEAT_PREFIX = "redbeat_"
+
+#: RedBeat's settings with a successor of the same name, besides its prefix.
+_SUCCEEDED = ("redis_url", "redis_options", "redis_use_ssl", "lock_key", "lock_timeout")
+
+#: The prefix of RedBeat's keys where none is set.
+_DEFAULT_KEY_PREFIX = "redbeat:"
+
+
+def leftover_settings(app: Celery) -> tuple[list[str], list[str]]:
+    """Return the names of RedBeat's settings that an app has, and what to set instead; nothing if that is set.
+
+    Values are left out, because they may hold passwords; only the prefix, which finds RedBeat's entries, is shown.
+    """
+    theirs, ours = dict(given_settings(app, _REDBEAT_PREFIX)), dict(given_settings(app))
+    settings = [f"{PREFIX}{name} as {_REDBEAT_PREFIX}{name}" for name in _SUCCEEDED if name in theirs.keys() - ours]
+    if theirs and "key_prefix" not in ours:
+        settings.append(f"{PREFIX}key_prefix = {theirs.get('key_prefix') or _DEFAULT_KEY_PREFIX!r}")
+    return (sorted(_REDBEAT_PREFIX + name for name in theirs), settings) if settings else ([], [])

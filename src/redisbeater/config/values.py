@@ -1,48 +1,23 @@
-"""The values of settings: one reader for each kind of value."""
+"""The values of settings: read, checked, and where they were given."""
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field
 from enum import Enum
 from typing import Any
 from urllib.parse import urlsplit
 
+from celery import Celery
 from celery.utils.imports import symbol_by_name
 
-from redisbeater.config.redis_url import RedisUrl
+from redisbeater.config.urls import RedisUrl
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.instant import MAX_SECONDS
-
-__all__ = (
-    "LEAST_ENTRY_SIZE",
-    "MOST_ENTRY_SIZE",
-    "RESERVED_OPTIONS",
-    "Reader",
-    "UnacceptableValue",
-    "address_of",
-    "count",
-    "entry_size",
-    "is_seconds",
-    "member_of",
-    "one_of",
-    "optional",
-    "rate",
-    "read_address",
-    "read_classes",
-    "read_flag",
-    "read_names",
-    "read_options",
-    "read_retry_period",
-    "read_signal",
-    "read_ssl",
-    "read_text",
-    "read_url",
-    "read_web_url",
-    "seconds",
-)
+from redisbeater.times import MAX_SECONDS
 
 #: Takes the full name of a setting and its value; returns the value in the form that the package uses.
 Reader = Callable[[str, Any], Any]
@@ -306,3 +281,51 @@ def _schedule_class(name: str, item: Any) -> type:
             f"{name}: {item!r} needs a method to_redisbeater() and a class method from_redisbeater(data)"
         )
     return cls
+
+
+#: What the name of each setting begins with.
+PREFIX = "redisbeater_"
+
+
+def has_settings(app: Celery) -> bool:
+    """Return whether an app sets anything of redisbeater."""
+    return any(True for _ in given_settings(app))
+
+
+def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of what the user set, with or without the app's namespace; names leave out the prefix."""
+    namespace = (app.namespace or "").lower().rstrip("_") + "_"
+    for key in app.conf.keys():  # noqa: SIM118 - iterating app.conf does not finalise it, keys() does
+        name = str(key).lower()
+        if app.namespace:
+            name = name.removeprefix(namespace)
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), app.conf[key]
+
+
+def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse the name of a setting that there is not, and name the nearest one.
+
+    Raises:
+        ImproperlyConfigured: there is such a name.
+    """
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else f"known are {', '.join(PREFIX + k for k in known)}"
+            raise ImproperlyConfigured(f"{PREFIX}{name} is not a setting of redisbeater; {hint}")
+
+
+def read_setting(setting: Field[Any], value: Any) -> Any:
+    """Return what the user set, checked and converted; without the value in the error where it may hold a password.
+
+    Raises:
+        ImproperlyConfigured: the value cannot be used.
+    """
+    name = PREFIX + setting.name
+    try:
+        return setting.metadata["reader"](name, value)
+    except UnacceptableValue:
+        may_hold_password = bool(value) and not setting.repr
+        shown = type(value) if may_hold_password else value
+        raise ImproperlyConfigured(f"{name} = {shown!r}: expected {setting.metadata['accepts']}") from None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from redisbeater.config.settings import Config
 from redisbeater.model.policies import WORDED, Anchor, OnFinish, TextEnum
-from redisbeater.time_words import duration_words
+from redisbeater.times import duration_words
 
 __all__ = ("Choice", "inherited_words", "policy_choices")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 
 from redisbeater.schedules.words import zone_text
-from redisbeater.time_words import clock_words, date_words, relative_words
+from redisbeater.times import clock_words, date_words, relative_words
 
 __all__ = ("CHOICES", "Clock")
 

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from redisbeater.instant import EPOCH
 from redisbeater.management.simulation import Band, Peak, Simulation
 from redisbeater.model.run import State
 from redisbeater.model.run_brief import RunBrief
-from redisbeater.time_words import date_words, span_words
+from redisbeater.times import EPOCH, date_words, span_words
 
 __all__ = (
     "Bar",

@@ -14,7 +14,7 @@ from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
 from redisbeater.redaction import BLANK
-from redisbeater.time_words import span_words
+from redisbeater.times import span_words
 
 __all__ = ("end", "late", "line", "moved", "note", "outcome", "span", "took", "value", "waiting", "what")
 

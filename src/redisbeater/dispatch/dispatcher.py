@@ -11,6 +11,7 @@ from celery import Celery
 from celery.result import denied_join_result
 
 from redisbeater.broker.broker import Broker
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.dispatch.announcing import announce_recorded, facts_of_skip
@@ -26,7 +27,6 @@ from redisbeater.dispatch.resources import Resources
 from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreError
-from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from redisbeater.backoff import MAX_THINGS, Backoff
+from redisbeater.clock import MAX_THINGS, Backoff
 from redisbeater.display import shown, text_of
 from redisbeater.exceptions import causes, reason_of
 from redisbeater.log_lines import event, get_logger

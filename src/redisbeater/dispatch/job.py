@@ -24,8 +24,7 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import NewRun, State
 from redisbeater.model.score import Score
 from redisbeater.model.skip import add_skips
-from redisbeater.sending.record import planned_run
-from redisbeater.sending.run import make_run
+from redisbeater.sending.run import make_run, planned_run
 from redisbeater.store import ClaimedEntry
 from redisbeater.store.commitment import Commitment
 

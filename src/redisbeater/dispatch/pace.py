@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from redisbeater.host_clock import host_seconds
+from redisbeater.clock import host_seconds
 from redisbeater.log_lines import get_logger
 from redisbeater.store import Claim
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from redisbeater.broker.publish_batch import PublishBatch
+from redisbeater.broker.publisher_confirms import PublishBatch
 from redisbeater.dispatch.batch import Batch
 from redisbeater.dispatch.planned_entry import PlannedEntry, gathering_ends_at
 from redisbeater.dispatch.refusals import Refusal, Refusals

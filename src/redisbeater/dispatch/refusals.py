@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from redisbeater.broker.acceptance import never_left
+from redisbeater.broker.connection import never_left
 from redisbeater.dispatch.batch import Batch, BrokenEntry
 from redisbeater.dispatch.resources import Resources
 from redisbeater.display import shown

@@ -17,8 +17,7 @@ from redisbeater.exceptions import InvalidEntry, LockNotOwnedError, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.model.options import option_instant
 from redisbeater.model.run import Payload, Run, State
-from redisbeater.sending.record import renewed_expiry, run_again
-from redisbeater.sending.stopping import cancel
+from redisbeater.sending.run import cancel, renewed_expiry, run_again
 from redisbeater.signals import run_dispatched
 from redisbeater.store import Claim
 from redisbeater.store.refused import lacks_right, will_pass

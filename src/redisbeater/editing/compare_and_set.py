@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from redisbeater.backoff import Backoff
+from redisbeater.clock import Backoff
 from redisbeater.context import Context
 from redisbeater.display import quoted, text_of
 from redisbeater.editing.announcing import announce_edits

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from redisbeater.exceptions import RedisBeaterError
-from redisbeater.instant import to_unix
 from redisbeater.model.definition import Definition
 from redisbeater.model.failing import Failing
 from redisbeater.model.policies import AnchorLike, CoalesceLike, Inherit, OnFinishLike, OverlapLike
 from redisbeater.model.skip import Skipped
+from redisbeater.times import to_unix
 
 __all__ = ("EntryPolicies", "EntryState")
 

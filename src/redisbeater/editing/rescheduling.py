@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import EPOCH
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.policies import OnFinish
@@ -14,6 +13,7 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
+from redisbeater.times import EPOCH
 
 __all__ = ("ended", "score_after_edit", "score_of_executed", "score_of_new")
 

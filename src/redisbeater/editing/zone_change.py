@@ -16,7 +16,6 @@ from redisbeater.editing.edit import Edit
 from redisbeater.editing.rescheduling import ended
 from redisbeater.editing.stored_entry import stored_definition, stored_meta
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import EPOCH
 from redisbeater.model.definition import Decoder, Definition
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
@@ -26,6 +25,7 @@ from redisbeater.schedules import ScheduleCodec, interval
 from redisbeater.schedules.crontab.engine import is_repeating
 from redisbeater.schedules.local_time import to_utc
 from redisbeater.store import Snapshot
+from redisbeater.times import EPOCH
 
 __all__ = ("ReplanInZone", "score_in_new_zone")
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from celery.schedules import schedule
 
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.instant import EPOCH
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec, interval
 from redisbeater.store.cancellation import end_if_cancelled
+from redisbeater.times import EPOCH
 
 __all__ = ("Course", "course_of", "new_course")
 

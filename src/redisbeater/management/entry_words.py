@@ -21,7 +21,7 @@ from redisbeater.model.options import decoded_options
 from redisbeater.model.policies import INHERIT
 from redisbeater.schedules import clocked, cron, rrule
 from redisbeater.schedules.zone import read_zone
-from redisbeater.time_words import read_duration, read_time
+from redisbeater.times import read_duration, read_time
 
 __all__ = ("SCHEDULE_WORDS", "EntryWords", "default_of", "drafted", "fields_of_entry")
 

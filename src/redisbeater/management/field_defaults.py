@@ -10,7 +10,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.words import zone_text
-from redisbeater.time_words import duration_words
+from redisbeater.times import duration_words
 
 __all__ = ("FieldDefault", "field_defaults")
 

@@ -17,7 +17,7 @@ from redisbeater.management.runs.record import NO_REPORTS
 from redisbeater.management.status import Status, read_status
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.store import Late
-from redisbeater.time_words import duration_words
+from redisbeater.times import duration_words
 
 __all__ = ("HANDOVER", "LONGEST_BROKER_OUTAGE", "Health", "Terms", "answer_within", "check_health")
 

@@ -20,7 +20,7 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import Timetable, describe
 from redisbeater.schedules.description.clock_change import clock_change_note
 from redisbeater.schedules.local_time import shifts_between
-from redisbeater.time_words import date_words
+from redisbeater.times import date_words
 
 __all__ = (
     "RULES",

@@ -14,7 +14,7 @@ from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import Run
 from redisbeater.model.tracked_fields import tracked_fields
-from redisbeater.time_words import span_words
+from redisbeater.times import span_words
 
 __all__ = ("memory", "of_policies", "overlapping", "usual_most")
 

@@ -10,10 +10,10 @@ from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.author import Author
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.pause import Pause
 from redisbeater.signals import schedule_paused, schedule_resumed
+from redisbeater.times import MAX_SECONDS
 
 __all__ = ("Resumption", "pause", "read_pause", "resume")
 

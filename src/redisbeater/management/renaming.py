@@ -11,7 +11,6 @@ from redisbeater.editing.compare_and_set import applied, write
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry_name import check_name, check_new_name, check_stored_name
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry, RunActive
-from redisbeater.instant import EPOCH
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW
@@ -20,6 +19,7 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.score import Score
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.store import Snapshot
+from redisbeater.times import EPOCH
 
 __all__ = ("copy_entry", "rename_entry")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery.app import app_or_default
 
-from redisbeater.config.broker_url import app_text
+from redisbeater.config.urls import app_text
 from redisbeater.management.entry_methods import EntryMethods
 from redisbeater.management.file_methods import FileMethods
 from redisbeater.management.schedule_methods import ScheduleMethods

@@ -11,11 +11,11 @@ from typing import Any
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted, text_of
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.instant import FAR_FUTURE
 from redisbeater.management.candidates import Progress, candidates, parts_of_names, scanned_names
 from redisbeater.management.entry_filter import Filter
 from redisbeater.model.definition import Decoder
 from redisbeater.store import Snapshot
+from redisbeater.times import FAR_FUTURE
 
 __all__ = (
     "LATE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from redisbeater.store.server import ServerFacts
-from redisbeater.time_words import relative_words
+from redisbeater.times import relative_words
 
 __all__ = ("eviction_words", "memory_words", "persistence_words")
 

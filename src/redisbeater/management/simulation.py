@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import NamedTuple
 
-from redisbeater.instant import EPOCH
 from redisbeater.management.course import Course
+from redisbeater.times import EPOCH
 
 __all__ = ("Band", "Peak", "Simulation", "number_of_runs", "simulate")
 

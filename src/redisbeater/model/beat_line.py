@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.display import shown
-from redisbeater.instant import from_unix
 from redisbeater.model import json_text
+from redisbeater.times import from_unix
 
 __all__ = ("BeatLine", "name_of")
 

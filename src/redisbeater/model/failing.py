@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from redisbeater.instant import from_unix
+from redisbeater.times import from_unix
 
 __all__ = ("Failing",)
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from redisbeater.display import shown
-from redisbeater.instant import from_unix, to_unix
 from redisbeater.model import json_text
+from redisbeater.times import from_unix, to_unix
 
 __all__ = ("LogLine", "line_text")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from redisbeater.instant import EPOCH
 from redisbeater.model.meta import Meta
 from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.times import EPOCH
 
 __all__ = ("meant_fire_time",)
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import to_unix
 from redisbeater.model import json_text
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
+from redisbeater.times import to_unix
 
 __all__ = ("MAX_COUNT", "NEW", "Meta")
 

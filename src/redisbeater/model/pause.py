@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from redisbeater.display import shown
-from redisbeater.instant import from_iso
+from redisbeater.times import from_iso
 
 __all__ = ("Pause",)
 

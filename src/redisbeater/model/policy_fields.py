@@ -13,11 +13,11 @@ from typing import Any
 
 from redisbeater.display import quoted, unsafe_character
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import MAX_SECONDS
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, OnFinish, Overlap
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 from redisbeater.schedules.local_time import in_zone
 from redisbeater.schedules.zone import in_iana_zone
+from redisbeater.times import MAX_SECONDS
 
 __all__ = (
     "MOST_SKIPPED",

@@ -10,9 +10,9 @@ from typing import Any
 
 from redisbeater.display import shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import from_unix, to_unix
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
+from redisbeater.times import from_unix, to_unix
 
 __all__ = (
     "ATTEMPT_HEADER",

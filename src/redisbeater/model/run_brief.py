@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from redisbeater.instant import from_unix
 from redisbeater.model.run import FINAL, State
+from redisbeater.times import from_unix
 
 __all__ = ("RunBrief",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from redisbeater.instant import from_unix, to_unix
+from redisbeater.times import from_unix, to_unix
 
 __all__ = ("FINISHED", "Score")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import from_iso
 from redisbeater.model import json_text
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import MAX_COUNT
 from redisbeater.model.policies import TextEnum
+from redisbeater.times import from_iso
 
 __all__ = ("Reason", "Skip", "Skipped", "add_skips", "read_skipped")
 

@@ -1,17 +1,70 @@
-"""``Meter``: everything that one beat counts for a monitor. A beat without one counts what its heartbeat needs."""
+"""``Beat``: the parts of one beat that probes and monitors watch, and what follows from them now."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import NamedTuple
 
+from redisbeater.beat.clock import ServerClock
+from redisbeater.beat.heartbeat import Heartbeat
+from redisbeater.beat.leadership import Leadership
+from redisbeater.beat.outage import Outage
+from redisbeater.beat.passes import Passes
+from redisbeater.broker.broker import Broker
 from redisbeater.config.settings import Config
+from redisbeater.context import Context
 from redisbeater.exceptions import causes
+from redisbeater.management.beats import longest_pass
 from redisbeater.model.skip import Reason
 from redisbeater.sending.counts import LATENESS_BOUNDS, Counts, Histogram, SentJob
 
-__all__ = ("CLAIM_OUTCOMES", "OTHER", "REFUSALS", "SKIP_REASONS", "WAKEUPS", "Meter", "counts_for", "has_metrics")
+
+class Beat(NamedTuple):
+    """The parts of one beat. Other threads read them at any moment, but change nothing."""
+
+    context: Context
+    counts: Counts
+    leadership: Leadership
+    broker: Broker
+    outage: Outage
+    clock: ServerClock
+    heartbeat: Heartbeat
+    passes: Passes
+    #: Seconds between two claims on an idle schedule.
+    max_interval: float
+
+    @property
+    def schedule(self) -> str:
+        """The prefix of the schedule, by which monitors tell one from another."""
+        return self.context.config.key_prefix
+
+    @property
+    def pass_age(self) -> float:
+        """Seconds since the last pass ended."""
+        return time.monotonic() - self.counts.passed_at
+
+    @property
+    def pass_limit(self) -> float:
+        """Seconds that a pass may take, and a wait."""
+        return longest_pass(self.max_interval).total_seconds()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it may send runs, or may do so once the schedule is not paused."""
+        return self.leadership.may_send
+
+    @property
+    def clock_offset(self) -> float | None:
+        """Seconds by which the clock of this host is ahead of the server's; None: only claims compare them."""
+        return self.clock.offset if self.leads else None
+
+    @property
+    def accepts_runs(self) -> bool:
+        """Whether the broker took runs when it was last asked; a standby asks only whether it can be reached."""
+        return not (self.broker.is_unavailable or (self.leads and self.broker.acceptance.is_refusing))
+
 
 #: Upper bounds of the buckets of a pass, in seconds.
 PASS_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0)

@@ -1,12 +1,17 @@
-"""The metrics of a beat for Prometheus: its own numbers, and those of its schedule while it leads.
+"""The catalogue of metrics: names, kinds, labels and meanings. Alerts and dashboard are checked against it.
 
 This module needs ``prometheus_client``, the extra ``metrics``; others import it where they need it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from http import HTTPStatus
+from threading import Lock
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -14,19 +19,247 @@ from prometheus_client.registry import Collector
 
 from redisbeater.context import Context
 from redisbeater.display import shown
+from redisbeater.exceptions import StoreError
+from redisbeater.log_lines import get_logger
+from redisbeater.management.health import answer_within
 from redisbeater.model.beat_line import BeatLine
-from redisbeater.observe.beat import Beat
-from redisbeater.observe.catalogue import CATALOGUE, PREFIX, Kind
-from redisbeater.observe.counting import Meter
-from redisbeater.observe.entry_metrics import EntryMetrics
-from redisbeater.observe.reading import Reading
-from redisbeater.observe.run_totals import RunTotals
+from redisbeater.model.meta import Meta
+from redisbeater.model.run import FINAL
+from redisbeater.observe.counting import Beat, Meter
 from redisbeater.observe.server import Answer
 from redisbeater.sending.counts import Histogram
+from redisbeater.store import Snapshot
 from redisbeater.store.connection.failure import KINDS
 from redisbeater.store.measures import Measured
 
-__all__ = ("create_registry", "create_schedule_registry", "exposition_of")
+logger = get_logger(__name__)
+
+
+#: What the name of each metric begins with.
+PREFIX = "redisbeater_"
+
+
+class Kind(Enum):
+    """What a number does: it grows, it has a value now, or it counts values by their size."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A metric: ``labels`` besides ``schedule``, which each one has."""
+
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    #: Whether beats that lead read it from Redis, so that it is not to be added up; others are each beat's own.
+    is_shared: bool = False
+
+
+def _own(kind: Kind, meaning: str, *labels: str) -> Entry:
+    return Entry(kind=kind, meaning=meaning, labels=labels)
+
+
+def _shared(kind: Kind, meaning: str, *labels: str) -> Entry:
+    return Entry(kind=kind, meaning=meaning, labels=labels, is_shared=True)
+
+
+#: Name, without ``redisbeater_`` and without the ``_total`` of counters, -> what it is.
+CATALOGUE = {
+    "dispatched": _own(Kind.COUNTER, "Runs that the broker has accepted.", "task", "kind"),
+    "refused": _own(Kind.COUNTER, "Tries to send that were not accepted.", "reason"),
+    "skipped": _own(Kind.COUNTER, "Fire times that were not run.", "reason"),
+    "lateness_seconds": _own(Kind.HISTOGRAM, "From the time a run was due until the broker had accepted it."),
+    "claims": _own(Kind.COUNTER, "Claims of due entries.", "outcome"),
+    "claimed_entries": _own(Kind.COUNTER, "Entries that were claimed."),
+    "fenced": _own(Kind.COUNTER, "Commits that came after the lease of their claim."),
+    "pass_seconds": _own(Kind.HISTOGRAM, "Time of a pass, without its wait."),
+    "last_pass_timestamp_seconds": _own(Kind.GAUGE, "When the last pass ended, by the clock of the host."),
+    "leader": _own(Kind.GAUGE, "1: this beat leads, 0: it does not; absent without a lock."),
+    "lead_changes": _own(Kind.COUNTER, "Times that this beat began to lead, to stand by, or lost the lock.", "to"),
+    "redis_up": _own(Kind.GAUGE, "1: Redis answered the last pass."),
+    "broker_up": _own(Kind.GAUGE, "1: the broker accepts runs, as far as is known."),
+    "redis_errors": _own(Kind.COUNTER, "Requests to Redis that failed.", "kind"),
+    "clock_offset_seconds": _own(Kind.GAUGE, "Clock of the host minus clock of Redis."),
+    "wakeups": _own(Kind.COUNTER, "Ends of waits.", "by"),
+    "info": _own(Kind.GAUGE, "Always 1.", "version", "celery", "prefix", "server"),
+    "entries": _shared(Kind.GAUGE, "Entries by state; each one has one state.", "state"),
+    "overdue_entries": _shared(Kind.GAUGE, "Entries that are due and have not run."),
+    "oldest_overdue_seconds": _shared(Kind.GAUGE, "Since when the oldest of them has been due; 0 without one."),
+    "paused": _shared(Kind.GAUGE, "1: the schedule is paused."),
+    "beats": _shared(Kind.GAUGE, "Beats that were seen within a minute.", "role"),
+    "runs": _shared(Kind.COUNTER, "Runs that have ended.", "state", "task"),
+    "runs_active": _shared(Kind.GAUGE, "Runs that were sent and have not ended."),
+    "runs_waiting": _shared(Kind.GAUGE, "Runs that wait for beat to send them."),
+    "run_seconds": _shared(Kind.HISTOGRAM, "Time from start to end of a run.", "task"),
+    "entry_next_timestamp_seconds": _shared(Kind.GAUGE, "Next fire time of an entry.", "entry", "task"),
+    "entry_last_timestamp_seconds": _shared(Kind.GAUGE, "Last fire time of an entry that was run.", "entry", "task"),
+    "entry_failures": _shared(Kind.GAUGE, "Failures of an entry in a row.", "entry", "task"),
+    "entries_without_metrics": _shared(Kind.GAUGE, "Entries that match, and are too many to have metrics."),
+}
+
+
+def series_names(name: str) -> tuple[str, ...]:
+    """Return the full names of the series of a metric, as a monitor stores them."""
+    full = f"{PREFIX}{name}"
+    endings = {Kind.COUNTER: ("_total",), Kind.GAUGE: ("",), Kind.HISTOGRAM: ("_bucket", "_sum", "_count")}
+    return tuple(full + ending for ending in endings[CATALOGUE[name].kind])
+
+
+#: Seconds for which the value is used again: monitors ask every fifteen, and there may be two of them.
+FRESH_SECONDS = 14.0
+
+#: Seconds that Redis has for its answer; a monitor that waits much longer loses the beat's own numbers, too.
+ANSWER_SECONDS = 2.0
+
+T = TypeVar("T")
+
+
+class Reading(Generic[T]):
+    """A value that is read from Redis, and kept for a few seconds.
+
+    Arguments:
+        read: reads the value.
+    """
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._lock = Lock()
+        self._value: T | None = None
+        self._read_at = float("-inf")
+
+    def get(self) -> T | None:
+        """Return the value; None if Redis does not answer within two seconds, or refuses."""
+        with self._lock:
+            if time.monotonic() < self._read_at + FRESH_SECONDS:
+                return self._value
+            try:
+                self._value = answer_within(ANSWER_SECONDS, self._read)
+            except StoreError as exc:
+                logger.debug("Redis was not read for metrics: %s", exc)
+                self._value = None
+            self._read_at = float("-inf") if self._value is None else time.monotonic()
+            return self._value
+
+    def drop(self) -> None:
+        """Forget the value: another beat leads, and reads it."""
+        self._value, self._read_at = None, float("-inf")
+
+
+#: How many entries have metrics of their own.
+MOST_ENTRIES = 1000
+
+#: Seconds for which the list of names that match is kept: finding them reads the names of the whole schedule.
+NAMES_KEPT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryNumbers:
+    """The numbers of one entry; times are UNIX seconds, None: there is none.
+
+    ``failures``: how many of its runs have failed in a row, and how often its next one could not be sent.
+    """
+
+    name: str
+    task: str
+    next_timestamp_seconds: float | None
+    last_timestamp_seconds: float | None
+    failures: float
+
+
+class EntryMetrics:
+    """Reads the entries that ``redisbeater_metrics_entries`` names.
+
+    Attributes:
+        left_out: about how many match and have no metrics, because there are too many.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.patterns = context.config.metrics_entries
+        self._context = context
+        self.left_out = 0
+        self._names: list[str] = []
+        self._listed_at = float("-inf")
+
+    def read(self) -> list[EntryNumbers]:
+        """Return the numbers of the entries that match, in the order of their names."""
+        if time.monotonic() >= self._listed_at + NAMES_KEPT_SECONDS:
+            self._names, self._listed_at = self._find_names(), time.monotonic()
+        found = self._context.redis.load_many(self._names)
+        return [self._numbers(snapshot) for snapshot in found if snapshot.exists]
+
+    def _find_names(self) -> list[str]:
+        contents = self._context.redis.contents
+        found = [contents.names_like(pattern, MOST_ENTRIES) for pattern in self.patterns]
+        names = sorted({name for first, _ in found for name in first})
+        beyond = sum(number - len(first) for first, number in found)  # several patterns may count one twice
+        self.left_out = max(len(names) - MOST_ENTRIES, 0) + beyond
+        return names[:MOST_ENTRIES]
+
+    def _numbers(self, snapshot: Snapshot) -> EntryNumbers:
+        score = snapshot.score
+        next_time = score.fire_time if score is not None and not score.dormant else None
+        try:
+            definition, _ = self._context.reader.read(snapshot.name, snapshot.definition)
+            last = Meta.from_text(snapshot.meta, snapshot.recorded_run).last_run_at
+            task = definition.task
+        except Exception:  # it is broken, or a custom schedule raises: the entry is still there
+            last, task = None, ""
+        return EntryNumbers(
+            name=snapshot.name,
+            task=task,
+            next_timestamp_seconds=next_time.timestamp() if next_time else None,
+            last_timestamp_seconds=last.timestamp() if last else None,
+            failures=_whole(snapshot.failures) + (_whole(snapshot.tries) if snapshot.is_failing else 0),
+        )
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 20 else 0
+
+
+#: Upper bounds of the buckets of durations, in seconds, as the script that ends a run counts them.
+RUN_BOUNDS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+#: What a field of a bucket begins with: its bound follows, and the task. The sum of a task is in milliseconds.
+BUCKET, MILLISECONDS = "<=", "ms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTotals:
+    """How many runs ended how, by state and task, and how long they took, by task."""
+
+    states: dict[tuple[str, ...], float]
+    durations: dict[tuple[str, ...], Histogram]
+
+    @classmethod
+    def read(cls, totals: Mapping[str, str]) -> RunTotals:
+        """Read the fields of ``P:totals``; what another program wrote there is left out."""
+        found = cls(states={}, durations={})
+        for field, text in totals.items():
+            what, blank, task = field.partition(" ")
+            if blank and text.isdecimal() and len(text) < 20:
+                found._add(what, task, int(text))
+        return found
+
+    def _add(self, what: str, task: str, number: int) -> None:
+        if what in FINAL:
+            for state in FINAL:  # a counter that begins at 1 has not grown, for a monitor
+                self.states.setdefault((state.value, task), 0)
+            self.states[what, task] = number
+        elif what == MILLISECONDS:
+            self._durations_of(task).sum = number / 1000
+        elif what.startswith(BUCKET) and (place := _PLACES.get(what.removeprefix(BUCKET))) is not None:
+            self._durations_of(task).counts[place] = number
+
+    def _durations_of(self, task: str) -> Histogram:
+        return self.durations.setdefault((task,), Histogram(RUN_BOUNDS))
+
+
+_PLACES = {bound: place for place, bound in enumerate([*(f"{bound:g}" for bound in RUN_BOUNDS), "+Inf"])}
+
 
 #: The text format of Prometheus that every version reads.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,19 +1,95 @@
-"""``Observer``: starts and ends what a beat shows of itself, as the settings say."""
+"""Signs of life that need no request: a file that is touched, and messages to systemd."""
 
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
+from pathlib import Path
 
-from redisbeater.observe.beat import Beat
-from redisbeater.observe.counting import Meter
-from redisbeater.observe.ping import Ping
-from redisbeater.observe.server import Answer, ProbeServer, Route, answer_of
-from redisbeater.observe.signs_of_life import HeartbeatFile, Systemd
-from redisbeater.observe.verdict import Verdicts
+from redisbeater.log_lines import get_logger
+from redisbeater.observe.counting import Beat, Meter
+from redisbeater.observe.server import Answer, Ping, ProbeServer, Route, Verdicts, answer_of
 
-__all__ = ("Observer",)
+logger = get_logger(__name__)
+
+
+#: The file is touched this often at most: a beat that is busy makes many passes a second.
+TOUCH_SECONDS = 1.0
+
+
+class HeartbeatFile:
+    """A file whose time of change says when the last pass ended.
+
+    Arguments:
+        path: where it is; its folder must exist. None: there is none.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else Path(path)
+        self._touched_at = float("-inf")
+        self._problem = ""
+
+    def touch(self) -> None:
+        """Touch the file if it is time. What keeps it from that is logged once, and beat goes on."""
+        now = time.monotonic()
+        if self._path is None or now < self._touched_at + TOUCH_SECONDS:
+            return
+        self._touched_at = now
+        try:
+            self._path.touch()
+            self._problem = ""
+        except OSError as exc:
+            if str(exc) != self._problem:
+                self._problem = str(exc)
+                logger.error("cannot touch redisbeater_heartbeat_file: %s; correct its path or its rights", exc)
+
+
+class Systemd:
+    """The service manager, if it started this process and wants to be notified (``Type=notify``).
+
+    The protocol is that of sd_notify(3): datagrams to the socket that ``NOTIFY_SOCKET`` names.
+
+    Arguments:
+        environment: the variables of the process.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        is_ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        limit = environment.get("WATCHDOG_USEC", "")
+        #: Seconds between two messages that beat is alive, half of what systemd allows; None: it does not ask.
+        self.period = int(limit) / 2_000_000 if is_ours and limit.isdecimal() else None
+        self._alive_at = float("-inf")
+
+    def ready(self) -> None:
+        """Say that beat runs."""
+        self._send("READY=1")
+
+    def alive(self) -> None:
+        """Say that beat has made a pass, if it is time."""
+        now = time.monotonic()
+        if self.period is not None and now >= self._alive_at + self.period:
+            self._alive_at = now
+            self._send("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """Say that beat ends."""
+        self._send("STOPPING=1")
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.settimeout(1.0)
+                sender.sendto(message.encode(), address)
+        except OSError as exc:
+            logger.debug("systemd was not notified: %s", exc)
+
 
 _NO_METRICS = Answer(
     status=HTTPStatus.NOT_IMPLEMENTED,

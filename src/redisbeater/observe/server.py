@@ -1,27 +1,214 @@
-"""The HTTP server of a beat: ``/live``, ``/health`` and ``/metrics``, from daemon threads."""
+"""The verdict on a beat and its schedule: what ``/live`` and ``/health`` answer."""
 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socket
 import socketserver
+import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from typing import IO, Any
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from redisbeater.config.values import address_of
 from redisbeater.host_name import is_loopback, is_rebindable, named_host
 from redisbeater.log_lines import get_logger
-from redisbeater.observe.verdict import Verdict
-
-__all__ = ("Answer", "ProbeServer", "Route", "answer_of")
+from redisbeater.management.health import HANDOVER, LONGEST_BROKER_OUTAGE, Health, Terms, check_health
+from redisbeater.observe.counting import Beat
+from redisbeater.times import duration_words
 
 logger = get_logger(__name__)
+
+
+#: Seconds that Redis has for its answer.
+REDIS_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether all is well, and if not, why.
+
+    Attributes:
+        problems: the checks that failed, each with what is wrong; empty: all is well.
+        checks: the checks that were made.
+        facts: what a healthy beat tells about itself.
+    """
+
+    problems: Mapping[str, str]
+    checks: tuple[str, ...]
+    facts: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one line."""
+        return f"unhealthy: {'; '.join(self.problems.values())}" if self.problems else f"ok: {self.facts}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it: each check with ``ok``, or with what is wrong."""
+        return {
+            "healthy": self.is_good,
+            "answer": self.sentence,
+            "checks": {check: self.problems.get(check, "ok") for check in self.checks},
+        }
+
+
+class Verdicts:
+    """The verdicts on one beat."""
+
+    def __init__(self, beat: Beat) -> None:
+        self._beat = beat
+        #: Since when nobody leads, on the monotonic clock; None: somebody does, or nobody asked.
+        self._unled_since: float | None = None
+
+    def live(self) -> Verdict:
+        """Return whether beat makes passes. Asks neither Redis nor the broker: a restart would not bring them back."""
+        age, limit = self._beat.pass_age, self._beat.pass_limit
+        problem = f"no pass for {duration_words(timedelta(seconds=age))} (limit {limit:g} s)"
+        problems = {"pass": problem} if age > limit else {}
+        return Verdict(problems=problems, checks=("pass",), facts=f"last pass {age:.1f} s ago")
+
+    def health(self, *, strict: bool = False) -> Verdict:
+        """Return whether this beat and its schedule are healthy; waits for Redis, two seconds at most.
+
+        Arguments:
+            strict: whether broken and failing entries, and workers that report nothing, are unhealthy.
+        """
+        live = self.live()
+        problems = {**live.problems, **self._problems_of_broker()}
+        terms = Terms(strict=strict, longest_pass=timedelta(seconds=self._beat.pass_limit))
+        found = check_health(self._beat.context, terms, REDIS_SECONDS)
+        for check, problem in zip(found.failed, found.problems):
+            if check != "lead" or self._is_unled_for(self._grace):
+                problems.setdefault(check, problem)
+        if "lead" not in found.failed:
+            self._unled_since = None
+        checks = ("pass", "lead", "late", "redis", "broker", *(("entries", "workers") if strict else ()))
+        return Verdict(problems=problems, checks=checks, facts=_facts(self._beat, found, live))
+
+    def _problems_of_broker(self) -> dict[str, str]:
+        away = timedelta(seconds=self._beat.broker.away_seconds)
+        return {"broker": f"no broker for {duration_words(away)}"} if away > LONGEST_BROKER_OUTAGE else {}
+
+    @property
+    def _grace(self) -> float:
+        """Seconds for which nobody may lead: a lock has to expire, and another beat to take it."""
+        return self._beat.context.config.lock_timeout + HANDOVER.total_seconds()
+
+    def _is_unled_for(self, seconds: float) -> bool:
+        """Return whether nobody has led for this long, since this was first asked."""
+        if self._unled_since is None:
+            self._unled_since = time.monotonic()
+        return time.monotonic() - self._unled_since > seconds
+
+
+def _facts(beat: Beat, found: Health, live: Verdict) -> str:
+    role = [] if beat.heartbeat.role == "leader" else [beat.heartbeat.role]
+    facts = [fact for fact in found.facts if not fact.startswith("last pass")]
+    return ", ".join([*role, live.facts, *facts])
+
+
+#: Seconds that the service has for its answer.
+ANSWER_SECONDS = 5.0
+
+
+class Ping:
+    """Asks for a URL at intervals, from a thread of its own.
+
+    Arguments:
+        url: the URL.
+        interval: seconds from one request to the next.
+        leads: returns whether this beat leads; only that one asks.
+        health: returns the verdict on the schedule.
+    """
+
+    def __init__(self, url: str, interval: float, leads: Callable[[], bool], health: Callable[[], Verdict]) -> None:
+        self._url = url
+        self._interval = interval
+        self._leads = leads
+        self._health = health
+        self._ended = threading.Event()
+        self._was_good = True
+        self._problem = ""
+
+    def start(self) -> None:
+        """Begin to ask."""
+        threading.Thread(target=self._run, name="redisbeater-ping", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop asking; does not wait for a request that is under way."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._interval):
+            try:
+                self.step()
+            except Exception:
+                logger.exception("the ping failed; this is a bug")
+
+    def step(self) -> None:
+        """Ask once, if this beat leads: for the URL while all is well, for ``/fail`` below it once when it is not."""
+        if not self._leads():
+            self._was_good = True
+            return
+        verdict = self._health()
+        if verdict.is_good:
+            self._was_good = True
+            self._send(self._url, None)
+        elif self._was_good:
+            self._was_good = not self._send(_fail_url(self._url), verdict.sentence.encode("utf-8", "backslashreplace"))
+
+    def _send(self, url: str, body: bytes | None) -> bool:
+        """Send a request: GET, or POST with a body. Return whether it was answered well; log a new problem once."""
+        request = urllib.request.Request(url, data=body, headers={"User-Agent": "redisbeater"})
+        try:
+            with _OPENER.open(request, timeout=ANSWER_SECONDS):
+                self._problem = ""
+                return True
+        except (OSError, http.client.HTTPException, ValueError) as exc:
+            self._report(exc)
+            return False
+
+    def _report(self, error: Exception) -> None:
+        # Only the host: who knows the path can silence the alarm.
+        problem = f"{type(error).__name__}: {error}"
+        if problem != self._problem:
+            self._problem = problem
+            logger.warning("redisbeater_ping_url at %s does not answer: %s", urlsplit(self._url).hostname, problem)
+
+
+def _fail_url(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/fail"))
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for an error: the settings say where the request goes."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> Any:
+        """Follow nothing."""
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
 
 #: A client that sends nothing for this long is disconnected: it would keep its thread.
 CLIENT_SECONDS = 5

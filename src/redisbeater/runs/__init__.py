@@ -8,9 +8,8 @@ The import connects receivers to Celery's signals. It reads no setting, opens no
 happens in the process that executes a task, at its first message with the header ``redisbeater_attempt``.
 """
 
-from redisbeater.runs.once_task import OnceTask
+from redisbeater.runs.process import OnceTask, stop_requested
 from redisbeater.runs.receivers import install
-from redisbeater.runs.stopping import stop_requested
 
 __all__ = ("OnceTask", "install", "stop_requested")
 

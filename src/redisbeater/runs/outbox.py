@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from redisbeater.clock import host_seconds
 from redisbeater.exceptions import StoreError, StoreUnavailable
-from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
 from redisbeater.store.refused import will_pass
 

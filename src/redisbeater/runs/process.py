@@ -1,33 +1,138 @@
-"""What one process of a worker reports of the runs of one app."""
+"""The runs of one worker process: begun, ended, stopped and cut off."""
 
 from __future__ import annotations
 
+import math
+import multiprocessing
 import os
+import signal
 import socket
+import threading
 import time
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from celery import Celery
+from celery import Celery, Task, current_task
 from celery.app.task import Context as Request
+from celery.exceptions import Ignore
 
+from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.host_clock import host_seconds
 from redisbeater.log_lines import get_logger
-from redisbeater.model.run import State
-from redisbeater.runs.announcing import announce_end, announce_start
-from redisbeater.runs.cut_off import Watchdog
-from redisbeater.runs.message import execution_of, odd_headers
+from redisbeater.model.run import FINAL, Run, State
 from redisbeater.runs.outbox import Outbox
-from redisbeater.runs.running import Running, RunningTable
+from redisbeater.runs.running import Running, RunningTable, execution_of, is_tracked, odd_headers
+from redisbeater.signals import run_finished, run_started
 from redisbeater.store import Execution, RunStore, holder_prefix, new_holder
 
-__all__ = ("Process", "flush_all")
-
 logger = get_logger(__name__)
+
+
+def announce_start(running: Running) -> None:
+    """Fire the signal that an execution has begun; none if another one has the run, or its task refuses to begin."""
+    is_refused = running.execution.is_exclusive and running.answer == "STOP"
+    if run_started.receivers and running.holds and not is_refused:
+        run = _run_of(running.execution, State.STARTED)
+        run_started.send(run.name, run=run, state=run.state.value, duration=None)
+
+
+def announce_end(execution: Execution, state: State, *, seconds: float | None = None, **details: Any) -> None:
+    """Fire the signal that a run has ended, unless it is to be tried again.
+
+    Not to be called for a run that another execution has.
+
+    Arguments:
+        execution: its execution.
+        state: how it ended.
+        seconds: how long it took; None: unknown.
+        details: what else was recorded: ``error``, ``result``, ``note``.
+    """
+    if run_finished.receivers and state in FINAL:
+        run = _run_of(execution, state, **details)
+        run_finished.send(run.name, run=run, state=state.value, duration=seconds)
+
+
+def _run_of(execution: Execution, state: State, *, error: str = "", result: str = "", note: str = "", **_: Any) -> Run:
+    """Return what this process knows of a run."""
+    return Run(
+        id=execution.run_id,
+        name=execution.name,
+        state=state,
+        task=execution.task,
+        fire_time=execution.fire_time,
+        attempt=execution.attempt,
+        acks_late=execution.acks_late,
+        worker=execution.worker,
+        pid=execution.pid,
+        error=error,
+        result=result,
+        note=note,
+    )
+
+
+#: Seconds that a task may take to end before its process is killed. A lost run is requeued 10 seconds after its lease.
+END_SECONDS = 5.0
+
+#: How often it looks: a wait takes no account of the time in which the host was suspended.
+LOOK_SECONDS = 1.0
+
+
+class Watchdog:
+    """Ends this process once a lease is over that it could not renew, as Celery's ``terminate`` would.
+
+    It has a thread of its own, because the thread that renews leases may hang in the network just then.
+    """
+
+    def __init__(self, running: RunningTable, config: Config) -> None:
+        self._running = running
+        self._signal = signal.Signals[config.stop_signal or "SIGTERM"]
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_useless = False
+
+    def look(self) -> None:
+        """Check the leases: an execution is new, or was taken over. Log once if this process cannot end itself."""
+        if self._thread is None and not self._is_useless:
+            self._start()
+        self._changed.set()
+
+    def _start(self) -> None:
+        self._is_useless = not _is_pool_process()
+        if self._is_useless:
+            logger.warning("redisbeater_stop_when_cut_off works in a prefork pool only; use stop_requested() in tasks")
+            return
+        thread = threading.Thread(target=self._watch, name="redisbeater-cut-off", daemon=True)
+        thread.start()
+        self._thread = thread
+
+    def _watch(self) -> None:
+        while True:
+            self._changed.clear()
+            lost = [running for running in self._running.holding() if running.is_cut_off]
+            if lost:
+                self._end_process(lost)
+            seconds = self._running.first_cut_off() - host_seconds()
+            self._changed.wait(None if math.isinf(seconds) else min(max(seconds, 0.0), LOOK_SECONDS))
+
+    def _end_process(self, lost: list[Running]) -> None:
+        for running in lost:
+            logger.error(
+                "run %s of %r could not renew its lease; its process ends, so that it does not run beside the next one",
+                running.execution.run_id,
+                running.execution.name,
+            )
+        os.kill(os.getpid(), self._signal)
+        time.sleep(END_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_pool_process() -> bool:
+    """Return whether this is a child of a prefork pool: billiard renames its processes in the standard library, too."""
+    return multiprocessing.current_process().name != "MainProcess"
+
 
 #: Seconds that a process that ends waits for its last reports, in units of ``redisbeater_run_write_timeout``.
 FLUSH_TIMEOUTS = 2
@@ -230,3 +335,56 @@ def flush_all() -> None:
         process = by_pid.get(os.getpid())
         if process is not None:
             process.flush()
+
+
+#: Seconds to wait beyond the lease of another execution.
+SLACK_SECONDS = 1.0
+
+
+class OnceTask(Task):
+    """A class of tasks whose runs are executed once: ``task_cls="redisbeater.runs:OnceTask"``, or ``base=OnceTask``.
+
+    Signals cannot keep a task from running; this class can. A run that has ended, or that somebody asked to stop, is
+    ignored. A run that another execution has, or may have because Redis cannot be asked, is sent again, to be started
+    when that lease is over; so is one that the broker gives out late, where its entry has one run at a time and another
+    has begun meanwhile. Tasks that beat has not sent run as without it.
+
+    A subclass with a ``before_start`` of its own calls this one first.
+    """
+
+    abstract = True
+
+    def before_start(self, task_id: str, args: Any, kwargs: Any) -> None:
+        """Let the task run, or raise ``Ignore``."""
+        request = self.request
+        process = Process.of(self.app) if is_tracked(request) else None
+        running = process.running.of(request) if process is not None else None
+        if running is None or running.answer == "STARTED":
+            return
+        if running.answer in ("DUPLICATE", "STOP"):
+            raise Ignore(f"run {task_id} {'is to stop' if running.is_to_stop else 'has ended before'}")
+        self._send_again(running)
+        raise Ignore(f"run {task_id} has to wait for another execution, or Redis cannot be asked; it was sent again")
+
+    def _send_again(self, running: Running) -> None:
+        """Send the run again, for when the lease in its way is over; ``Retry`` would publish nothing from here."""
+        request = self.request
+        countdown = (running.rest if running.answer else running.lease) + SLACK_SECONDS
+        self.signature_from_request(request, countdown=countdown, retries=request.retries).apply_async()
+
+
+def stop_requested() -> bool:
+    """Return whether the task that is executed here should end.
+
+    It should where somebody asked to stop its run, where another execution has taken the run over, and where its lease
+    is over because Redis could not be reached: then the run may be given to another worker. The answer is that of the
+    last renewal, at most a quarter of ``redisbeater_run_timeout`` old, and costs no call: a loop may ask each time. It
+    is False in tasks that beat has not sent, and outside of tasks; a task that is called as a function is part of the
+    task that calls it.
+    """
+    task = current_task.app.current_worker_task if current_task else None
+    if task is None or not is_tracked(task.request):
+        return False
+    process = Process.of(task.app)
+    running = process.running.of(task.request) if process is not None else None
+    return running is not None and (running.is_to_stop or running.is_cut_off)

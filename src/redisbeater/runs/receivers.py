@@ -23,10 +23,8 @@ from celery.utils.time import maybe_make_aware
 from redisbeater.log_lines import get_logger
 from redisbeater.model.run import ATTEMPT_HEADER, State, error_text, result_text
 from redisbeater.redaction import hidden, secrets_of
-from redisbeater.runs.message import add_headers, execution_of, is_tracked, is_tracked_request
-from redisbeater.runs.once_task import OnceTask
-from redisbeater.runs.process import Process, flush_all
-from redisbeater.runs.running import Running
+from redisbeater.runs.process import OnceTask, Process, flush_all
+from redisbeater.runs.running import Running, add_headers, execution_of, is_tracked, is_tracked_request
 
 __all__ = ("install",)
 

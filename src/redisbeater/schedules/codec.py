@@ -11,13 +11,13 @@ from dateutil.rrule import rrule as dateutil_rrule
 
 from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import MAX_SECONDS
 from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.cron_expression.expression import cron_expression
 from redisbeater.schedules.crontab.field import field_texts, make_crontab
 from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
 from redisbeater.schedules.rrule.codec import decode_rrule, encode_rrule
 from redisbeater.schedules.rrule.rrule import rrule
+from redisbeater.times import MAX_SECONDS
 
 __all__ = ("ScheduleCodec",)
 

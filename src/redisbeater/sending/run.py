@@ -1,8 +1,9 @@
-"""A run of an entry as Celery gets it, with its id, headers and options."""
+"""A run on its way to the broker: its message, its record, and the message that stops it."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
@@ -11,15 +12,19 @@ from typing import Any
 from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule
 
+from redisbeater.context import Context
+from redisbeater.display import shown
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import InvalidEntry, StoreError
+from redisbeater.log_lines import get_logger
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.options import option_instant, owner_of_header
-from redisbeater.model.run import ATTEMPT_HEADER
-from redisbeater.schedules.datetime_codec import decode_datetime, read_zone
+from redisbeater.model.options import decoded_options, encoded_options, option_instant, owner_of_header
+from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, Run, State
+from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime, read_zone
 
-__all__ = ("counted_from", "make_run", "own_options", "sendable", "task_id", "with_headers")
+logger = get_logger(__name__)
+
 
 #: The namespace of schedule ids that are no UUIDs: another program wrote them.
 FOREIGN_IDS = uuid.UUID("7fcf8280-6e12-52f9-ab56-c6ac8bfedbce")
@@ -155,3 +160,176 @@ def sendable(value: Any) -> Any:
                 return decode_datetime(value, "$")
         return {name: sendable(item) for name, item in value.items()}
     return [sendable(item) for item in value] if isinstance(value, list) else value
+
+
+#: The schedule of a run whose entry is gone; Celery's entries have one.
+_ANY_SCHEDULE = 3600.0
+
+
+def new_run(
+    run: RedisScheduleEntry,
+    now: datetime,
+    *,
+    kind: Kind = Kind.SCHEDULE,
+    by: str = "",
+    note: str = "",
+    restart_of: str = "",
+    is_alone: bool = False,
+) -> NewRun:
+    """Return the record of a run that a program is about to send for the first time.
+
+    Arguments:
+        run: the run, with its id and its fire time.
+        now: the server's time, from which relative options count.
+        kind: why there is this run.
+        by: who wants it.
+        note: why.
+        restart_of: the id of the run that it repeats.
+        is_alone: no other run of its entry may be active beside it.
+    """
+    options = run.options
+    return NewRun(
+        id=options["task_id"],
+        name=str(run.name),
+        task=str(run.task),
+        fire_time=run.last_run_at or now,
+        payload=_payload(run).to_text(),
+        kind=kind,
+        eta=option_instant(options.get("eta"), now) or option_instant(options.get("countdown"), now),
+        expires=option_instant(options.get("expires"), now),
+        by=by,
+        note=note,
+        restart_of=restart_of,
+        is_alone=is_alone,
+    )
+
+
+def planned_run(
+    definition: Definition,
+    fire_time: datetime,
+    *,
+    id: str,
+    now: datetime,
+    state: State = State.SENT,
+    is_alone: bool = False,
+) -> NewRun:
+    """Return the record of the run of an entry at a fire time, which was sent or is to wait.
+
+    Its values are not checked again: they come from what is stored.
+    """
+    options = own_options(definition, fire_time, now)
+    payload = {
+        "task": definition.task,
+        "args": definition.args,
+        "kwargs": definition.kwargs,
+        "options": encoded_options(options),
+    }
+    return NewRun(
+        id=id,
+        name=definition.name,
+        task=definition.task,
+        fire_time=fire_time,
+        payload=json_text.to_text(payload),
+        state=state,
+        eta=option_instant(options.get("countdown"), now),
+        expires=option_instant(options.get("expires"), now),
+        is_alone=is_alone,
+    )
+
+
+def run_again(
+    name: str, payload: Payload, fire_time: datetime, *, app: Celery, task_id: str, attempt: int = 1
+) -> RedisScheduleEntry:
+    """Return a run that was recorded, to be sent again with that id and as that attempt."""
+    options = with_headers(decoded_options(dict(payload.options)), name, fire_time)
+    options["headers"][ATTEMPT_HEADER] = attempt
+    return RedisScheduleEntry(
+        name,
+        payload.task,
+        _ANY_SCHEDULE,
+        args=[sendable(value) for value in payload.args],
+        kwargs={key: sendable(value) for key, value in payload.kwargs.items()},
+        options={**options, "task_id": task_id},
+        app=app,
+        last_run_at=fire_time,
+    )
+
+
+def renewed_expiry(expires: object, sent: Run, now: datetime) -> dict[str, Any]:
+    """Return the option ``expires`` of a run that is sent again: as far from now as it was from the first send.
+
+    For a run of the schedule that time counts from the fire time, as a deadline does. Seconds count from each message.
+    That of a run that waits for its first send stays: it had not begun before it expired.
+    """
+    if not isinstance(expires, datetime):
+        return {} if expires is None else {"expires": counted_from(now, expires)}
+    begin = (sent.kind is Kind.SCHEDULE and sent.fire_time) or sent.sent_at
+    if expires.tzinfo is None or begin is None or sent.state is State.BUFFERED:
+        return {}
+    return {"expires": now + max(expires - begin, timedelta(0))}
+
+
+def _payload(run: RedisScheduleEntry) -> Payload:
+    return Payload(
+        task=str(run.task),
+        args=[_storable(value) for value in run.args or ()],
+        kwargs={key: _storable(value) for key, value in (run.kwargs or {}).items()},
+        options=encoded_options(run.options),
+    )
+
+
+def _storable(value: Any) -> Any:
+    """Return an argument in which datetimes are RedBeat's objects, as entries store them."""
+    if isinstance(value, datetime):
+        return encode_datetime(value)
+    if isinstance(value, dict):
+        return {key: _storable(item) for key, item in value.items()}
+    return [_storable(item) for item in value] if isinstance(value, list) else value
+
+
+def cancel(
+    app: Celery, run_id: str, *, by: str, note: str = "", connection: Callable[[], Any] = lambda: None
+) -> Run | None:
+    """Ask a run to stop that is in the way of another. Return it as it is then.
+
+    A run that waits for beat ends at once; the end of any other is not awaited. Return None if there is no such run, or
+    if its worker could not be reached, which is logged: the worker reads the request when it renews its lease.
+
+    Arguments:
+        app: the app.
+        run_id: the id of the run.
+        by: who asks.
+        note: why.
+        connection: returns the connection to the broker; None: one of the app's own.
+
+    Raises:
+        StoreError: Redis could not be asked.
+    """
+    context = Context.of(app)
+    run = context.redis.runs.stop(run_id, by=by, note=note)
+    if run is None or run.is_final:
+        return run
+    try:
+        revoke(app, run, context.config.stop_signal, connection=connection())
+    except StoreError:
+        raise
+    except Exception as exc:  # the broker does not carry the request
+        logger.warning("run %s was asked to stop, but its worker could not be reached: %s", run_id, shown(exc))
+        return None
+    return run
+
+
+def revoke(app: Celery, run: Run, stop_signal: str | None, **options: Any) -> Any:
+    """Tell the workers to end a run, and return what they reply; without a signal they only refuse to start it.
+
+    Arguments:
+        app: the app.
+        run: the run; while it is executed, only its worker gets that.
+        stop_signal: what ends the process that executes it, such as ``SIGTERM``.
+        options: more options of Celery's ``control.revoke()``.
+    """
+    if stop_signal is not None:
+        options.update(terminate=True, signal=stop_signal)
+    if run.state is State.STARTED and run.worker:
+        options["destination"] = [run.worker]
+    return app.control.revoke(run.id, **options)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from redisbeater.host_clock import host_seconds
-from redisbeater.instant import from_unix
+from redisbeater.clock import host_seconds
+from redisbeater.times import from_unix
 
 __all__ = ("TRUSTED_SHARE", "Claim", "ClaimedEntry")
 

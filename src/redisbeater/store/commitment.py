@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from redisbeater.exceptions import StoreError
-from redisbeater.instant import to_unix
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import NewRun, State
 from redisbeater.model.score import Score
 from redisbeater.store.claim import ClaimedEntry
 from redisbeater.store.snapshot import digest
+from redisbeater.times import to_unix
 
 __all__ = ("MOST_RUNS", "CommitResult", "Commitment", "as_json", "pages_by_runs")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from redisbeater.instant import from_unix
 from redisbeater.model.score import Score
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.contents import pages
 from redisbeater.store.keys import Keys
 from redisbeater.store.snapshot import Snapshot
+from redisbeater.times import from_unix
 
 __all__ = ("DeletedEntries",)
 

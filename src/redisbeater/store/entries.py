@@ -13,7 +13,6 @@ from typing import Any
 from redisbeater.config.settings import Config
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import from_unix
 from redisbeater.store.change import Change, changes_as_json
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.contents import pages
@@ -21,6 +20,7 @@ from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.log import KEEP_DELETED_SECONDS
 from redisbeater.store.runs import RunStore
 from redisbeater.store.snapshot import Snapshot
+from redisbeater.times import from_unix
 
 __all__ = ("KEEP_DELETED", "SAVE_PAGE", "Entries")
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from redisbeater.entry_name import is_unreserved
-from redisbeater.instant import from_unix
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
+from redisbeater.times import from_unix
 
 __all__ = ("FailingEntries", "Late")
 

@@ -10,9 +10,9 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from redisbeater.clock import host_seconds
 from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew
-from redisbeater.host_clock import host_seconds
 from redisbeater.store import data_format
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.keys import LOCK_RELEASED, Keys

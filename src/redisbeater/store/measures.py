@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from redisbeater.instant import from_unix
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.failing import MOST_COUNTED
 from redisbeater.store.keys import Keys
+from redisbeater.times import from_unix
 
 __all__ = ("Measured", "Measures")
 

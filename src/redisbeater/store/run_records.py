@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from redisbeater.config.settings import Config
-from redisbeater.instant import to_unix
 from redisbeater.model.run import Run, RunCounts, State
 from redisbeater.model.run_brief import RunBrief
 from redisbeater.store.connection.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 from redisbeater.store.notifier import Notifier
+from redisbeater.times import to_unix
 
 __all__ = ("ENOUGH_BYTES", "RunRecords", "Tally")
 

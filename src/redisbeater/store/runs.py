@@ -22,13 +22,13 @@ from typing import Any
 
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import InvalidEntry, LockNotOwnedError
-from redisbeater.instant import to_unix
 from redisbeater.model.log_line import line_text
 from redisbeater.model.run import NewRun, Payload, Run, State
 from redisbeater.store.connection.connection import Connection
 from redisbeater.store.execution import Execution, Renewal
 from redisbeater.store.keys import Keys
 from redisbeater.store.run_records import RunRecords
+from redisbeater.times import to_unix
 
 __all__ = ("Reservation", "RunStore")
 

@@ -18,10 +18,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, repeat
 
+from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, SchedulePaused, StoreError, ZoneChanging
-from redisbeater.host_clock import host_seconds
-from redisbeater.instant import from_unix
 from redisbeater.model.run import Run
 from redisbeater.store import data_format
 from redisbeater.store.beats import Beats
@@ -44,6 +43,7 @@ from redisbeater.store.page_keys import PageKeys
 from redisbeater.store.pause import PauseKey
 from redisbeater.store.refused import NothingRecorded, lacks_right, refused_alone, will_pass
 from redisbeater.store.runs import RunStore
+from redisbeater.times import from_unix
 
 __all__ = ("RedisSchedule",)
 

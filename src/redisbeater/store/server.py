@@ -10,7 +10,7 @@ from typing import Any
 
 import redis
 
-from redisbeater.instant import from_unix
+from redisbeater.times import from_unix
 
 __all__ = ("ServerFacts", "name_of_server", "read_refusal", "read_server")
 

@@ -5,9 +5,7 @@ The schedule is in a real server, which :func:`embedded_server` runs, or the fix
 """
 
 from redisbeater.testing.assertions import assert_not_lost, assert_runs_at, assert_scheduled
-from redisbeater.testing.due_runs import DueRun, run_due
-from redisbeater.testing.fake_clock import FakeClock
-from redisbeater.testing.schedule import embedded_server, own_schedule
+from redisbeater.testing.schedule import DueRun, FakeClock, embedded_server, own_schedule, run_due
 
 __all__ = (
     "DueRun",

@@ -23,8 +23,7 @@ from redisbeater.schedules import Timetable, cron, describe
 from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.zone import read_zone, zone_name
 from redisbeater.store import Snapshot
-from redisbeater.testing.due_runs import store_declared
-from redisbeater.testing.fake_clock import read_moment
+from redisbeater.testing.schedule import read_moment, store_declared
 
 __all__ = ("assert_not_lost", "assert_runs_at", "assert_scheduled")
 

@@ -1,18 +1,221 @@
-"""A server for tests, and a schedule of its own in it for an app."""
+"""``FakeClock``: the clock of a schedule, as far as this process sees it, stands still until a test moves it."""
 
 from __future__ import annotations
 
+import os
 import socket
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, tzinfo
+from types import TracebackType
 from typing import Any
 
 from celery import Celery
+from celery.result import EagerResult
 
+from redisbeater.beat.statics import reconcile
+from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
+from redisbeater.dispatch.dispatcher import Dispatcher
+from redisbeater.display import quoted
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.exceptions import SchedulePaused
+from redisbeater.model.run import State
+from redisbeater.schedules.local_time import in_zone
+from redisbeater.store import Execution, new_holder
 
-__all__ = ("embedded_server", "free_port", "own_schedule")
+
+class FakeClock:
+    """The time of a schedule, which a test sets.
+
+    Within its block, all that this process asks of the schedule of that app happens at that time: creating entries,
+    :func:`run_due`, ``upcoming()``, pauses. Only redisbeater sees it; a task that asks for the time gets the real one.
+
+    Arguments:
+        app: the Celery app.
+        at: a datetime or an ISO 8601 text; a naive one is in the app's zone.
+
+    Example::
+
+        with FakeClock(app, "2026-03-29 01:59") as clock:
+            ScheduleStore(app).create("report", "proj.report", cron("0 3 * * *"))
+            clock.advance(hours=2)
+            assert [run.name for run in run_due(app)] == ["report"]
+    """
+
+    def __init__(self, app: Celery, at: datetime | str) -> None:
+        self._context = Context.of(app)
+        #: The time that it shows, aware UTC.
+        self.now = read_moment(at, self._context.zone)
+        self._before: datetime | None = None
+        self._is_on = False
+
+    def __enter__(self) -> FakeClock:
+        self._before = self._context.redis.contents.fix_clock(self.now)
+        self._is_on = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_on = False
+        self._context.redis.contents.fix_clock(self._before)
+
+    def advance(
+        self,
+        amount: timedelta | None = None,
+        *,
+        weeks: float = 0,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> datetime:
+        """Move it forward by a timedelta, by ``hours=2, minutes=5``, or by both; return the time that it shows then.
+
+        Raises:
+            TypeError: ``amount`` is no timedelta.
+        """
+        if amount is not None and not isinstance(amount, timedelta):
+            raise TypeError(f"amount: expected a timedelta, got {quoted(amount)}; for seconds use seconds=...")
+        further = timedelta(
+            weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
+        )
+        return self.move_to(self.now + further + (amount or timedelta(0)))
+
+    def move_to(self, at: datetime | str) -> datetime:
+        """Set it to a time; return that as aware UTC.
+
+        Raises:
+            ValueError: the time lies before the one that it shows; a clock that goes back is another test.
+        """
+        moment = read_moment(at, self._context.zone)
+        if moment < self.now:
+            raise ValueError(f"at: {moment.isoformat()} lies before {self.now.isoformat()}, which the clock shows")
+        if self._is_on:
+            self._context.redis.contents.fix_clock(moment)
+            self._context.redis.pause.let_pass((moment - self.now).total_seconds())
+        self.now = moment
+        return moment
+
+
+def read_moment(at: datetime | str, zone: tzinfo, path: str = "at") -> datetime:
+    """Return a time as aware UTC; a naive one is in the zone.
+
+    Raises:
+        ValueError: it is neither a datetime nor an ISO 8601 text; the message begins with ``path``.
+    """
+    moment: object = at
+    if isinstance(at, str):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(at.replace("Z", "+00:00"))  # Python 3.10 does not read the Z
+    if not isinstance(moment, datetime):
+        raise ValueError(f"{path}: expected a datetime or an ISO 8601 text, got {quoted(at)}")
+    return in_zone(moment, zone)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DueRun:
+    """A run that beat would have sent.
+
+    Attributes:
+        name: the entry.
+        task: the name of the task.
+        args, kwargs: its arguments.
+        options: how it would be sent: queue, expires, headers, ...
+        id: its task id.
+        fire_time: the fire time that it is for, aware UTC.
+        result: with ``execute=True`` the result of the task, as ``Task.apply()`` returns it.
+    """
+
+    name: str
+    task: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
+    id: str
+    fire_time: datetime
+    result: EagerResult | None = None
+
+
+def run_due(app: Celery, at: datetime | str | None = None, *, execute: bool = False) -> list[DueRun]:
+    """Do what beat does: take what is due, plan it, record it as sent; return the runs in the order of their send.
+
+    The declarations of ``beat_schedule`` are stored first. Nothing is sent to the broker, and no lock is taken: run it
+    on a schedule that no beat has. What beat would find at that time counts: of several fire times that have passed
+    ``coalesce`` says which run, and jitter delays runs. A paused schedule has none.
+
+    Arguments:
+        app: the Celery app.
+        at: the time; default: what the clock shows, that of a :class:`FakeClock` or of the server. A naive one is in
+            the app's zone.
+        execute: execute the tasks, in this process, after all runs were recorded; one that fails does not raise here,
+            ``run.result.get()`` does. With ``redisbeater_track_runs`` each run has ended then, SUCCESS or FAILURE;
+            without ``execute`` it is active, and ``overlap`` counts it.
+
+    Raises:
+        celery.exceptions.NotRegistered: with ``execute``, the app has no task of that name.
+    """
+    if at is not None:
+        with FakeClock(app, at):
+            return run_due(app, execute=execute)
+    store_declared(app)
+    runs = _send_all(app)
+    return [replace(run, result=_executed(app, run)) for run in runs] if execute else runs
+
+
+def store_declared(app: Celery) -> None:
+    """Store the static entries of an app, as a beat does when it begins to lead."""
+    app.finalize()
+    reconcile(app, dict(app.conf.beat_schedule))
+
+
+def _send_all(app: Celery) -> list[DueRun]:
+    context, runs = Context.of(app), list[DueRun]()
+
+    def collect(run: RedisScheduleEntry) -> None:
+        runs.append(_run_of(run))
+
+    nowhere = Celery("redisbeater.testing", broker="memory://", set_as_current=False)
+    broker = Broker(nowhere, context.config.publish_timeout, nowhere.amqp.Producer)
+    dispatcher = Dispatcher(app, broker, send=collect, renew_lock=lambda: True)
+    while True:
+        try:
+            claim = context.redis.claim(token="", limit=context.config.batch_size)
+        except SchedulePaused:
+            return runs
+        if not claim.entries:
+            return runs
+        dispatch = dispatcher.dispatch(claim)
+        dispatch.publish()
+        dispatch.finish()
+
+
+def _run_of(run: RedisScheduleEntry) -> DueRun:
+    assert run.last_run_at is not None, "a run is for a fire time"
+    return DueRun(
+        name=run.name,
+        task=run.task,
+        args=run.args,
+        kwargs=run.kwargs,
+        options=run.options,
+        id=run.options["task_id"],
+        fire_time=run.last_run_at,
+    )
+
+
+def _executed(app: Celery, run: DueRun) -> EagerResult:
+    """Execute a run. Where runs are tracked its end is recorded, as by a worker: with overlap others wait for it."""
+    task, context = app.tasks[run.task], Context.of(app)
+    result = task.apply(args=run.args, kwargs=run.kwargs, task_id=run.id, headers=run.options["headers"])
+    if context.config.track_runs:
+        holder = new_holder(socket.gethostname(), os.getpid())
+        execution = Execution(run_id=run.id, name=run.name, task=run.task, holder=holder, fire_time=run.fire_time)
+        context.redis.runs.start(execution)
+        context.redis.runs.finish(execution, State.SUCCESS if result.successful() else State.FAILURE)
+    return result
+
 
 #: What of an app's own settings would not fit the server of the tests.
 _OF_ANOTHER_SERVER = {"redisbeater_redis_options": {}, "redisbeater_redis_use_ssl": False}

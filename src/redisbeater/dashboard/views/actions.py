@@ -21,7 +21,7 @@ from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.many import Outcome
 from redisbeater.management.rows import Row
-from redisbeater.time_words import read_time
+from redisbeater.times import read_time
 
 __all__ = ("ACTIONS", "CHANGES", "MOST_SECONDS", "Work", "act_on")
 

@@ -12,7 +12,7 @@ from redisbeater.dashboard.views.query import whole
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
-from redisbeater.time_words import read_time
+from redisbeater.times import read_time
 
 __all__ = ("MOST", "STATES", "FoundHistory", "HistoryQuery", "item_data", "past_time", "read_value")
 

@@ -14,7 +14,7 @@ from redisbeater.dashboard.views.history_query import MOST, STATES, HistoryQuery
 from redisbeater.dashboard.views.query import whole
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.model.run import Run, State
-from redisbeater.time_words import read_duration, read_time
+from redisbeater.times import read_duration, read_time
 
 __all__ = ("ACTIONS",)
 

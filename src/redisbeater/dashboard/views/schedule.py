@@ -17,7 +17,7 @@ from redisbeater.dashboard.site import THEME_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.users import Right
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.search import STATES
-from redisbeater.time_words import read_time
+from redisbeater.times import read_time
 
 __all__ = ("ACTIONS",)
 

@@ -14,7 +14,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.moments import moment_of, moment_text
 from redisbeater.model.passed_values import as_schedule
 from redisbeater.schedules import ScheduleCodec, clocked, cron, rrule
-from redisbeater.time_words import read_duration
+from redisbeater.times import read_duration
 
 __all__ = ("SCHEDULE_WORDS", "duration_of", "schedule_of", "words_of")
 

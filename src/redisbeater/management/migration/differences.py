@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from redisbeater.schedules.local_time import Shift, shifts_between
 from redisbeater.schedules.words import join_words, zone_text
-from redisbeater.time_words import date_words
+from redisbeater.times import date_words
 
 __all__ = ("Difference", "explained")
 

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from celery import Celery
 
-from redisbeater.config.given import PREFIX, given_settings
-from redisbeater.config.redis_url import RedisUrl
+from redisbeater.config.urls import RedisUrl
+from redisbeater.config.values import PREFIX, given_settings
 from redisbeater.context import Context
 from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange

@@ -9,12 +9,12 @@ from datetime import datetime
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import ImproperlyConfigured, RunNotFound
-from redisbeater.instant import EPOCH
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.model.run_brief import RunBrief
 from redisbeater.store import pages
+from redisbeater.times import EPOCH
 
 __all__ = (
     "MOST_RUNS",

@@ -17,10 +17,9 @@ from redisbeater.management.runs.caller import Caller
 from redisbeater.management.runs.history import check_tracked
 from redisbeater.model.policies import Overlap
 from redisbeater.model.run import Kind
-from redisbeater.sending.record import new_run
-from redisbeater.sending.stopping import cancel
+from redisbeater.sending.run import cancel, new_run
 from redisbeater.store import Reservation
-from redisbeater.time_words import relative_words
+from redisbeater.times import relative_words
 
 __all__ = ("Errand", "send_run")
 

@@ -16,7 +16,7 @@ from redisbeater.management.runs.reserved import Errand, send_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, Payload
-from redisbeater.sending.record import renewed_expiry, run_again
+from redisbeater.sending.run import renewed_expiry, run_again
 
 __all__ = ("restart_run",)
 

@@ -17,7 +17,7 @@ from redisbeater.management.blanking import shown_run
 from redisbeater.management.runs.history import check_tracked
 from redisbeater.management.runs.words import outcome_words
 from redisbeater.model.run import Run, State
-from redisbeater.sending.stopping import revoke
+from redisbeater.sending.run import revoke
 
 __all__ = ("Stopped", "stop_run")
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from redisbeater.model.run import Kind, Run, State
-from redisbeater.time_words import duration_words, relative_words, span_words
+from redisbeater.times import duration_words, relative_words, span_words
 
 __all__ = ("end_words", "late_words", "lateness", "note_words", "outcome_words", "took", "usual_seconds", "usually")
 

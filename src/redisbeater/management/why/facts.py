@@ -10,7 +10,6 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
-from redisbeater.instant import EPOCH, from_iso
 from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats, warning_of_lock
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.pausing import read_pause
@@ -21,7 +20,7 @@ from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Run
 from redisbeater.store import Snapshot
-from redisbeater.time_words import clock_words, relative_words
+from redisbeater.times import EPOCH, clock_words, from_iso, relative_words
 
 __all__ = (
     "MOST_SHOWN",

@@ -7,7 +7,6 @@ from contextlib import suppress
 from datetime import MAXYEAR, datetime, timedelta
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import from_iso
 from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_of, evidence_of
 from redisbeater.management.why.leadership import without_leader
@@ -20,7 +19,7 @@ from redisbeater.model.skip import Reason
 from redisbeater.schedules import interval
 from redisbeater.schedules.description.clock_change import moved_times
 from redisbeater.schedules.local_time import in_zone
-from redisbeater.time_words import duration_words
+from redisbeater.times import duration_words, from_iso
 
 __all__ = ("answer_at",)
 

@@ -13,7 +13,7 @@ from redisbeater.model.failing import Failing
 from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules.local_time import in_zone
-from redisbeater.time_words import duration_words
+from redisbeater.times import duration_words
 
 __all__ = ("absence", "answer_now", "owed_run")
 

@@ -12,7 +12,7 @@ from redisbeater.management.why.facts import Facts, author_words, evidence_of
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.model.skip import Reason
-from redisbeater.time_words import clock_words, duration_words, relative_words, span_words
+from redisbeater.times import clock_words, duration_words, relative_words, span_words
 
 __all__ = ("in_the_way", "of_run", "overlap_evidence", "overlap_sentence", "run_evidence", "unstarted")
 

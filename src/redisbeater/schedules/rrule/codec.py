@@ -9,13 +9,13 @@ from dateutil.rrule import weekday
 
 from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.instant import from_unix
 from redisbeater.schedules.budget import StepsExhausted
 from redisbeater.schedules.datetime_codec import read_zone, zone_name
 from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.rrule.rule import PARTS
 from redisbeater.schedules.rrule.text import is_text
 from redisbeater.schedules.rrule.time_text import local_text, read_time
+from redisbeater.times import from_unix
 
 __all__ = ("decode_rrule", "encode_rrule")
 

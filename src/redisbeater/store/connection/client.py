@@ -18,10 +18,9 @@ from redis.connection import parse_url
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
-from redisbeater.config.given import PREFIX
-from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import Config
-from redisbeater.config.values import is_seconds
+from redisbeater.config.urls import Topology
+from redisbeater.config.values import PREFIX, is_seconds
 from redisbeater.display import did_you_mean
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.store.connection.cluster import CLUSTER_OPTIONS, Cluster

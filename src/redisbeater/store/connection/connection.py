@@ -10,8 +10,8 @@ from typing import Any
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from redisbeater.config.redis_url import Topology
 from redisbeater.config.settings import Config
+from redisbeater.config.urls import Topology
 from redisbeater.exceptions import StoreError
 from redisbeater.store.cancellation import end_if_cancelled
 from redisbeater.store.connection.client import make_client

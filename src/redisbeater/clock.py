@@ -1,12 +1,20 @@
-"""Delays between two tries of something that fails."""
+"""The clock of this host, and the delays between attempts."""
 
 from __future__ import annotations
 
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Collection
 
-__all__ = ("Backoff",)
+#: On Linux ``time.monotonic()`` stands still while the host is suspended, and this clock goes on.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def host_seconds() -> float:
+    """Return seconds since some past time; nobody can set this clock, and it runs while this process is stopped."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
 
 #: How many failing things are remembered; what failed longest ago is forgotten first. Entries that were deleted while
 #: they failed never succeed.
