@@ -30,9 +30,9 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, schedule
 from cronsim import CronSim
 
+from redisbeater.schedules import crontab as crontab_engine
 from redisbeater.schedules import interval as interval_engine
-from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.crontab import engine as crontab_engine
+from redisbeater.schedules.cron_expression import cron_expression
 
 ZONE = ZoneInfo("America/New_York")
 APP = Celery("evaluation", set_as_current=False)

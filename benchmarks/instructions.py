@@ -77,7 +77,8 @@ def _burst(job: Job) -> None:
         loop(job, job.size)
         return
     from redisbeater.beat import process
-    from redisbeater.dispatch import planned_entry, slow_tasks
+    from redisbeater.dispatch import batch as planned_entry
+    from redisbeater.dispatch import resources as slow_tasks
 
     planned_entry.GATHER_SECONDS = slow_tasks.SLOW_SECONDS = LONG_SECONDS
     timeouts = {"redisbeater_lease_timeout": LONG_SECONDS, "redisbeater_lock_timeout": LONG_SECONDS}

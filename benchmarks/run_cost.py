@@ -33,11 +33,11 @@ from support.servers import Server, programs, running
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
+from redisbeater.model.meta import Score
 from redisbeater.model.run import NewRun, Payload, State
-from redisbeater.model.score import Score
 from redisbeater.store import Execution, RunStore
-from redisbeater.store.commitment import Commitment
-from redisbeater.store.connection.script import load_script
+from redisbeater.store.claim import Commitment
+from redisbeater.store.connection import load_script
 from redisbeater.times import from_unix
 
 #: Entries of a burst, and how many runs each figure is measured over.

@@ -17,8 +17,7 @@ from chaos.ledger import Account, Stretch
 from redisbeater import RedisScheduleEntry, ScheduleStore, clocked, rrule
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound
-from redisbeater.model.meta import Meta
-from redisbeater.model.score import Score
+from redisbeater.model.meta import Meta, Score
 from redisbeater.model.skip import read_skipped
 from redisbeater.store import Snapshot
 

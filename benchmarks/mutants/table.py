@@ -209,7 +209,7 @@ RELEASE = (
     ),
     Mutant(
         name="failing-without-delay",
-        path="dispatch/refusals.py",
+        path="dispatch/publication.py",
         old="self._store.release(self._claim, [entry], delay=delay, reason=shown(reason_of(error)))",
         new="self._store.release(self._claim, [entry], reason=shown(reason_of(error)))",
         harm="A run that cannot be sent is tried again without a pause, and keeps beat and broker busy.",
@@ -351,7 +351,7 @@ PLAN = (
     ),
     Mutant(
         name="overlap-skip-runs-beside-another",
-        path="model/overlap.py",
+        path="model/plan.py",
         old="sent = () if activity.active else runs[:1]",
         new="sent = runs[:1]",
         harm="overlap='skip' starts a run while the one before it is still going.",
@@ -359,7 +359,7 @@ PLAN = (
     ),
     Mutant(
         name="overlap-buffers-two",
-        path="model/overlap.py",
+        path="model/plan.py",
         old="(overlap is Overlap.BUFFER_ONE and not activity.buffered)",
         new="overlap is Overlap.BUFFER_ONE",
         harm="overlap='buffer_one' replaces the run that waits each time, so that the oldest never comes.",
@@ -383,7 +383,7 @@ PLAN = (
     ),
     Mutant(
         name="repeated-hour-fires-twice",
-        path="schedules/crontab/engine.py",
+        path="schedules/crontab.py",
         old="return shift.at if slots.is_repeating else max(shift.at, shift.at + repeated)",
         new="return shift.at",
         harm="When the clocks go back, a daily run at half past two leaves twice.",
@@ -391,7 +391,7 @@ PLAN = (
     ),
     Mutant(
         name="skipped-hour-fires-never",
-        path="schedules/crontab/engine.py",
+        path="schedules/crontab.py",
         old="if shift.at >= earliest and _has_moved_slots(slots, shift):",
         new="if False:",
         harm="When the clocks go forward, a daily run at half past two is lost on that day.",
@@ -399,7 +399,7 @@ PLAN = (
     ),
     Mutant(
         name="weekday-off-by-one",
-        path="schedules/crontab/slot.py",
+        path="schedules/crontab.py",
         old="day.isoweekday() % 7 in schedule.day_of_week",
         new="day.weekday() in schedule.day_of_week",
         harm="Crontabs with a day of the week run a day too late.",

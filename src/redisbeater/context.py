@@ -20,7 +20,7 @@ from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
 from redisbeater.model.reader import Reader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.zone import read_zone, zone_name
+from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 
 __all__ = ("Context", "task_options", "with_prefix")

@@ -1,10 +1,11 @@
-"""``RedisScheduleEntry``: one entry of the schedule, for Python programs and for Celery."""
+"""The policies of an entry as attributes, and its state as of the last read or save."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from celery import Celery
@@ -14,20 +15,25 @@ from celery.schedules import BaseSchedule, schedstate
 
 from redisbeater.context import Context, task_options
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
-from redisbeater.editing.changes import EntryChange, FieldChange, ReportExecution, Reschedule, Upsert
-from redisbeater.editing.compare_and_set import preview, write
-from redisbeater.editing.deletion import delete_entry
-from redisbeater.editing.entry_state import EntryPolicies, EntryState
-from redisbeater.editing.leaving_out import DisableUntil, SkipNext
+from redisbeater.editing.changes import (
+    DisableUntil,
+    EntryChange,
+    FieldChange,
+    ReportExecution,
+    Reschedule,
+    SkipNext,
+    Switch,
+    Upsert,
+)
+from redisbeater.editing.compare_and_set import delete_entry, preview, write
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
-from redisbeater.editing.switching import Switch
 from redisbeater.editing.upcoming import UpcomingRun, upcoming_runs
 from redisbeater.entry_name import check_name, check_stored_name
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.model.definition import Definition
-from redisbeater.model.entry_fields import ScheduleLike, TaskLike
-from redisbeater.model.meta import Meta
+from redisbeater.model.fields import MOST_SKIPPED, POLICY_FIELDS, ScheduleLike, TaskLike
+from redisbeater.model.meta import Failing, Meta
 from redisbeater.model.passed_values import (
     checked_meta,
     dict_or_given,
@@ -45,9 +51,11 @@ from redisbeater.model.policies import (
     OnFinishLike,
     OverlapLike,
 )
-from redisbeater.model.policy_fields import MOST_SKIPPED, POLICY_FIELDS
+from redisbeater.model.skip import Skipped
+from redisbeater.times import to_unix
 
-__all__ = ("FIELDS", "RedisScheduleEntry")
+#: What an entry has besides its definition.
+_NOT_DEFINED = ("app", "last_run_at", "total_run_count")
 
 #: The fields of an entry, by the names of the constructor: Celery copies them from one entry to the next.
 FIELDS = (
@@ -56,7 +64,7 @@ FIELDS = (
 )  # fmt: skip
 
 
-class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
+class RedisScheduleEntry(ScheduleEntry):
     """An entry: what runs and when. Creating the object writes nothing; :meth:`save` does.
 
     Arguments:
@@ -110,6 +118,31 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
     timezone: str | tzinfo | None
     last_run_at: datetime | None
     total_run_count: int
+    start_at: datetime | None
+    end_at: datetime | None
+    max_runs: int | None
+    on_finish: OnFinishLike
+    misfire_grace_time: float | timedelta | Inherit | None
+    coalesce: CoalesceLike
+    jitter: float | timedelta | Inherit
+    description: str
+    labels: dict[str, str]
+    disabled_until: datetime | None
+    skip: Sequence[datetime | str]
+    overlap: OverlapLike
+    requeue_lost: int | Inherit
+    anchor: AnchorLike
+    deadline: float | timedelta | None
+    once: bool
+    disable_after_failures: int | None
+    # As of the last read or save; before that, nothing is known.
+    _due_at: datetime | None = None
+    _skipped: Mapping[str, Skipped] = MappingProxyType({})
+    _state = ""
+    _failing: Failing | None = None
+    _late = timedelta(0)
+    _version = ""
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
 
     def __init__(
         self,
@@ -333,6 +366,66 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         definition.check_options(task_options(self.app))
         return definition.with_instants(self._context.zone)
 
+    def initial_meta(self) -> Meta:
+        """Return the meta that the entry gets if it is new; InvalidEntry if it cannot be stored."""
+        return checked_meta(self.last_run_at, self.total_run_count, self._zone)
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it is next due, aware UTC, as of the last read or save: the next fire time plus its jitter.
+
+        None: unsaved, disabled or finished.
+        """
+        return self._due_at
+
+    @property
+    def score(self) -> float | None:
+        """:attr:`due_at` in UNIX seconds, or None."""
+        return None if self._due_at is None else float(to_unix(self._due_at))
+
+    @property
+    def skipped(self) -> Mapping[str, Skipped]:
+        """The fire times that were not run, as of the last read or save: reason -> their count, and the newest of them.
+
+        Reasons are ``missed``, ``coalesced``, ``left_out``, ``max_runs``, ``out_of_bounds``,
+        ``disabled_until``, ``skip`` and ``overlap``.
+        """
+        return self._skipped
+
+    @property
+    def state(self) -> str:
+        """``enabled``, ``disabled``, ``finished``, or ``failing``: its run cannot be sent, and beat tries again.
+
+        As of the last read or save; empty before. An entry that cannot be read at all, a broken one, has no object.
+        """
+        return self._state
+
+    @property
+    def failing(self) -> Failing | None:
+        """What is known of its run that cannot be sent, as of the last read or save; None: nothing failed.
+
+        It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
+        """
+        return self._failing
+
+    @property
+    def last_error(self) -> str:
+        """Why its run could not be sent, as of the last read or save; empty when the entry is not failing."""
+        return self._failing.error if self._failing else ""
+
+    @property
+    def version(self) -> str:
+        """The version of the entry as of the last read or save, 8 hex digits; a run does not change it.
+
+        Pass it as ``if_version`` to :meth:`redisbeater.ScheduleStore.update`.
+        """
+        return self._version
+
+    @property
+    def late(self) -> timedelta:
+        """How long it had been due at the last read or save; zero when it was not late."""
+        return self._late
+
     @property
     def _context(self) -> Context:
         return Context.of(self.app)
@@ -370,10 +463,6 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
         self._late = stored.late(self._due_at)
         return self
 
-    def initial_meta(self) -> Meta:
-        """Return the meta that the entry gets if it is new; InvalidEntry if it cannot be stored."""
-        return checked_meta(self.last_run_at, self.total_run_count, self._zone)
-
     def _zone(self) -> tzinfo:
         return self.definition().zone(self._context.zone) if self.schedule else self._context.zone
 
@@ -398,3 +487,19 @@ class RedisScheduleEntry(EntryPolicies, EntryState, ScheduleEntry):
     def __reduce__(self) -> Any:
         fields = {name: value for name, value in vars(self).items() if name not in ("app", "schedule")}
         return partial(type(self), app=self.app), (self.name, None, self.schedule), fields
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both have the same definition, name included; app, runs and state make no difference."""
+        return self._compared() == other._compared() if isinstance(other, RedisScheduleEntry) else NotImplemented
+
+    def __repr__(self) -> str:
+        try:
+            return f"{super().__repr__()}>"  # Celery's, which does not end
+        except (AttributeError, TypeError):  # fields that cannot be stored
+            return f"<{type(self).__name__}: {vars(self).get('name')!r}, whose fields cannot be shown>"
+
+    def _compared(self) -> Any:
+        try:
+            return self.definition()
+        except RedisBeaterError:  # what cannot be stored is compared as it was passed
+            return {name: value for name, value in vars(self).items() if name[0] != "_" and name not in _NOT_DEFINED}

@@ -12,34 +12,28 @@ from typing import Any
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler
 
-from redisbeater.beat.banner import banner
-from redisbeater.beat.clock import ServerClock
-from redisbeater.beat.closing import close_within
-from redisbeater.beat.edits import Edits
-from redisbeater.beat.eviction import check_eviction
-from redisbeater.beat.fault import Fault
-from redisbeater.beat.foreign_keys import ForeignKeys
-from redisbeater.beat.heartbeat import Heartbeat
-from redisbeater.beat.hooks import check_entry_class
-from redisbeater.beat.leadership import Leadership
-from redisbeater.beat.mapping import ScheduleMapping
+from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
+from redisbeater.beat.leadership import Leadership, ScheduleLog
 from redisbeater.beat.monitor import Monitor
-from redisbeater.beat.outage import Outage
-from redisbeater.beat.passes import Passes
-from redisbeater.beat.pausing import Pausing
-from redisbeater.beat.process import ParentProcess
-from redisbeater.beat.removed import report_removed
-from redisbeater.beat.repair import Repair
-from redisbeater.beat.run_line import complete_lines, complete_next_line
-from redisbeater.beat.schedule_log import ScheduleLog
+from redisbeater.beat.outage import Edits, Fault, Outage, Pausing
+from redisbeater.beat.process import (
+    ParentProcess,
+    ScheduleMapping,
+    banner,
+    check_entry_class,
+    close_within,
+    complete_lines,
+    complete_next_line,
+)
+from redisbeater.beat.repair import ForeignKeys, Repair, check_eviction, report_removed
 from redisbeater.beat.statics import add_cleanup, reconcile, store_lost
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.broker.broker import Broker
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import REDIS_STEP_SECONDS, deferred_signals
-from redisbeater.dispatch.claim_limit import ClaimLimit
 from redisbeater.dispatch.dispatcher import ClaimDispatch, Dispatcher
+from redisbeater.dispatch.pace import ClaimLimit
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import (
     FormatTooNew,

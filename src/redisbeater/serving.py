@@ -18,9 +18,14 @@ __all__ = ()
 
 @beat_init.connect(weak=False)
 def _serve(sender: Service, **_: Any) -> None:
-    from redisbeater.beat.hooks import report_unused_hooks
-    from redisbeater.beat.other_scheduler import report_other_scheduler, report_redbeat_settings
-    from redisbeater.beat.process import end_with_other_signals, log_last_error_once, tune_process
+    from redisbeater.beat.process import (
+        end_with_other_signals,
+        log_last_error_once,
+        report_other_scheduler,
+        report_redbeat_settings,
+        report_unused_hooks,
+        tune_process,
+    )
     from redisbeater.scheduler import RedisScheduler
 
     scheduler = sender.scheduler
@@ -49,6 +54,6 @@ def _serve_worker(sender: Service, **_: Any) -> None:
 
 @celeryd_after_setup.connect(weak=False)
 def _check_worker(instance: Any, **_: Any) -> None:
-    from redisbeater.beat.other_scheduler import report_state_file
+    from redisbeater.beat.process import report_state_file
 
     report_state_file(instance)

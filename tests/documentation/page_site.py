@@ -19,7 +19,7 @@ from support.servers import Server
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.schedules.datetime_codec import encode_datetime
+from redisbeater.schedules.zones import encode_datetime
 from redisbeater.times import to_unix
 
 __all__ = ("NOW", "Site")

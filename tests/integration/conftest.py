@@ -18,7 +18,7 @@ from support.received import Received, receiving
 
 from redisbeater import RedisScheduler, ScheduleStore, runs
 from redisbeater.cli import redisbeater
-from redisbeater.store.connection import connection
+from redisbeater.store import connection
 
 
 def _work(*args: object, **kwargs: object) -> None:

@@ -13,10 +13,10 @@ import redis
 
 from redisbeater.dispatch.job import Job
 from redisbeater.model.definition import Definition
+from redisbeater.model.meta import Score
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import Score
-from redisbeater.store import Claim, ClaimedEntry
-from redisbeater.store.connection import connection, script
+from redisbeater.store import Claim, ClaimedEntry, connection
+from redisbeater.store import connection as script
 from redisbeater.store.snapshot import sha1
 from redisbeater.times import EPOCH
 

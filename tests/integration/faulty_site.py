@@ -25,8 +25,8 @@ from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.dispatch import planned_entry
-from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
+from redisbeater.dispatch import batch as planned_entry
+from redisbeater.dispatch.resources import SLOW_SECONDS
 from redisbeater.store.claim import TRUSTED_SHARE
 
 __all__ = ("CHANGES", "FATES", "FAULTS", "NEVER", "Case", "Site", "site_of")

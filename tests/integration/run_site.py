@@ -14,11 +14,11 @@ from outbox import Sent
 
 from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
+from redisbeater.model.meta import Score
 from redisbeater.model.run import NewRun, Payload, Run, State
-from redisbeater.model.score import Score
 from redisbeater.runs.process import flush_all
 from redisbeater.store import Claim, Execution
-from redisbeater.store.commitment import Commitment, CommitResult
+from redisbeater.store.claim import Commitment, CommitResult
 from redisbeater.store.keys import Keys
 
 #: Settings of the schedule, seconds.

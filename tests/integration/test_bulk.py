@@ -38,8 +38,7 @@ from redisbeater import (
 )
 from redisbeater.context import Context
 from redisbeater.management.bulk import Bulk
-from redisbeater.store import SAVE_PAGE
-from redisbeater.store.connection import connection
+from redisbeater.store import SAVE_PAGE, connection
 
 MINUTE = timedelta(minutes=1)
 

@@ -24,7 +24,7 @@ from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context
-from redisbeater.store.connection.client import make_client
+from redisbeater.store.client import make_client
 
 PREFIX = "{redisbeater}:"
 SCHEDULE = f"{PREFIX}:schedule"

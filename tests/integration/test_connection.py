@@ -25,7 +25,7 @@ from support.waiting import WAIT_SECONDS, wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
 from redisbeater.context import Context
-from redisbeater.store.connection import connection
+from redisbeater.store import connection
 
 MakeApp = Callable[..., Celery]
 

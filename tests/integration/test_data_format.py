@@ -16,7 +16,7 @@ from redisbeater import RedisScheduler
 from redisbeater.beat import repair
 from redisbeater.context import Context
 from redisbeater.exceptions import FormatTooNew
-from redisbeater.store import data_format
+from redisbeater.store import keys as data_format
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

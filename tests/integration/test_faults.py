@@ -17,8 +17,7 @@ from outbox import Sent, names, run_due, take
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
-from redisbeater.beat.edits import Edits
-from redisbeater.beat.fault import FIRST_BACKOFF_SECONDS
+from redisbeater.beat.outage import FIRST_BACKOFF_SECONDS, Edits
 from redisbeater.context import Context
 from redisbeater.dispatch.dispatcher import CATCH_UP_RUNS
 

@@ -28,7 +28,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.files.changes import Applied
 from redisbeater.management.files.export import Export
-from redisbeater.schedules.datetime_codec import encode_datetime
+from redisbeater.schedules.zones import encode_datetime
 
 pytestmark = pytest.mark.one_server
 

@@ -21,7 +21,7 @@ from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
 from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import row_of, rows
-from redisbeater.store import entries as store_entries
+from redisbeater.store import schedule as store_entries
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

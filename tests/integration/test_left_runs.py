@@ -14,7 +14,7 @@ from run_site import LEASE, QUEUE, TRACKED, RunSite
 from support.servers import Server
 
 from redisbeater import RedisScheduler
-from redisbeater.beat.left_runs import LOOK_SECONDS, OVER_SECONDS
+from redisbeater.beat.monitor import LOOK_SECONDS, OVER_SECONDS
 from redisbeater.model.run import State
 
 #: Which Redis the schedule is in makes no difference here.

@@ -18,7 +18,7 @@ from outbox import run_due
 from support.requirements import require
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.beat.edits import Edits
+from redisbeater.beat.outage import Edits
 from redisbeater.cli.plan_lines import changes_as_dict
 from redisbeater.context import Context
 from redisbeater.testing import FakeClock
@@ -48,7 +48,7 @@ def beats_lines(caplog: pytest.LogCaptureFixture, scheduler: RedisScheduler, cou
     """Tick until beat has logged so many lines about edits, and return them."""
 
     def lines() -> list[str]:
-        return [record.getMessage() for record in caplog.records if record.name == "redisbeater.beat.edits"]
+        return [record.getMessage() for record in caplog.records if record.name == "redisbeater.beat.outage"]
 
     for _ in range(100):
         if len(lines()) >= count:

@@ -35,7 +35,7 @@ from redisbeater import (
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.model.run import State
-from redisbeater.schedules.datetime_codec import encode_datetime
+from redisbeater.schedules.zones import encode_datetime
 from redisbeater.store import Execution
 
 pytestmark = pytest.mark.one_server

@@ -24,7 +24,7 @@ from redisbeater import (
     cron,
 )
 from redisbeater.context import Context
-from redisbeater.editing import deletion
+from redisbeater.editing import compare_and_set as deletion
 
 pytestmark = pytest.mark.one_server
 

@@ -19,8 +19,8 @@ from support.servers import Server
 from support.waiting import wait_until
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, StoreUnavailable
-from redisbeater.dispatch import planned_entry
-from redisbeater.dispatch.slow_tasks import SLOW_SECONDS
+from redisbeater.dispatch import batch as planned_entry
+from redisbeater.dispatch.resources import SLOW_SECONDS
 
 #: Which Redis the schedule is in makes no difference here.
 pytestmark = pytest.mark.one_server
@@ -112,7 +112,7 @@ def test_a_batch_takes_few_round_trips(
     app = make_batch_app(redisbeater_publish_timeout=7)  # a batch that is too slow is sent again, one by one
     scheduler = make_scheduler(app)
     # Publish batches are full on a slow machine as well.
-    monkeypatch.setattr("redisbeater.dispatch.planned_entry.GATHER_SECONDS", 60)
+    monkeypatch.setattr("redisbeater.dispatch.batch.GATHER_SECONDS", 60)
     save_due(app, "first")
     sent_by(app, scheduler, {"first"})  # it is connected
     save_many(app, 400, max_runs=1)  # else some become due again while a slow machine sends the others

@@ -32,8 +32,8 @@ MakeScheduler = Callable[..., RedisScheduler]
 @pytest.fixture(autouse=True)
 def full_publish_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fill publish batches on a slow machine as well: they end by number of entries, and no task is sent alone."""
-    monkeypatch.setattr("redisbeater.dispatch.planned_entry.GATHER_SECONDS", 60)
-    monkeypatch.setattr("redisbeater.dispatch.slow_tasks.SLOW_SECONDS", 60)
+    monkeypatch.setattr("redisbeater.dispatch.batch.GATHER_SECONDS", 60)
+    monkeypatch.setattr("redisbeater.dispatch.resources.SLOW_SECONDS", 60)
 
 
 @pytest.fixture

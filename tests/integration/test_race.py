@@ -18,7 +18,7 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduleEntry, RedisScheduler
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
-from redisbeater.schedules.datetime_codec import encode_datetime
+from redisbeater.schedules.zones import encode_datetime
 from redisbeater.store import Change
 
 MakeScheduler = Callable[..., RedisScheduler]

@@ -19,7 +19,7 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduler, ScheduleStore
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
-from redisbeater.dispatch import refused_commits
+from redisbeater.dispatch import failures as refused_commits
 from redisbeater.model.run import State
 from redisbeater.store import Execution
 

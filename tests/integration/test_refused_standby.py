@@ -15,7 +15,7 @@ from support.waiting import wait_until
 from redisbeater import RedisScheduler
 from redisbeater.beat import heartbeat, outage
 from redisbeater.context import Context
-from redisbeater.store.connection import connection
+from redisbeater.store import connection
 
 AGAIN = "Redis available again"
 

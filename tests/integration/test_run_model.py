@@ -21,10 +21,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from run_site import LEASE, TRACKED, RunSite
 from support.examples import examples
 
+from redisbeater.model.meta import Score
 from redisbeater.model.run import FOLLOWING, NewRun, Run, State
-from redisbeater.model.score import Score
 from redisbeater.store import Claim, ClaimedEntry, Execution
-from redisbeater.store.commitment import Commitment
+from redisbeater.store.claim import Commitment
 
 S = State
 

@@ -16,7 +16,7 @@ from due import UTC, ago, now, save_due, stored
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
 from redisbeater.beat import statics
 from redisbeater.context import Context
-from redisbeater.editing import deletion
+from redisbeater.editing import compare_and_set as deletion
 from redisbeater.store import SAVE_PAGE
 
 REPORT = {"task": "proj.report", "schedule": 60.0, "args": (1,)}

@@ -21,7 +21,7 @@ from support.topologies import SERVICE, app_with, running_cluster, running_senti
 from support.waiting import WAIT_SECONDS
 
 from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
-from redisbeater.store.connection import connection
+from redisbeater.store import connection
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from due import UTC, now, save_due, stored
 from outbox import names, run_due
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
-from redisbeater.schedules.datetime_codec import encode_datetime
+from redisbeater.schedules.zones import encode_datetime
 
 EVERY_MINUTE = {"__type__": "interval", "every": 60}
 

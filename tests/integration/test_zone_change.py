@@ -20,14 +20,13 @@ from redisbeater.beat import zone_change
 from redisbeater.beat.zone_change import ZoneChange
 from redisbeater.context import Context
 from redisbeater.editing.compare_and_set import write_page
-from redisbeater.editing.zone_change import ReplanInZone
+from redisbeater.editing.rescheduling import ReplanInZone
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import Meta, Score
 from redisbeater.model.resolved_policy import Defaults
-from redisbeater.model.score import Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
-from redisbeater.store.own_keys import ZONE_KEPT_MILLISECONDS
+from redisbeater.store.schedule import ZONE_KEPT_MILLISECONDS
 
 CODEC = ScheduleCodec()
 

@@ -20,7 +20,7 @@ from celery import Celery
 from kombu.transport import memory
 
 from redisbeater import RedisScheduleEntry, RedisScheduler
-from redisbeater.store.data_format import FORMAT
+from redisbeater.store.keys import FORMAT
 from support.hostile import Attack, Command, Entry, Key, Member, Unpredictable
 
 __all__ = ("LONGEST_REASON", "UNPRINTABLE", "HostileSite", "Log", "captured_log", "is_same", "send_raw", "shown")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from moments import cron, sequence, utc
 
-from redisbeater.schedules.crontab.engine import next_fire_time
+from redisbeater.schedules.crontab import next_fire_time
 
 #: A zone, and a date on which or at whose end it shifts, if it does.
 SHIFTS = {

@@ -12,9 +12,8 @@ from redisbeater.context import Context
 from redisbeater.dispatch.batch import Batch
 from redisbeater.dispatch.job import Job
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import Meta, Score
 from redisbeater.model.plan import Plan
-from redisbeater.model.score import Score
 from redisbeater.store import ClaimedEntry
 
 FIRE_TIME = utc("2026-06-10 12:00")

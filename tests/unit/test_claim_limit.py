@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redisbeater.dispatch.claim_limit import FIRST_CLAIM, ClaimLimit
+from redisbeater.dispatch.pace import FIRST_CLAIM, ClaimLimit
 
 
 def test_it_begins_small_and_doubles_with_full_claims_up_to_the_setting() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
-from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.local_time import instant_of
+from redisbeater.schedules.interval import clocked
+from redisbeater.schedules.zones import instant_of
 
 UTC = timezone.utc
 VIENNA = ZoneInfo("Europe/Vienna")

@@ -23,11 +23,9 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
 from redisbeater.schedules.budget import SEARCHING_STEPS
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.cron import cron
-from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.description.clock_change import clock_change_note
-from redisbeater.schedules.fire_time import next_fire_time
-from redisbeater.schedules.timetable import Timetable
+from redisbeater.schedules.cron_expression import cron, cron_expression
+from redisbeater.schedules.description import clock_change_note
+from redisbeater.schedules.timetable import Timetable, next_fire_time
 
 UTC = timezone.utc
 MICROSECOND = timedelta(microseconds=1)

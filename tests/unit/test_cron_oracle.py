@@ -19,7 +19,7 @@ from cronsim import CronSim
 from support.examples import more_in_the_whole_run, number_of_examples
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.timetable import Timetable
 
 pytestmark = more_in_the_whole_run

@@ -8,7 +8,7 @@ import pytest
 from celery.schedules import crontab
 from moments import at, cron, local, sequence, utc
 
-from redisbeater.schedules.crontab.engine import is_repeating, next_fire_time
+from redisbeater.schedules.crontab import is_repeating, next_fire_time
 
 UTC = timezone.utc
 

@@ -12,7 +12,7 @@ from moments import NEW_YORK, at, cron, utc
 from shifts import around_shifts, fire_times_around, shifts, span
 from support.examples import examples
 
-from redisbeater.schedules.crontab.engine import count, next_fire_time, nominal_times
+from redisbeater.schedules.crontab import count, next_fire_time, nominal_times
 
 UTC = timezone.utc
 MICROSECOND = timedelta(microseconds=1)

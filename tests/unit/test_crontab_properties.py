@@ -16,7 +16,7 @@ from moments import cron
 from shifts import SHIFTS, around_shifts, dates_around, fire_times_around, fixed, repeating, shifts, span
 from support.examples import examples
 
-from redisbeater.schedules.crontab.engine import next_fire_time, nominal_times
+from redisbeater.schedules.crontab import next_fire_time, nominal_times
 
 UTC = timezone.utc
 MINUTE = timedelta(minutes=1)

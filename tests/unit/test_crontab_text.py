@@ -18,9 +18,8 @@ from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.cron import cron
-from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.crontab.engine import is_repeating, next_fire_time
+from redisbeater.schedules.cron_expression import cron, cron_expression
+from redisbeater.schedules.crontab import is_repeating, next_fire_time
 
 UTC = timezone.utc
 SUN, MON, TUE, WED, THU, FRI, SAT = range(7)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from moments import utc
 from support.examples import examples
 
-from redisbeater.schedules.clocked import clocked
-from redisbeater.schedules.cron import cron
-from redisbeater.schedules.crontab.engine import is_repeating
-from redisbeater.schedules.description.describe import describe
+from redisbeater.schedules.cron_expression import cron
+from redisbeater.schedules.crontab import is_repeating
+from redisbeater.schedules.description import describe
+from redisbeater.schedules.english import join_words, ordinal, zone_text
+from redisbeater.schedules.interval import clocked
 from redisbeater.schedules.rrule.rrule import rrule
-from redisbeater.schedules.words import join_words, ordinal, zone_text
 
 VIENNA = ZoneInfo("Europe/Vienna")
 FIXED = "(fixed: once for each time of the day, also when the clocks change)"

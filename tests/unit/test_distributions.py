@@ -33,7 +33,7 @@ from importlib.resources import files
 import redisbeater
 from redisbeater.dashboard.assets import Assets
 from redisbeater.dashboard.template_environment import environment
-from redisbeater.store.connection.script import load_script
+from redisbeater.store.connection import load_script
 
 assert redisbeater.__file__.startswith(sys.argv[1]), redisbeater.__file__
 assert version("redisbeater") == redisbeater.__version__

@@ -19,7 +19,7 @@ from support.pages import DOCS, python_blocks
 from redisbeater.config.settings import Config
 from redisbeater.config.values import PREFIX
 from redisbeater.model.policies import WORDED
-from redisbeater.store.data_format import refusal
+from redisbeater.store.keys import refusal
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "redisbeater"

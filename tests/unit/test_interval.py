@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from moments import local, utc
 from support.examples import examples
 
-from redisbeater.schedules.clocked import clocked
-from redisbeater.schedules.interval import count, counts_from_last, every, latest, next_fire_time
+from redisbeater.schedules.interval import clocked, count, counts_from_last, every, latest, next_fire_time
 
 UTC = timezone.utc
 

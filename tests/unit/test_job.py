@@ -15,13 +15,12 @@ from redisbeater.context import Context
 from redisbeater.dispatch.job import BrokenByCode, Job, broken_by_code
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import FINISHED, Meta, Score
 from redisbeater.model.plan import Plan
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Reason, Skip, Skipped, add_skips, read_skipped
 from redisbeater.sending.run import task_id
 from redisbeater.store import ClaimedEntry
-from redisbeater.store.commitment import as_json
+from redisbeater.store.claim import as_json
 from redisbeater.times import to_unix
 
 FIRE_TIME = utc("2026-06-10 12:00")

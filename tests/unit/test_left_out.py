@@ -11,10 +11,10 @@ from moments import cron, utc
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import read_policies
+from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.plan import Plan, plan
-from redisbeater.model.policy_fields import read_policies
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Reason, Skip
 
 HOURLY = cron("0 * * * *")

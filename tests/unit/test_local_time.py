@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from moments import NEW_YORK, utc
 
-from redisbeater.schedules.local_time import shift_on, shifts_between, steady_offset
+from redisbeater.schedules.zones import shift_on, shifts_between, steady_offset
 
 UTC = timezone.utc
 

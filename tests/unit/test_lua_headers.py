@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import redisbeater
-from redisbeater.store.connection.script import load_script
+from redisbeater.store.connection import load_script
 from redisbeater.store.snapshot import digest, sha1
 
 PRELUDE = Path(redisbeater.__file__).parent / "store" / "lua" / "prelude.lua"

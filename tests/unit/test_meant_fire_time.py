@@ -14,8 +14,8 @@ from moments import NEW_YORK, cron, utc
 from support.examples import examples
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.meant_fire_time import meant_fire_time
 from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.plan import meant_fire_time
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import clocked, rrule
 

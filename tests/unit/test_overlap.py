@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from moments import utc
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.overlap import Activity, Buffered, admit
-from redisbeater.model.plan import ANCHOR_LOOK, Plan
+from redisbeater.model.meta import FINISHED, Score
+from redisbeater.model.plan import ANCHOR_LOOK, Activity, Buffered, Plan, admit
 from redisbeater.model.plan import plan as plan_resolved
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Reason, Skip
 
 NOW = utc("2026-06-10 12:00")

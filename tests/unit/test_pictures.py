@@ -11,8 +11,7 @@ from redisbeater.dashboard.pictures import (
     two_weeks,
 )
 from redisbeater.management.simulation import Band, Simulation
-from redisbeater.model.run import State
-from redisbeater.model.run_brief import RunBrief
+from redisbeater.model.run import RunBrief, State
 
 UTC, VIENNA = timezone.utc, ZoneInfo("Europe/Vienna")
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -15,12 +15,11 @@ from stepped import by_reason, stepped
 from support.examples import examples
 
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import FINISHED, Meta, Score
 from redisbeater.model.plan import MAX_CATCH_UP_RUNS, Plan
 from redisbeater.model.plan import plan as plan_resolved
 from redisbeater.model.policies import Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.schedules import clocked, rrule
 

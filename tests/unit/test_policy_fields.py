@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from moments import NEW_YORK, utc
 
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, OnFinish, Overlap
-from redisbeater.model.policy_fields import POLICY_FIELDS, checked_policies, read_policies, stored_policies
 
 DEFAULTS: dict[str, Any] = {
     "start_at": None,

@@ -20,7 +20,7 @@ from redisbeater.config.urls import RedisUrl, Topology
 from redisbeater.config.values import PREFIX
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.store.connection.client import make_client
+from redisbeater.store.client import make_client
 
 SECRET = "hunter2"
 SERVICE = {"service_name": "mymaster"}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from redisbeater.exceptions import StoreError, StoreUnavailable
-from redisbeater.store.refused import NothingRecorded, refused_alone, will_pass
+from redisbeater.store.failure import NothingRecorded, refused_alone, will_pass
 
 
 def behind(error: StoreError, cause: Exception) -> StoreError:

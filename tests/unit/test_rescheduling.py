@@ -11,9 +11,8 @@ from redisbeater.context import Context
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import Meta, Score
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.score import Score
 from redisbeater.schedules import clocked, rrule
 from redisbeater.store import Snapshot
 

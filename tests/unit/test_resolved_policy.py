@@ -15,9 +15,9 @@ from support.examples import examples
 
 from redisbeater import cron as cron_of
 from redisbeater.model.definition import Definition
+from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Coalesce
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import ScheduleCodec, clocked, rrule
 
 UTC = timezone.utc

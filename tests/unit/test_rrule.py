@@ -20,7 +20,7 @@ from support.examples import examples
 
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules import ScheduleCodec, rrule
-from redisbeater.schedules.local_time import to_utc
+from redisbeater.schedules.zones import to_utc
 
 UTC = timezone.utc
 VIENNA = ZoneInfo("Europe/Vienna")

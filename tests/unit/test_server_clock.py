@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from moments import utc
 
-from redisbeater.beat.clock import ServerClock
+from redisbeater.beat.heartbeat import ServerClock
 from redisbeater.clock import host_seconds
 
 NOON = utc("2026-06-10 12:00")

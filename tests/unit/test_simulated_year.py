@@ -25,13 +25,12 @@ from stepped import by_reason, stepped
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import Meta, Score
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.score import Score
 from redisbeater.model.skip import Reason, read_skipped
 from redisbeater.schedules import rrule
 from redisbeater.store import ClaimedEntry
-from redisbeater.store.commitment import Commitment
+from redisbeater.store.claim import Commitment
 from redisbeater.times import from_unix, to_unix
 
 UTC = timezone.utc

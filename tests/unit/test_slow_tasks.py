@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redisbeater.dispatch.slow_tasks import FAST_RUNS_IN_A_ROW, SLOW_SECONDS, SlowTasks
+from redisbeater.dispatch.resources import FAST_RUNS_IN_A_ROW, SLOW_SECONDS, SlowTasks
 
 
 def test_a_task_is_slow_until_enough_runs_were_fast() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import redisbeater
 from redisbeater.entry import FIELDS
-from redisbeater.model.entry_fields import EntryChanges, EntryFields
+from redisbeater.model.fields import EntryChanges, EntryFields
 from redisbeater.model.policies import (
     Anchor,
     AnchorWord,

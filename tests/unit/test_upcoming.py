@@ -18,9 +18,8 @@ from support.examples import examples
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun, upcoming_runs
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import FINISHED, Meta, Score
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import clocked, rrule
 
 DEFAULTS = Defaults(zone=NEW_YORK)

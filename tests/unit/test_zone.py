@@ -17,7 +17,7 @@ from redisbeater import InvalidEntry, RedisScheduleEntry, clocked, cron, describ
 from redisbeater.context import Context
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.schedules import ScheduleCodec, next_fire_time
-from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
+from redisbeater.schedules.zones import in_iana_zone, read_zone, zone_name
 
 UTC = timezone.utc
 VIENNA = ZoneInfo("Europe/Vienna")

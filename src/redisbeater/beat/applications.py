@@ -10,16 +10,16 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
-from redisbeater.beat.removed import first_of
+from redisbeater.beat.repair import first_of
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange, Upsert
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.editing.edit import Author
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.model.beat_line import BeatLine
-from redisbeater.model.origin import application_of, file_owner
+from redisbeater.model.meta import application_of, file_owner
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 

@@ -1,4 +1,4 @@
-"""The heartbeat: what a beat writes about itself every few seconds, as part of requests that it makes anyway."""
+"""The clock of the Redis server, which decides what is due: whether it went back."""
 
 from __future__ import annotations
 
@@ -7,20 +7,88 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
 import celery
 
-from redisbeater.beat.clock import ServerClock
 from redisbeater.broker.broker import Broker
+from redisbeater.clock import host_seconds
 from redisbeater.context import Context
+from redisbeater.log_lines import get_logger
 from redisbeater.sending.counts import Counts
 from redisbeater.store import ClaimedEntry, Lock, new_token
 
-__all__ = ("Heartbeat",)
+logger = get_logger(__name__)
+
+
+#: Smaller steps are corrections of a clock that drifts.
+LEAST_STEP_SECONDS = 1.0
+
+#: A reply that took longer says little about the difference of two clocks.
+LONGEST_REPLY_SECONDS = 0.5
+
+
+class ServerClock:
+    """The server's time as this beat has seen it last, compared with this host's clock."""
+
+    def __init__(self) -> None:
+        #: Seconds by which this host's clock is ahead of the server's, by the last quick reply; None: there was none.
+        self.offset: float | None = None
+        self._now: datetime | None = None
+        self._seen_at = 0.0
+
+    def observe(self, now: datetime, *, asked_at: float) -> None:
+        """Record the server's time in a reply, and log it if the clock went back since the last one.
+
+        Arguments:
+            now: the server's time.
+            asked_at: when it was asked, on this host's clock.
+        """
+        if self._now is not None:
+            # The last reply may have taken long, so at least this much time has passed between the two.
+            passed = max(asked_at - self._seen_at, 0.0)
+            step = passed - (now - self._now).total_seconds()
+            if step >= LEAST_STEP_SECONDS:
+                logger.warning(
+                    "Redis's clock went back by %.1f s; entries run when it reaches their fire times again", step
+                )
+        self._now, self._seen_at = now, host_seconds()
+        if (took := self._seen_at - asked_at) < LONGEST_REPLY_SECONDS:
+            self.offset = time.time() - took / 2 - now.timestamp()
+
+
+class Passes:
+    """Times the passes of a beat. One that failed for lack of Redis counts, too: beat is alive, and waits for Redis."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._began_at = self._waited = 0.0
+        #: Called at the end of each pass; it must be quick and must not raise.
+        self.on_end: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """Begin a pass."""
+        self._began_at, self._waited = time.monotonic(), 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Leave the time of the block out of the pass."""
+        began_at = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited += time.monotonic() - began_at
+
+    def end(self) -> None:
+        """End the pass."""
+        self._counts.count_pass(max(time.monotonic() - self._began_at - self._waited, 0.0))
+        for call in self.on_end:
+            call()
+
 
 #: Seconds between two lines.
 PERIOD_SECONDS = 5.0

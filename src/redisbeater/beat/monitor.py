@@ -1,7 +1,8 @@
-"""``Monitor``: finds runs whose worker has died, and those that nobody has started."""
+"""``LeftRuns``: ends the records of runs that had not ended when ``redisbeater_track_runs`` was switched off."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -9,10 +10,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from redisbeater.beat.left_runs import LeftRuns
 from redisbeater.context import Context
 from redisbeater.editing.stored_entry import stored_definition
-from redisbeater.exceptions import RedisBeaterError
+from redisbeater.exceptions import RedisBeaterError, StoreError, StoreUnavailable
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
 from redisbeater.model.lost_run import Verdict, judge
@@ -20,9 +20,55 @@ from redisbeater.model.run import Run, State
 from redisbeater.sending.counts import Counts
 from redisbeater.signals import run_finished, run_lost, run_requeued
 
-__all__ = ("Monitor",)
-
 logger = get_logger(__name__)
+
+
+#: Seconds until the first look, and between two others.
+FIRST_LOOK_SECONDS, LOOK_SECONDS = 60.0, 3600.0
+
+#: For how many seconds the lease of such a run is over: a beat that records runs would have judged it long before.
+OVER_SECONDS = 3600.0
+
+#: How many runs one step ends: the entries that are due wait for them.
+MOST_LEFT_RUNS = 20
+
+
+class LeftRuns:
+    """Looks for such runs once an hour: their records have no time to live until they are LOST.
+
+    A run that a worker still executes, and reports, is left alone, and none is sent again.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._runs = context.redis.runs
+        self._look_at = time.monotonic() + FIRST_LOOK_SECONDS
+
+    def step(self) -> None:
+        """End those that are left, if it is time; one page of them, and the next with the next step."""
+        if time.monotonic() < self._look_at:
+            return
+        try:
+            found = self._lose_page()
+        except StoreUnavailable:
+            raise
+        except StoreError as exc:  # beat may have no rights for runs any more
+            logger.warning("runs are left from when redisbeater_track_runs was on, and their records stay: %s", exc)
+            self._look_at = math.inf
+            return
+        if found < MOST_LEFT_RUNS:
+            self._look_at = time.monotonic() + LOOK_SECONDS
+
+    def _lose_page(self) -> int:
+        """Record that runs of one page are lost, and return how many were found."""
+        left = self._runs.overdue(MOST_LEFT_RUNS, seconds=OVER_SECONDS)
+        note = "redisbeater_track_runs was switched off before its end was reported"
+        lost = [run for run in left if self._runs.lose(run, note=note) == "LOST"]
+        if lost:
+            logger.warning(
+                "%d runs are lost: redisbeater_track_runs was switched off before their ends were reported", len(lost)
+            )
+        return len(left)
+
 
 #: How many overdue runs are judged in one step, and for how long: the entries that are due wait for them.
 PAGE, STEP_SECONDS = 100, 0.1

@@ -1,22 +1,45 @@
-"""The process of beat: tune it, let it end with one line and by SIGHUP and SIGQUIT, too, and not outlive its worker."""
+"""The process of ``celery beat`` around the scheduler: its signals, start and end, banner, lines and schedule."""
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
+from contextvars import ContextVar
+from datetime import timedelta
 from types import FrameType, TracebackType
+from typing import Any
 
 import celery.apps.beat
 from celery import Celery
+from celery.beat import Scheduler, Service
+from celery.utils.imports import load_extension_class_names
 
-from redisbeater.exceptions import RedisBeaterError, passed_through
+from redisbeater.clock import host_seconds
+from redisbeater.config.settings import leftover_settings
+from redisbeater.config.values import has_settings
+from redisbeater.context import Context
+from redisbeater.display import quoted
+from redisbeater.editing.compare_and_set import delete_entry
+from redisbeater.editing.edit import Author
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import is_unreserved
+from redisbeater.exceptions import (
+    EntryNotFound,
+    ImproperlyConfigured,
+    RedisBeaterError,
+    StoreUnavailable,
+    passed_through,
+)
 from redisbeater.log_lines import get_logger
-
-__all__ = ("ParentProcess", "end_with_other_signals", "log_last_error_once", "tune_process")
+from redisbeater.store import Claim
 
 logger = get_logger(__name__)
+
 
 #: The settings that Celery reads for each message, where its version has them.
 _READ_FOR_EACH_MESSAGE = (
@@ -93,3 +116,192 @@ class ParentProcess:
     def has_ended(self) -> bool:
         """Whether that process has ended."""
         return os.getppid() != self.pid
+
+
+def close_within(seconds: float, *steps: Callable[[], None]) -> None:
+    """Carry out steps that ask Redis; never raise. What fails is logged.
+
+    Arguments:
+        seconds: how long to wait for all of them together. A step that Redis does not answer is left behind, in a
+            thread that ends with the process.
+        steps: what to do, in order; once Redis cannot be reached, the others are left out.
+    """
+    thread = threading.Thread(target=_carry_out, args=(steps,), name="closing", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        _report(f"no answer within {seconds:g} s")
+
+
+def _carry_out(steps: tuple[Callable[[], None], ...]) -> None:
+    for step in steps:
+        try:
+            step()
+        except StoreUnavailable as exc:
+            _report(str(exc))
+            return
+        except Exception:
+            logger.warning("closing failed, the lock and leases expire by themselves", exc_info=True)
+
+
+def _report(reason: str) -> None:
+    logger.warning("closing without Redis, the lock and leases expire by themselves: %s", reason)
+
+
+#: Methods that Celery's own scheduler calls to find out what is due. Beat asks Redis instead.
+UNUSED_BY_SCHEDULER = ("is_due", "populate_heap", "adjust", "schedules_equal", "reserve")
+UNUSED_BY_ENTRY = ("is_due", "next", "__next__")
+
+
+def check_entry_class(scheduler_class: type[Scheduler]) -> None:
+    """Check the ``Entry`` of a scheduler class.
+
+    Raises:
+        ImproperlyConfigured: it is no subclass of :class:`~redisbeater.RedisScheduleEntry`.
+    """
+    entry_class = scheduler_class.Entry
+    if not (isinstance(entry_class, type) and issubclass(entry_class, RedisScheduleEntry)):
+        raise ImproperlyConfigured(
+            f"{scheduler_class.__name__}.Entry = {entry_class!r}: expected a subclass of redisbeater.RedisScheduleEntry"
+        )
+
+
+def report_unused_hooks(scheduler_class: type[Scheduler], base: type[Scheduler]) -> None:
+    """Log which methods a scheduler class or its ``Entry`` overrides although beat never calls them.
+
+    Arguments:
+        scheduler_class: the class, perhaps of the application.
+        base: redisbeater's own one.
+    """
+    overridden = [
+        *_overridden(scheduler_class, base, UNUSED_BY_SCHEDULER),
+        *_overridden(scheduler_class.Entry, RedisScheduleEntry, UNUSED_BY_ENTRY),
+    ]
+    if overridden:
+        logger.warning(
+            "beat never calls %s: Redis decides what is due; store a custom schedule, or override apply_async",
+            ", ".join(overridden),
+        )
+
+
+def _overridden(owner: type, base: type, names: tuple[str, ...]) -> list[str]:
+    return [f"{owner.__name__}.{name}" for name in names if getattr(owner, name, None) is not getattr(base, name, None)]
+
+
+def report_other_scheduler(service: Service) -> None:
+    """Log that a beat runs another scheduler, if its app has settings of redisbeater."""
+    if has_settings(service.app):
+        scheduler = type(service.scheduler)
+        logger.warning(
+            "this beat runs %s.%s, so no entry of redisbeater runs; write -S redisbeater, or for the beat of a worker "
+            "--scheduler redisbeater",
+            scheduler.__module__,
+            scheduler.__qualname__,
+        )
+
+
+def report_state_file(worker: Any) -> None:
+    """Log that a worker was started with ``-S redisbeater``, which names its state file and no scheduler."""
+    name = os.path.basename(worker.statedb or "")
+    aliases = [alias for alias, path in load_extension_class_names("celery.beat_schedulers") if "redisbeater" in path]
+    if name in aliases or name.startswith("redisbeater.scheduler") or name == "redisbeater.RedisScheduler":
+        logger.warning(
+            "-S %s names the state file of this worker, not the scheduler of its beat; write --scheduler %s", name, name
+        )
+
+
+def report_redbeat_settings(app: Celery) -> None:
+    """Log RedBeat's settings that have no effect any more, and what to set instead."""
+    names, settings = leftover_settings(app)
+    if names:
+        logger.warning(
+            "settings of RedBeat are not read (%s); to go on with its schedule set %s, else remove them",
+            ", ".join(names),
+            ", ".join(settings),
+        )
+
+
+def banner(context: Context) -> str:
+    """Return where the schedule is, and which lock decides who leads."""
+    config, keys = context.config, context.redis.keys
+    held = "none, every beat is active" if config.lock_key is None else f"`{keys.lock}` ({config.lock_timeout:g}s)"
+    lines = {"redis": config.url.address, "schedule": f"`{keys.schedule}`", "lock": held}
+    return "\n".join(f"    . {name} -> {value}" for name, value in lines.items())
+
+
+class ScheduleMapping(MutableMapping[str, RedisScheduleEntry]):
+    """Entry name -> entry; each access reads from Redis or writes to it, nothing is cached."""
+
+    def __init__(self, app: Celery, entry_class: type[RedisScheduleEntry] = RedisScheduleEntry) -> None:
+        self._app = app
+        self._entry_class = entry_class
+
+    def __getitem__(self, name: str) -> RedisScheduleEntry:
+        if not is_unreserved(name):
+            raise EntryNotFound(name)
+        return self._entry_class.from_key(RedisScheduleEntry.generate_key(self._app, name), app=self._app)
+
+    def __setitem__(self, name: str, entry: RedisScheduleEntry) -> None:
+        if name != entry.name:
+            raise ValueError(f"an entry named {quoted(entry.name)} cannot be stored as {quoted(name)}")
+        entry.save()
+
+    def __delitem__(self, name: str) -> None:
+        if delete_entry(Context.of(self._app), name, Author.of()) is None:
+            raise EntryNotFound(name)
+
+    def __contains__(self, name: object) -> bool:
+        return is_unreserved(name) and bool(Context.of(self._app).redis.load(str(name)).definition)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(Context.of(self._app).redis.contents.names())
+
+    def __len__(self) -> int:
+        return Context.of(self._app).redis.contents.count()
+
+
+#: What Celery logs before it sends a run.
+CELERYS_LINE = "Scheduler: Sending due task %s (%s)"
+
+_sent: ContextVar[tuple[RedisScheduleEntry, Claim] | None] = ContextVar("redisbeater_run", default=None)
+
+
+def complete_next_line(run: RedisScheduleEntry | None, claim: Claim | None = None) -> None:
+    """Complete the next line that Celery logs with this run of a claim; without both, leave that line as it is."""
+    _sent.set(None if run is None or claim is None else (run, claim))
+
+
+def complete_lines(logger: logging.Logger) -> logging.Logger:
+    """Let each line of Celery's logger about a run be completed, and return the logger; further calls add nothing."""
+    logger.addFilter(_COMPLETING)
+    return logger
+
+
+class _Completing(logging.Filter):
+    """Lets every line through. A filter costs less than a second line, and nothing where the line is not logged."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Complete the line about a run; nothing that is added needs escapes."""
+        sent = _sent.get()
+        if sent is not None and record.msg == CELERYS_LINE and isinstance(record.args, tuple):
+            run, claim = sent
+            _sent.set(None)
+            record.msg = f"{CELERYS_LINE}, id %s, fire time %s, %.3f s late"
+            # Not from its headers: an instrument may have removed them, and an error here would refuse the run.
+            run_id, late = run.options.get("task_id"), _lateness(run, claim)
+            fire_time = run.last_run_at.isoformat() if run.last_run_at else None
+            record.args = (*record.args, run_id, fire_time, late)
+            facts = {"name": run.name, "task": run.task, "run_id": run_id, "fire_time": fire_time}
+            kind = "schedule" if run.due_at else "resend"
+            record.redisbeater = {"event": "run_dispatched", **facts, "kind": kind, "late": late}
+        return True
+
+
+_COMPLETING = _Completing()
+
+
+def _lateness(run: RedisScheduleEntry, claim: Claim) -> float:
+    """Return the seconds since the run was due, by the clock of the server."""
+    due_at = run.due_at or run.last_run_at
+    since_claim = host_seconds() - claim.asked_at
+    return 0.0 if due_at is None else max((claim.now - due_at + timedelta(seconds=since_claim)).total_seconds(), 0.0)

@@ -1,25 +1,116 @@
-"""``Repair``: restores entries that are missing from the schedule; without it they would silently never run."""
+"""Members of the schedule that stood for no entry, and were removed with a claim: logged together."""
 
 from __future__ import annotations
 
+import shlex
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from redisbeater.beat.foreign_keys import ForeignKeys
-from redisbeater.beat.removed import first_of
 from redisbeater.context import Context
 from redisbeater.display import shown, text_of
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
-from redisbeater.exceptions import EntryNotFound, RedisBeaterError
+from redisbeater.entry_name import is_name
+from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError
 from redisbeater.log_lines import get_logger
+from redisbeater.model.policies import EvictionCheck
 from redisbeater.signals import entry_broken
-from redisbeater.store import Unscheduled
-
-__all__ = ("Repair",)
+from redisbeater.store import Claim, RedisSchedule, Unscheduled
+from redisbeater.store.keys import Keys
 
 logger = get_logger(__name__)
+
+
+#: How many names a line of the log shows, and how many characters of each.
+SHOWN_NAMES, SHOWN_CHARACTERS = 3, 60
+
+
+def report_removed(claim: Claim, keys: Keys) -> None:
+    """Log what a claim has removed: entries without a hash, and members that can be no entry's name."""
+    names = [keys.name(member) for member in claim.removed]
+    missing = [name for name in names if is_name(name)]
+    others = [name for name in names if not is_name(name)]
+    if len(missing) == 1:
+        logger.warning("entry %r has no hash, removed it from the schedule", missing[0])
+    elif missing:
+        logger.warning("%d entries have no hash, removed them from the schedule: %s", len(missing), first_of(missing))
+    if others:
+        logger.warning("removed %d members from the schedule that no entry can have: %s", len(others), first_of(others))
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the first few names as text, each cut."""
+    shown = [repr(name[:SHOWN_CHARACTERS]) + "..." * (len(name) > SHOWN_CHARACTERS) for name in names[:SHOWN_NAMES]]
+    return ", ".join([*shown, *(["..."] if len(names) > SHOWN_NAMES else [])])
+
+
+def check_eviction(schedule: RedisSchedule, check: EvictionCheck) -> None:
+    """Log or raise when the server may evict entries; a policy that evicts only keys with a time to live is fine.
+
+    Raises:
+        ImproperlyConfigured: the server may evict entries, and ``check`` is to raise.
+    """
+    policy = None if check is EvictionCheck.IGNORE else schedule.eviction_policy()
+    if policy is None or not policy.startswith("allkeys"):
+        return
+    problem = f"Redis evicts any key when its memory is full (maxmemory-policy {policy}), the schedule too"
+    if check is EvictionCheck.RAISE:
+        raise ImproperlyConfigured(f"{problem}; set maxmemory-policy noeviction")
+    report = logger.error if check is EvictionCheck.ERROR else logger.warning
+    report("%s; set maxmemory-policy noeviction, or redisbeater_key_expiry_check = 'ignore'", problem)
+
+
+class ForeignKeys:
+    """Reports keys that hold another type than beat writes, once for each type found.
+
+    Beat leaves such a key as it is, and works without it if it can.
+    """
+
+    def __init__(self, redis: RedisSchedule) -> None:
+        self._redis = redis
+        self._reported: dict[str, str] = {}
+        keys = redis.keys
+        self._effects = {
+            keys.schedule: "no entry runs",
+            keys.id: "task ids come from a stand-in",
+            keys.broken: "broken entries are logged but not listed",
+            keys.zone: "entries without a zone of their own follow the timezone of each program's application",
+            keys.zone_before: "the zone of the schedule cannot be changed, nor a change of it be finished",
+            keys.failing: "failing entries are not listed, and not counted as late",
+            keys.log: "what happens to the schedule is not recorded",
+            keys.beats: "status and health do not see the beats",
+            keys.pause: "the schedule is not paused",
+            keys.statics: "static entries that the code no longer declares stay",
+            keys.active: "runs are not seen as active: overlap has no effect, and none is found lost",
+            keys.resend: "runs that were lost or buffered are not sent",
+            keys.totals: "runs are not counted by task",
+        }
+
+    def check(self) -> None:
+        """Log which keys hold another type than beat writes, unless that was logged before."""
+        found = self._redis.foreign_types()
+        for key, kind in found.items():
+            if self._reported.get(key) != kind:
+                logger.error(
+                    "%s holds a %s, which beat did not write, so %s; if nobody needs it: %s DEL %s",
+                    key,
+                    kind,
+                    self._effects[key],
+                    self._redis.command_line,
+                    shlex.quote(key),
+                )
+        self._reported = found
+
+    def check_identity(self, identity: str) -> None:
+        """Log the identity of the schedule if another program wrote it; task ids are computed from it all the same."""
+        try:
+            uuid.UUID(identity)
+        except ValueError:
+            key = self._redis.keys.id
+            logger.warning("%s holds %r, which beat did not write; task ids are computed from it", key, identity)
+
 
 #: How long after the start of one walk the next one starts: an entry is missing for little more than that.
 PERIOD_SECONDS = 60.0

@@ -14,18 +14,17 @@ from celery import Celery
 from celery.schedules import crontab
 
 from redisbeater.beat.applications import declared_digest, forget_declarations, record_declared, report_taken
-from redisbeater.beat.removed import first_of
+from redisbeater.beat.repair import first_of
 from redisbeater.context import Context
 from redisbeater.display import shown, text_of
-from redisbeater.editing.announcing import announce
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.editing.edit import Author, announce
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import is_unreserved
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError
 from redisbeater.log_lines import event, get_logger
-from redisbeater.model.origin import application_of
+from redisbeater.model.meta import application_of
 from redisbeater.schedules import rrule
 from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
@@ -76,8 +75,9 @@ def reconcile(
 def store_lost(app: Celery, store: Callable[[], None]) -> None:
     """Call ``store`` if entries that the app declares are gone though nobody deleted them, and log which.
 
-    A server that evicts keys leaves that, or another program. What :func:`~redisbeater.editing.deletion.delete_entry`
-    deletes is no static entry any more, and comes back when a beat begins to lead.
+    A server that evicts keys leaves that, or another program. What
+    :func:`~redisbeater.editing.compare_and_set.delete_entry` deletes is no static entry any more, and comes back
+    when a beat begins to lead.
     """
     redis = Context.of(app).redis
     names = sorted(redis.contents.statics() & set(map(str, app.conf.beat_schedule)))

@@ -11,10 +11,10 @@ from itertools import islice
 from redisbeater.context import Context
 from redisbeater.editing.compare_and_set import write_page
 from redisbeater.editing.edit import Edit
-from redisbeater.editing.zone_change import ReplanInZone
+from redisbeater.editing.rescheduling import ReplanInZone
 from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
-from redisbeater.schedules.zone import read_zone, zone_name
+from redisbeater.schedules.zones import read_zone, zone_name
 
 __all__ = ("ZoneChange",)
 

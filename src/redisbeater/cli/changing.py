@@ -23,16 +23,16 @@ from redisbeater.cli.why import zone_of
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import shown
-from redisbeater.editing.author import Author
-from redisbeater.editing.deletion import COMES_BACK
+from redisbeater.editing.compare_and_set import COMES_BACK
+from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
 from redisbeater.management.entry_filter import Filter
 from redisbeater.management.many import Outcome
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.search import selected_names
-from redisbeater.model.policy_fields import MOST_SKIPPED
-from redisbeater.schedules.datetime_codec import read_zone
+from redisbeater.model.fields import MOST_SKIPPED
+from redisbeater.schedules.zones import read_zone
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.times import clock_words, read_time, relative_words
 

@@ -12,8 +12,8 @@ from redisbeater.management.rows import Row
 from redisbeater.management.runs.record import Recorded
 from redisbeater.management.runs.words import late_words, lateness, outcome_words
 from redisbeater.management.why.facts import author_words
+from redisbeater.model.fields import given_policies
 from redisbeater.model.policies import INHERIT
-from redisbeater.model.policy_fields import given_policies
 from redisbeater.model.resolved_policy import Defaults, inherited_policies
 from redisbeater.model.run import Run
 from redisbeater.times import clock_words, date_words, duration_words, relative_words

@@ -21,7 +21,7 @@ from redisbeater.context import Context, with_prefix
 from redisbeater.display import shown
 from redisbeater.exceptions import EntryNotFound, ImproperlyConfigured, RedisBeaterError, RunActive, StoreError
 from redisbeater.management.migration.candidate import SourceError
-from redisbeater.store.refused import takes_no_changes
+from redisbeater.store.failure import takes_no_changes
 from redisbeater.times import read_time
 
 __all__ = (

@@ -24,8 +24,8 @@ from redisbeater.management.migration.comparison import Comparison
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import, ImportedEntry
 from redisbeater.management.migration.redbeat_source import RedBeatSource
-from redisbeater.schedules.crontab.field import cron_text
-from redisbeater.schedules.description.describe import describe_in_brief
+from redisbeater.schedules.crontab_text import cron_text
+from redisbeater.schedules.description import describe_in_brief
 
 __all__ = ("import_",)
 

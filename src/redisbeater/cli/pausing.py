@@ -12,7 +12,7 @@ from redisbeater.cli.table import View
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.model.pause import Pause
+from redisbeater.model.beat_line import Pause
 from redisbeater.times import clock_words, duration_words, read_time, relative_words
 
 __all__ = ("pause", "pause_words", "resume")

@@ -14,9 +14,9 @@ from redisbeater.management.files.changes import Changes, FieldDifference, Overr
 from redisbeater.management.files.moments import moment_text
 from redisbeater.management.files.schedule_words import words_of
 from redisbeater.management.forecast import Forecast
-from redisbeater.model.policy_fields import NULLABLE
+from redisbeater.model.fields import NULLABLE
 from redisbeater.redaction import redacted, redacted_field
-from redisbeater.schedules.description.describe import describe_in_brief
+from redisbeater.schedules.description import describe_in_brief
 from redisbeater.times import clock_words, date_words
 
 __all__ = ("changes_as_dict", "forecast_line", "plan_lines")

@@ -20,7 +20,7 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
-from redisbeater.schedules.words import zone_text
+from redisbeater.schedules.english import zone_text
 from redisbeater.times import clock_words, date_words, duration_words, read_time
 
 __all__ = ("simulate",)

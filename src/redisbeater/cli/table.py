@@ -12,7 +12,7 @@ from unicodedata import combining, east_asian_width
 from redisbeater.display import shown
 from redisbeater.management.rows import Row
 from redisbeater.management.search import LATE
-from redisbeater.schedules.words import zone_text
+from redisbeater.schedules.english import zone_text
 from redisbeater.times import age_words, clock_words, date_words, duration_words
 
 __all__ = ("STATE", "View", "aligned", "aligned_heads", "beginning_of", "columns_of", "head", "table")

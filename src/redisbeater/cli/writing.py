@@ -22,7 +22,7 @@ from redisbeater.management.entry_words import default_of, fields_of_entry
 from redisbeater.management.registered import nearest_task, refused_arguments
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.schedules import describe
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zones import read_zone
 from redisbeater.times import clock_words, date_words, relative_words
 
 __all__ = ("copy", "create", "update")

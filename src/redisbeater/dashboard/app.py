@@ -64,7 +64,7 @@ from redisbeater.exceptions import (
 )
 from redisbeater.management.async_store import AsyncScheduleStore
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zones import read_zone
 
 __all__ = ("create_app",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timezone, tzinfo
 
-from redisbeater.schedules.words import zone_text
+from redisbeater.schedules.english import zone_text
 from redisbeater.times import clock_words, date_words, relative_words
 
 __all__ = ("CHOICES", "Clock")

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from redisbeater.management.simulation import Band, Peak, Simulation
-from redisbeater.model.run import State
-from redisbeater.model.run_brief import RunBrief
+from redisbeater.model.run import RunBrief, State
 from redisbeater.times import EPOCH, date_words, span_words
 
 __all__ = (

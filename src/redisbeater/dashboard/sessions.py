@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from redisbeater.dashboard.address import is_secure, root_of
-from redisbeater.store.page_keys import PageKeys
+from redisbeater.store.records import PageKeys
 
 __all__ = ("Session", "Sessions")
 

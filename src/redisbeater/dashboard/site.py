@@ -26,7 +26,7 @@ from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
 from redisbeater.dashboard.sessions import Session, Sessions
 from redisbeater.dashboard.users import Auth, Right, User
 from redisbeater.management.async_store import AsyncScheduleStore
-from redisbeater.store.page_keys import PageKeys
+from redisbeater.store.records import PageKeys
 
 __all__ = ("THEME_COOKIE", "ZONE_COOKIE", "JSONAnswer", "Site")
 

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from redisbeater.dashboard import words
 from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, history_bars, two_weeks
 from redisbeater.display import printable_json, shown
-from redisbeater.schedules.zone import zone_names
+from redisbeater.schedules.zones import zone_names
 
 __all__ = ("MOST_CHARACTERS", "environment")
 

@@ -14,25 +14,21 @@ from redisbeater.broker.broker import Broker
 from redisbeater.clock import host_seconds
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
-from redisbeater.dispatch.announcing import announce_recorded, facts_of_skip
-from redisbeater.dispatch.batch import Batch
+from redisbeater.dispatch.batch import Batch, PlannedEntry, plan_catch_up, plan_entries
 from redisbeater.dispatch.failures import Failures
 from redisbeater.dispatch.job import Job
 from redisbeater.dispatch.pace import Pace
-from redisbeater.dispatch.planned_entry import PlannedEntry, plan_catch_up, plan_entries
-from redisbeater.dispatch.publication import Publication
-from redisbeater.dispatch.refusals import Refusals
-from redisbeater.dispatch.resends import Resends
-from redisbeater.dispatch.resources import Resources
-from redisbeater.dispatch.slow_tasks import SlowTasks
+from redisbeater.dispatch.publication import Publication, Refusals
+from redisbeater.dispatch.resends import Resends, announce_recorded, facts_of_skip
+from redisbeater.dispatch.resources import Resources, SlowTasks
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.sending.counts import Counts
 from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
-from redisbeater.store.commitment import Commitment
-from redisbeater.store.refused import will_pass
+from redisbeater.store.claim import Commitment
+from redisbeater.store.failure import will_pass
 
 __all__ = ("ClaimDispatch", "Dispatcher")
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any
 
 from redisbeater.clock import MAX_THINGS, Backoff
 from redisbeater.display import shown, text_of
-from redisbeater.exceptions import causes, reason_of
+from redisbeater.exceptions import StoreError, causes, reason_of
 from redisbeater.log_lines import event, get_logger
 from redisbeater.signals import entry_failing, entry_fixed, run_refused
-
-__all__ = ("Failures", "summary_of")
+from redisbeater.store.claim import CommitResult
 
 logger = get_logger(__name__)
+
 
 #: Delay after the first failed try of an entry, and the longest one.
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.5, 30.0
@@ -97,3 +99,44 @@ def summary_of(error: Exception) -> str:
     """Return what tells an error from another one; not what differs each time it is raised."""
     *_, first = causes(error)
     return _VARIABLE.sub("#", f"{type(first).__name__}: {text_of(error)}")
+
+
+#: An error that is known is logged once in this time: it comes with every run.
+REPEAT_SECONDS = 60.0
+
+#: How many errors are known; what was logged longest ago is forgotten first.
+MAX_ERRORS = 100
+
+REDUCED = "entry %r: its run counts, but Redis refused its log or its record, as of %d entries: %s"
+REFUSED = "entry %r: Redis refused its commit, as of %d entries; it becomes due again when its lease ends: %s"
+
+
+class RefusedCommits:
+    """Logs the refused commits of one beat: the first entry, and how many there were since the last line."""
+
+    def __init__(self) -> None:
+        self._logged_at: OrderedDict[str, float] = OrderedDict()
+        self._since: dict[str, int] = {}
+
+    def log(self, result: CommitResult) -> None:
+        """Log what was refused in part, and what in full."""
+        self._log(REDUCED, result.reduced)
+        self._log(REFUSED, result.refused)
+
+    def _log(self, line: str, errors: Mapping[str, StoreError]) -> None:
+        for name, error in islice(errors.items(), 1):
+            count = self._since.pop(line, 0) + len(errors)
+            if self._is_due(f"{line} {summary_of(error)}"):
+                logger.error(line, name, count, error)
+            else:
+                self._since[line] = count
+
+    def _is_due(self, what: str) -> bool:
+        now = time.monotonic()
+        if now < self._logged_at.get(what, float("-inf")) + REPEAT_SECONDS:
+            return False
+        self._logged_at[what] = now
+        self._logged_at.move_to_end(what)
+        if len(self._logged_at) > MAX_ERRORS:
+            self._logged_at.popitem(last=False)
+        return True

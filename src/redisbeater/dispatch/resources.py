@@ -1,4 +1,7 @@
-"""The resources that the dispatches of one beat share, from claim to claim."""
+"""Tasks that are slow to send, because their own ``apply_async`` waits for something before it publishes.
+
+Entries of such tasks are sent last, so that a task that waits for a database does not delay the others that are due.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,43 @@ from celery import Celery
 
 from redisbeater.broker.broker import Broker
 from redisbeater.context import Context
-from redisbeater.dispatch.failures import Failures
+from redisbeater.dispatch.failures import Failures, RefusedCommits
 from redisbeater.dispatch.pace import Pace
-from redisbeater.dispatch.refused_commits import RefusedCommits
-from redisbeater.dispatch.slow_tasks import SlowTasks
 from redisbeater.entry import RedisScheduleEntry
+from redisbeater.log_lines import get_logger
 from redisbeater.sending.counts import Counts
 
-__all__ = ("Resources",)
+logger = get_logger(__name__)
+
+
+#: Sending one run takes this long or longer: the task is slow. A hundred times what a broker nearby takes.
+SLOW_SECONDS = 0.1
+
+#: A slow task is fast again after this many fast runs in a row: its speed may depend on the entry.
+FAST_RUNS_IN_A_ROW = 10
+
+
+class SlowTasks(dict[str, int]):
+    """The names of slow tasks, each with the number of fast runs that it still needs to be fast again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: How many times a task became slow. When it grows, entries that wait must be sorted again.
+        self.found = 0
+
+    def record(self, task: str, seconds: float) -> None:
+        """Record how long sending one run of ``task`` took."""
+        if seconds >= SLOW_SECONDS:
+            if task not in self:
+                self.found += 1
+                logger.info(
+                    "task %r took %.1f s to send; sending its entries after the others from now on", task, seconds
+                )
+            self[task] = FAST_RUNS_IN_A_ROW
+        elif task in self:
+            self[task] -= 1
+            if not self[task]:
+                del self[task]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,28 +6,29 @@ to what is stored by then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Protocol
 
 from redisbeater.display import quoted, shown
-from redisbeater.editing.author import Author
-from redisbeater.editing.edit import Edit
+from redisbeater.editing.edit import Author, Edit
 from redisbeater.editing.rescheduling import score_after_edit, score_of_executed, score_of_new
-from redisbeater.editing.stored_entry import stored_definition, stored_meta
-from redisbeater.exceptions import EditConflict, EntryExists, InvalidEntry
+from redisbeater.editing.stored_entry import StoredEntry, stored_definition, stored_meta
+from redisbeater.exceptions import EditConflict, EntryExists, InvalidEntry, WrongType
+from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.fields import MOST_SKIPPED
+from redisbeater.model.meta import NEW, Meta, Score
 from redisbeater.model.options import OptionRules, check_expiry
 from redisbeater.model.passed_values import checked_instant
-from redisbeater.model.resolved_policy import Defaults
-from redisbeater.model.score import Score
+from redisbeater.model.plan import Plan, plan
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
+from redisbeater.model.skip import Reason
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import version_of
-
-__all__ = ("EntryChange", "FieldChange", "ReportExecution", "Reschedule", "Upsert")
 
 
 class EntryChange(Protocol):
@@ -277,3 +278,178 @@ def _instant(
     moment: datetime | None, path: str, definition: Definition, snapshot: Snapshot, defaults: Defaults
 ) -> datetime:
     return snapshot.now if moment is None else checked_instant(moment, definition.zone(defaults.zone), path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedUpsert(Upsert):
+    """Write a definition if the stored one is still that from which it was planned.
+
+    Attributes:
+        base: the stored definition that was read; empty: there was none.
+        score: of a backup, the score to restore with ``initial_meta`` and ``skipped``; None: the edit decides.
+    """
+
+    base: str
+    score: Score | None = None
+    skipped: str = ""
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Return the edit that applies this change to what is stored.
+
+        Raises:
+            EditConflict: another program has changed, created or deleted the entry since.
+            InvalidEntry: the entry never fires, or its runs have expired.
+        """
+        if snapshot.definition != self.base:
+            raise EditConflict(f"{quoted(self.name)} was changed since the plan was made; it was not written")
+        if self.score is None:
+            return super().apply(snapshot, defaults, codec)
+        return Edit(
+            snapshot=snapshot,
+            definition=self.definition,
+            text=self.text,
+            meta=self.initial_meta,
+            score=self.score,
+            writes_meta=True,
+            origin=self.origin,
+            author=self.author,
+            skipped=self.skipped,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisableUntil:
+    """Disable an entry until a time, or for a time from now on; it is enabled then without any further change.
+
+    A naive time is in the entry's zone.
+    """
+
+    name: str
+    until: datetime | timedelta
+    author: Author
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Return the edit that applies this change to what is stored.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken, the time has passed, or the entry has no fire time from then on.
+        """
+        until = self._instant(snapshot, defaults, codec)
+        if until <= snapshot.now:
+            raise InvalidEntry("$.disabled_until", f"expected a time to come, got {until.isoformat()}")
+        fields = {"enabled": True, "disabled_until": until}
+        return FieldChange(name=self.name, fields=fields, author=self.author).apply(snapshot, defaults, codec)
+
+    def _instant(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> datetime:
+        try:
+            if isinstance(self.until, timedelta):
+                return snapshot.now + self.until
+        except OverflowError:
+            raise InvalidEntry("$.disabled_until", f"{quoted(self.until)} is out of range") from None
+        if not isinstance(self.until, datetime):
+            raise WrongType("$.disabled_until", f"expected a datetime or a timedelta, got {quoted(self.until)}")
+        zone = stored_definition(snapshot, codec).zone(defaults.zone)
+        return checked_instant(self.until, zone, "$.disabled_until")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipNext:
+    """Leave out the fire times of the next ``count`` runs of an entry; or none of those to come.
+
+    If the entry is claimed, its run may be on its way, and does not count as the next one.
+    """
+
+    name: str
+    count: int
+    author: Author
+    undo: bool = False
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Return the edit that applies this change to what is stored.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken, has no fire time to leave out, or has left out too many.
+        """
+        stored = StoredEntry.from_snapshot(snapshot, codec)
+        policy = ResolvedPolicy.of(stored.definition, defaults).afresh()
+        owed = stored.now if stored.score.fire_time is None else min(stored.score.fire_time, stored.now)
+        kept = [moment for moment in stored.definition.skip if moment >= owed]
+        if self.undo and not kept:
+            raise InvalidEntry("$.skip", "no fire time to come is left out")
+        skip = [] if self.undo else [*kept, *self._next(stored, policy, snapshot.is_claimed)]
+        if len(skip) > MOST_SKIPPED:
+            problem = f"would have {len(skip)} fire times or more; at most {MOST_SKIPPED} can be left out"
+            raise InvalidEntry("$.skip", f"{problem}; disable the entry until a time instead")
+        change = FieldChange(name=self.name, fields={"skip": skip}, author=self.author)
+        return change.apply(snapshot, defaults, codec)
+
+    def _next(self, stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> list[datetime]:
+        runs = list(islice(_runs(stored, policy, is_claimed), self.count))
+        if not runs:
+            raise InvalidEntry("$.skip", "the entry has no next fire time: it is disabled, or has finished")
+        return [fire_time for run in runs for fire_time in run]
+
+
+def _runs(stored: StoredEntry, policy: ResolvedPolicy, is_claimed: bool) -> Iterator[list[datetime]]:
+    """Yield the fire times of each run to come; one run may stand for several fire times that have passed."""
+    following = stored.fire_time(policy)
+    if following is not None and following <= stored.now:
+        planned = plan(policy, following, stored.now, run_count=stored.meta.total_run_count)
+        if not is_claimed or following != stored.score.fire_time:
+            yield from _represented(planned, policy)
+        following = policy.kept(planned.next.fire_time)
+    while following is not None:
+        yield [following]
+        following = policy.kept(policy.timetable.next(following))
+
+
+def _represented(planned: Plan, policy: ResolvedPolicy) -> Iterator[list[datetime]]:
+    """Yield the fire times of each run of a plan, including those that ``coalesce`` skips in favour of that run."""
+    coalesced = [skip for skip in planned.skipped if skip.reason is Reason.COALESCED]
+    if not planned.runs or not coalesced:
+        yield from ([run] for run in planned.runs)
+        return
+    first, last = min(planned.runs[0], coalesced[0].first), max(planned.runs[-1], coalesced[-1].last)
+    represented = policy.timetable.newest_of(MOST_SKIPPED + 1, first, last)
+    yield [fire_time for fire_time in represented if fire_time not in policy.skip]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """Enable or disable an entry, from now on and without an end.
+
+    A :class:`FieldChange` of the two fields stores the same; this one does not write the whole definition again.
+    """
+
+    name: str
+    is_enabled: bool
+    author: Author | None = None
+
+    def apply(self, snapshot: Snapshot, defaults: Defaults, codec: ScheduleCodec) -> Edit:
+        """Return the edit that applies this change to what is stored.
+
+        Raises:
+            EntryNotFound: there is no entry of that name.
+            InvalidEntry: the stored entry is broken, or would never run.
+        """
+        before = stored_definition(snapshot, codec, has_any_name=not self.is_enabled)
+        meta = stored_meta(snapshot)
+        after = before._replace(enabled=self.is_enabled, disabled_until=None)
+        changed = [name for name in ("disabled_until", "enabled") if getattr(before, name) != getattr(after, name)]
+        return Edit(
+            snapshot=snapshot,
+            definition=after,
+            text=self._text(snapshot.definition) if changed else snapshot.definition,
+            meta=meta,
+            score=score_after_edit(before, after, meta, snapshot, defaults, codec),
+            author=self.author,
+            known_changes=changed,
+        )
+
+    def _text(self, before: str) -> str:
+        data = json_text.from_text(before, "$")
+        data["enabled"] = self.is_enabled
+        data.pop("disabled_until", None)
+        return json_text.to_text(data)

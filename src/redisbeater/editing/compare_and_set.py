@@ -14,20 +14,19 @@ from dataclasses import dataclass, field
 from redisbeater.clock import Backoff
 from redisbeater.context import Context
 from redisbeater.display import quoted, text_of
-from redisbeater.editing.announcing import announce_edits
 from redisbeater.editing.changes import EntryChange
-from redisbeater.editing.edit import Edit
-from redisbeater.editing.edit_log import log_edit
+from redisbeater.editing.edit import Author, Edit, announce, announce_edits, check_tracking, log_edit
 from redisbeater.editing.stored_entry import StoredEntry
-from redisbeater.editing.tracking import check_tracking
 from redisbeater.exceptions import EditConflict, InvalidEntry, StoreError
-from redisbeater.model.origin import file_owner
+from redisbeater.log_lines import event, get_logger
+from redisbeater.model.meta import file_owner
 from redisbeater.model.policies import OnFinish
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.zone import zone_name
-from redisbeater.store import Snapshot
+from redisbeater.schedules.zones import zone_name
+from redisbeater.store import KEEP_DELETED, Snapshot
 
-__all__ = ("WriteResult", "applied", "preview", "preview_edit", "write", "write_edit", "write_page")
+logger = get_logger(__name__)
+
 
 _COMES_BACK = "a static entry would come back when beat starts"
 
@@ -191,3 +190,38 @@ def _conflict(name: str) -> EditConflict:
     return EditConflict(
         f"other programs changed {quoted(name)} {ATTEMPTS} times while this change was applied; it was not written"
     )
+
+
+#: What happens to a static entry that is deleted, and what to do instead.
+COMES_BACK = "it is static and comes back when a beat begins to lead: disable it, or remove it from the code"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deletion:
+    """A deletion that happened; a static entry is stored again as long as the code declares it."""
+
+    is_static: bool
+
+
+def delete_entry(context: Context, name: str, author: Author) -> Deletion | None:
+    """Delete an entry, and log it. Return None if there is none of that name.
+
+    Of a static entry its counters and its next fire time are kept for a week: it loses no run when it comes back.
+
+    Raises:
+        InvalidEntry: no entry can have that name.
+    """
+    return delete_entries(context, [name], author).get(name)
+
+
+def delete_entries(context: Context, names: Sequence[str], author: Author) -> dict[str, Deletion]:
+    """Delete entries as :func:`delete_entry` does. Return those that there were."""
+    outcomes = context.redis.delete_many(dict.fromkeys(names, ""), log=author.line("deleted"), kept=KEEP_DELETED)
+    for name, outcome in outcomes.items():
+        extra = event("entry_changed", name=name, change="deleted", fields=[], by=author.by, renamed_from="")
+        if outcome == "STATIC":
+            logger.info("entry %r deleted; " + COMES_BACK, name, extra=extra)
+        else:
+            logger.info("entry %r deleted", name, extra=extra)
+    announce(outcomes, "deleted", by=author.by)
+    return {name: Deletion(is_static=outcome == "STATIC") for name, outcome in outcomes.items()}

@@ -1,22 +1,72 @@
-"""``Edit``: the result of applying a change to an entry, before it is written."""
+"""The author of a change: who made it, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import getpass
+import logging
+import socket
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import datetime
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
-from redisbeater.editing.author import Author
+from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, unsafe_character
 from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import NULLABLE
 from redisbeater.model.json_text import changed_fields
-from redisbeater.model.meta import Meta
-from redisbeater.model.policy_fields import NULLABLE
-from redisbeater.model.score import Score
+from redisbeater.model.log_line import line_text
+from redisbeater.model.meta import Meta, Score
+from redisbeater.model.reader import tracked_fields
 from redisbeater.model.skip import read_skipped
+from redisbeater.signals import entry_changed, entry_fixed
 from redisbeater.store import Change, Snapshot
 
-__all__ = ("Edit",)
+logger = get_logger(__name__)
+
+
+class Author(NamedTuple):
+    """Who made a change, ``user@host`` for example, and a note why. Both are only for people."""
+
+    by: str
+    note: str = ""
+
+    @classmethod
+    def of(cls, by: str = "", note: str = "") -> Author:
+        """Return the author of a change; without ``by`` it is the user of this process.
+
+        Raises:
+            InvalidEntry: one of them is no text, too long, or has control characters.
+        """
+        _check("by", by, MOST_QUOTED)
+        _check("note", note, MOST_CHARACTERS)
+        return cls(by or _this_user(), note)
+
+    def line(self, what: str, **details: Any) -> str:
+        """Return the text of a line of a log about what this author did."""
+        return line_text(what, by=self.by, note=self.note, **details)
+
+
+def _check(name: str, text: str, most: int) -> None:
+    if not isinstance(text, str):
+        raise InvalidEntry(f"$.{name}", f"expected a text, got {type(text).__name__}")
+    if len(text) > most:
+        raise InvalidEntry(f"$.{name}", f"has {len(text)} characters; expected at most {most}")
+    if char := unsafe_character(text):
+        raise InvalidEntry(f"$.{name}", f"has the control character {char}; leave it out")
+
+
+@cache
+def _this_user() -> str:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container's user id may have no name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
 
 #: The fields that enable or disable an entry.
 _SWITCHING = frozenset({"enabled", "disabled_until"})
@@ -167,3 +217,71 @@ class Edit:
 def _shown(score: Score | None) -> str | None:
     """Return the next fire time as the log shows it; None where there is none."""
     return None if score is None or score.dormant or score.fire_time is None else score.fire_time.isoformat()
+
+
+def announce_edits(edits: Iterable[Edit]) -> None:
+    """Fire the signals about edits that were written; none about one that changes only what beat records."""
+    if not (entry_changed.receivers or entry_fixed.receivers):
+        return
+    for edit in edits:
+        name = edit.snapshot.name
+        if edit.kind:
+            announce([name], edit.kind, by=edit.author.by if edit.author else "", fields=edit.changed_fields)
+        if edit.snapshot.is_broken:
+            entry_fixed.send(name, name=name, reason="saved")
+
+
+def announce(
+    names: Iterable[str], change: str, *, by: str = "", fields: Sequence[str] = (), renamed_from: str = ""
+) -> None:
+    """Fire the signal that entries were changed; see :data:`redisbeater.signals.entry_changed`."""
+    if entry_changed.receivers:
+        for name in names:
+            entry_changed.send(name, name=name, change=change, fields=list(fields), by=by, renamed_from=renamed_from)
+
+
+def log_edit(edit: Edit, due_at: Callable[[], datetime | None]) -> None:
+    """Log an edit that was written: what it created, enabled, disabled or changed; nothing if that is nothing.
+
+    Arguments:
+        edit: the edit.
+        due_at: returns when the entry is next due; None: it is not.
+    """
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    name, due = edit.snapshot.name, due_at()
+    following = due.isoformat() if due else "none"
+    by = edit.author.by if edit.author else ""
+    extra = event("entry_changed", name=name, change=edit.kind, fields=edit.changed_fields, by=by, renamed_from="")
+    if not edit.snapshot.exists:
+        logger.info("entry %r created, next run %s", name, following, extra=extra)
+    elif fields := edit.changed_fields:
+        if edit.switches == "disabled" and not edit.definition.enabled:
+            logger.info("entry %r disabled", name, extra=extra)
+        elif edit.switches == "disabled":
+            until = edit.definition.disabled_until
+            logger.info("entry %r disabled until %s, next run %s", name, until, following, extra=extra)
+        elif edit.switches == "enabled":
+            logger.info("entry %r enabled, next run %s", name, following, extra=extra)
+        else:
+            logger.info("entry %r changed: %s; next run %s", name, ", ".join(fields), following, extra=extra)
+    if edit.dropped_skips:
+        logger.info(
+            "entry %r: its fire times have moved; %d that were left out are not any more", name, edit.dropped_skips
+        )
+
+
+def check_tracking(edit: Edit) -> None:
+    """Refuse an edit of an app without ``redisbeater_track_runs`` that sets a field which needs it.
+
+    An entry that already has such a field can be edited: another app may have set it.
+
+    Raises:
+        InvalidEntry: naming the first such field.
+    """
+    fields = tracked_fields(edit.definition)
+    if not fields or edit.snapshot.definition == edit.text:
+        return
+    for name in fields if not edit.snapshot.exists else sorted({*fields} & {*edit.changed_fields}):
+        need = "redisbeater_track_runs = True, and workers that import redisbeater.runs"
+        raise InvalidEntry(f"$.{name}", f"needs {need}; without them it has no effect")

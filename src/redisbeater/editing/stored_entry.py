@@ -10,14 +10,11 @@ from datetime import datetime, timedelta, timezone
 from redisbeater.context import Context
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.model.definition import Decoder, Definition
-from redisbeater.model.failing import Failing
-from redisbeater.model.meant_fire_time import meant_fire_time
-from redisbeater.model.meta import Meta
+from redisbeater.model.meta import FINISHED, Failing, Meta, Score
+from redisbeater.model.plan import meant_fire_time
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.model.skip import Skipped, read_skipped
-from redisbeater.schedules.local_time import in_zone
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zones import in_zone, read_zone
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import oversized, version_of
 

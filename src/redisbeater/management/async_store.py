@@ -22,9 +22,9 @@ from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
 from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.model.pause import Pause
+from redisbeater.model.beat_line import Pause
 from redisbeater.model.run import Run
-from redisbeater.store.cancellation import cancelled
+from redisbeater.store.connection import cancelled
 
 __all__ = ("AsyncBulk", "AsyncScheduleStore")
 

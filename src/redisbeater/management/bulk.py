@@ -9,10 +9,9 @@ from types import TracebackType
 
 from redisbeater.context import Context
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
-from redisbeater.editing.announcing import announce
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import WriteResult, preview, write_page
+from redisbeater.editing.edit import Author, announce
 from redisbeater.editing.rescheduling import score_of_new
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_stored_name
@@ -21,7 +20,7 @@ from redisbeater.log_lines import get_logger
 from redisbeater.management.template import EntryTemplates, RenderedEntry, checked_entry
 from redisbeater.model.definition import Definition
 from redisbeater.model.meta import NEW, Meta
-from redisbeater.schedules.zone import zone_name
+from redisbeater.schedules.zones import zone_name
 from redisbeater.store import SAVE_PAGE, Change
 
 __all__ = ("Bulk",)

@@ -11,7 +11,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import StepsExhausted
-from redisbeater.schedules.description.clock_change import clock_change_note
+from redisbeater.schedules.description import clock_change_note
 
 __all__ = ("next_clock_change",)
 

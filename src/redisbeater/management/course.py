@@ -15,7 +15,7 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.plan import plan
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import ScheduleCodec, interval
-from redisbeater.store.cancellation import end_if_cancelled
+from redisbeater.store.connection import end_if_cancelled
 from redisbeater.times import EPOCH
 
 __all__ = ("Course", "course_of", "new_course")

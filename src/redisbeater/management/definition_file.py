@@ -10,8 +10,8 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.blanking import check_not_blanked
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import POLICY_FIELDS
 from redisbeater.model.passed_values import unknown_field
-from redisbeater.model.policy_fields import POLICY_FIELDS
 
 __all__ = ("read_definition",)
 

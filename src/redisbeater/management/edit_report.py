@@ -19,9 +19,9 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import RedisBeaterError
 from redisbeater.model import json_text
-from redisbeater.model.policy_fields import shown_value
+from redisbeater.model.fields import shown_value
 from redisbeater.redaction import redacted_field
-from redisbeater.schedules.description.describe import describe_in_brief
+from redisbeater.schedules.description import describe_in_brief
 
 __all__ = ("EditReport", "draft", "edit_entry", "value_words")
 

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from redisbeater.context import task_options as rules_of
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
-from redisbeater.editing.deletion import delete_entry
+from redisbeater.editing.compare_and_set import delete_entry
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
@@ -24,7 +24,7 @@ from redisbeater.management.restoring import restore_entry
 from redisbeater.management.run_methods import RunMethods
 from redisbeater.management.template import checked_entry
 from redisbeater.management.trigger import Triggers
-from redisbeater.model.entry_fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
+from redisbeater.model.fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
 from redisbeater.model.policies import Overlap, OverlapWord
 
 if TYPE_CHECKING:  # Python has it from 3.11 on; type checkers bring it along

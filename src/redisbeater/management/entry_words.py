@@ -16,11 +16,11 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.blanking import check_not_blanked
 from redisbeater.model import json_text
-from redisbeater.model.entry_fields import EntryFields
+from redisbeater.model.fields import EntryFields
 from redisbeater.model.options import decoded_options
 from redisbeater.model.policies import INHERIT
 from redisbeater.schedules import clocked, cron, rrule
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zones import read_zone
 from redisbeater.times import read_duration, read_time
 
 __all__ = ("SCHEDULE_WORDS", "EntryWords", "default_of", "drafted", "fields_of_entry")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from redisbeater.model.definition import Definition
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.schedules.words import zone_text
+from redisbeater.schedules.english import zone_text
 from redisbeater.times import duration_words
 
 __all__ = ("FieldDefault", "field_defaults")

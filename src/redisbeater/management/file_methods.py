@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 
 from redisbeater.context import task_options
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.management.app_store import AppStore
 from redisbeater.management.entry_filter import Filter
@@ -19,7 +19,7 @@ from redisbeater.management.forecast import simulate_schedule
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.search import checked_states
 from redisbeater.management.simulation import Simulation
-from redisbeater.model.entry_fields import TaskLike
+from redisbeater.model.fields import TaskLike
 from redisbeater.model.passed_values import as_task
 
 __all__ = ("FileMethods",)

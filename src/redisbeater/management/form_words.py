@@ -18,7 +18,7 @@ from redisbeater.management.files.definitions import fields_of
 from redisbeater.model import json_text
 from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules import cron
-from redisbeater.schedules.crontab.field import cron_text
+from redisbeater.schedules.crontab_text import cron_text
 
 __all__ = ("FormWords", "form_words", "restored_words")
 

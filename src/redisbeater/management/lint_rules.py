@@ -18,8 +18,8 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.options import owner_of_header
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules import Timetable, describe
-from redisbeater.schedules.description.clock_change import clock_change_note
-from redisbeater.schedules.local_time import shifts_between
+from redisbeater.schedules.description import clock_change_note
+from redisbeater.schedules.zones import shifts_between
 from redisbeater.times import date_words
 
 __all__ = (

@@ -11,9 +11,9 @@ from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.management.lint_rules import Finding
 from redisbeater.model.definition import Definition
 from redisbeater.model.policies import Overlap
+from redisbeater.model.reader import tracked_fields
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import Run
-from redisbeater.model.tracked_fields import tracked_fields
 from redisbeater.times import span_words
 
 __all__ = ("memory", "of_policies", "overlapping", "usual_most")

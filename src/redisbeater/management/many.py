@@ -12,13 +12,10 @@ from celery import Celery
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
-from redisbeater.editing.compare_and_set import write_page
-from redisbeater.editing.deletion import delete_entries
-from redisbeater.editing.edit import Edit
-from redisbeater.editing.edit_log import log_edit
+from redisbeater.editing.changes import Switch
+from redisbeater.editing.compare_and_set import delete_entries, write_page
+from redisbeater.editing.edit import Author, Edit, log_edit
 from redisbeater.editing.stored_entry import StoredEntry, stored_definition
-from redisbeater.editing.switching import Switch
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.entry_name import check_name, check_stored_name
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, WrongType

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.exceptions import InvalidEntry
+from redisbeater.model.beat_line import Pause
 from redisbeater.model.passed_values import checked_instant
-from redisbeater.model.pause import Pause
 from redisbeater.signals import schedule_paused, schedule_resumed
 from redisbeater.times import MAX_SECONDS
 

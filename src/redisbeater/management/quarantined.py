@@ -6,9 +6,9 @@ from celery import Celery
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write
+from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 

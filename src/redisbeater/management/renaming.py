@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.announcing import announce
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange, Upsert
 from redisbeater.editing.compare_and_set import applied, write
+from redisbeater.editing.edit import Author, announce
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry_name import check_name, check_new_name, check_stored_name
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry, RunActive
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import NEW
-from redisbeater.model.origin import file_owner
+from redisbeater.model.meta import NEW, Score, file_owner
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import Score
-from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH
 

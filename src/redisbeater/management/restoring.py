@@ -7,16 +7,15 @@ from datetime import timedelta
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.announcing import announce
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author, announce
 from redisbeater.editing.rescheduling import score_after_edit
 from redisbeater.editing.stored_entry import StoredEntry, load, stored_definition, stored_meta
 from redisbeater.entry_name import check_stored_name
 from redisbeater.exceptions import EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
+from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.store import Snapshot
 

@@ -23,15 +23,15 @@ from redisbeater.management.search import LATE, FoundEntry, Reader, search
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.origin import application_of, file_owner
+from redisbeater.model.meta import application_of, file_owner
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.run_brief import RunBrief
+from redisbeater.model.run import RunBrief
 from redisbeater.model.skip import Skipped
 from redisbeater.redaction import redacted, redacted_text
 from redisbeater.schedules import describe
-from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.crontab.field import cron_text
-from redisbeater.schedules.description.describe import describe_in_brief
+from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.crontab_text import cron_text
+from redisbeater.schedules.description import describe_in_brief
 from redisbeater.store import Snapshot
 
 __all__ = ("Row", "RowPage", "page_of_rows", "row_of", "rows")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.entry_name import check_name
 from redisbeater.management.app_store import AppStore
 from redisbeater.management.blanking import shown_run
@@ -18,8 +18,7 @@ from redisbeater.management.runs.stop import Stopped, stop_run
 from redisbeater.management.runs.waiting import wait_for_end
 from redisbeater.management.trigger import read_overlap
 from redisbeater.model.policies import Overlap, OverlapWord
-from redisbeater.model.run import Run, RunCounts
-from redisbeater.model.run_brief import RunBrief
+from redisbeater.model.run import Run, RunBrief, RunCounts
 
 __all__ = ("RunMethods",)
 

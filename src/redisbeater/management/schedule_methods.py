@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import failing_of
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.entry import RedisScheduleEntry
@@ -32,11 +32,11 @@ from redisbeater.management.status import Status, read_status
 from redisbeater.management.watching import Watcher
 from redisbeater.management.why.answer import Answer
 from redisbeater.management.why.explain import explain
-from redisbeater.model.entry_fields import TaskLike
-from redisbeater.model.failing import Failing
+from redisbeater.model.beat_line import Pause
+from redisbeater.model.fields import TaskLike
 from redisbeater.model.log_line import LogLine
+from redisbeater.model.meta import Failing
 from redisbeater.model.passed_values import as_task
-from redisbeater.model.pause import Pause
 from redisbeater.store import Late
 
 __all__ = ("ScheduleMethods",)

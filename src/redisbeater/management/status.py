@@ -13,8 +13,7 @@ from redisbeater.management.last_hour import LastHour, read_last_hour
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.runs.record import workers_report
 from redisbeater.management.server_words import eviction_words, memory_words, persistence_words
-from redisbeater.model.beat_line import BeatLine, name_of
-from redisbeater.model.pause import Pause
+from redisbeater.model.beat_line import BeatLine, Pause, name_of
 from redisbeater.store import is_of_redbeat
 from redisbeater.store.server import ServerFacts
 

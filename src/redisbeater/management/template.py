@@ -17,12 +17,11 @@ from redisbeater.entry_name import check_new_name
 from redisbeater.exceptions import WrongType
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import NEW
+from redisbeater.model.fields import given_policies
+from redisbeater.model.meta import FINISHED, NEW, Score
 from redisbeater.model.passed_values import checked_args, checked_kwargs
-from redisbeater.model.policy_fields import given_policies
 from redisbeater.model.resolved_policy import Defaults
-from redisbeater.model.score import FINISHED, Score
-from redisbeater.schedules.crontab.field import field_texts
+from redisbeater.schedules.crontab_text import field_texts
 
 __all__ = ("EntryTemplate", "EntryTemplates", "RenderedEntry", "checked_entry")
 

@@ -10,7 +10,7 @@ from typing import Any
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreError, WrongType
@@ -18,9 +18,9 @@ from redisbeater.log_lines import get_logger
 from redisbeater.management.runs.caller import Caller
 from redisbeater.management.runs.reserved import Errand, send_run
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import checked_policies
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.model.policies import Overlap, OverlapWord
-from redisbeater.model.policy_fields import checked_policies
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
 from redisbeater.sending.run import counted_from, make_run, own_options

@@ -12,6 +12,7 @@ from redisbeater.display import quoted
 from redisbeater.entry_name import check_name, check_new_name, refuse_unsafe
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
+from redisbeater.model.fields import NO_LABELS, POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.model.options import OptionRules, check_options, decoded_options, encoded_options, storable_options
 from redisbeater.model.passed_values import (
     agreed_zone,
@@ -27,13 +28,11 @@ from redisbeater.model.passed_values import (
     zone_of_cron,
 )
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Inherit, OnFinish, Overlap
-from redisbeater.model.policy_fields import NO_LABELS, POLICY_FIELDS, checked_policies, read_policies, stored_policies
 from redisbeater.schedules import Timetable, clocked, rrule
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.cron_expression.expression import cron_expression
+from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.interval import counts_from_last
-from redisbeater.schedules.local_time import in_zone
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zones import in_zone, read_zone
 
 __all__ = ("Decoder", "Definition")
 

@@ -1,4 +1,7 @@
-"""The meta of an entry: its last run and its run count, and their stored text.
+"""The score of an entry in the schedule: the time at which beat must next look at it.
+
+It stands in the same field of the hash as the origin of a static entry, ``<application> <digest>``. The digests of the
+single fields tell which of them a file has changed since it was applied, so that the others keep what operators set.
 
 Only the two fields that RedBeat knows are written into the text: RedBeat hands every field of ``meta`` to a constructor
 that refuses others, so one more would take the entry away from RedBeat. The run that beat itself recorded last is
@@ -7,18 +10,139 @@ therefore stored in a field of the hash, ``recorded_run``.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from redisbeater.display import quoted, text_of
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
-from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
-from redisbeater.times import to_unix
+from redisbeater.schedules.zones import decode_datetime, encode_datetime
+from redisbeater.times import from_unix, to_unix
 
-__all__ = ("MAX_COUNT", "NEW", "Meta")
+#: What RedBeat writes for an entry with nothing left to run, which is therefore no fire time.
+_FINISHED_TEXT = "-1"
+
+
+class Score(NamedTuple):
+    """A fire time, or dormant: then the fire time, if any, only keeps the phase of the entry.
+
+    On the wire a dormant score is the negative of that fire time, which RedBeat ignores as we do. With ``look_at`` the
+    score is that later instant, and the fire time is stored in the entry.
+    """
+
+    fire_time: datetime | None
+    dormant: bool = False
+    look_at: datetime | None = None
+
+    @classmethod
+    def planned(cls, fire_time: datetime | None, *, enabled: bool = True) -> Score:
+        """Return the score for a next fire time; no fire time means finished."""
+        return cls(fire_time=fire_time, dormant=not enabled or fire_time is None)
+
+    @classmethod
+    def from_text(cls, text: str) -> Score:
+        """Read the score of a member of the schedule."""
+        if text == _FINISHED_TEXT:
+            return FINISHED
+        dormant = text.startswith("-")
+        return cls(fire_time=from_unix(text.lstrip("-")), dormant=dormant)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there is no fire time left."""
+        return self.fire_time is None
+
+    def to_text(self) -> str:
+        """Return the score as it is stored, in UNIX seconds."""
+        if self.fire_time is None:
+            return _FINISHED_TEXT
+        return ("-" if self.dormant else "") + to_unix(self.look_at or self.fire_time)
+
+
+#: The score of an entry with nothing left to run.
+FINISHED = Score(fire_time=None, dormant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A run that could not be sent, of an entry that is tried again.
+
+    Attributes:
+        error: what went wrong at the last try.
+        tries: how often it was tried.
+        since: when it failed first, aware UTC; None if another program has overwritten that.
+        fire_time: the fire time that the entry owes, aware UTC. It is late since then.
+        retry_at: when beat tries again, aware UTC; None while it does.
+    """
+
+    error: str
+    tries: int
+    since: datetime | None
+    fire_time: datetime
+    retry_at: datetime | None
+
+    @classmethod
+    def from_texts(cls, fire_time: datetime, *, error: str, tries: str, since: str, retry_at: str) -> Failing:
+        """Read the fields of a failing entry, which another program may have overwritten."""
+        return cls(
+            error=error,
+            tries=int(tries) if tries.isascii() and tries.isdigit() and len(tries) <= 10 else 1,
+            since=_instant(since),
+            fire_time=fire_time,
+            retry_at=_instant(retry_at),
+        )
+
+
+def _instant(seconds: str) -> datetime | None:
+    with suppress(ValueError, OverflowError):
+        return from_unix(seconds)
+    return None
+
+
+_PREFIX = "file:"
+
+#: Characters of the digest of a field: 48 bits.
+_DIGEST_CHARACTERS = 8
+
+
+def application_of(origin: str) -> str:
+    """Return the application that declares a static entry of this origin; empty for an origin that is none."""
+    return origin.rpartition(" ")[0]
+
+
+def file_owner(origin: str) -> str:
+    """Return the owner of the file that declares an entry of this origin; empty: it is no origin of a file."""
+    return origin.removeprefix(_PREFIX).rpartition(" ")[0] if origin.startswith(_PREFIX) else ""
+
+
+def file_origin(owner: str, declared: Mapping[str, Any]) -> str:
+    """Return the origin of an entry that the file of an owner declares with these stored fields."""
+    return f"{_PREFIX}{owner} " + ",".join(f"{name}={digest}" for name, digest in _digests(declared).items())
+
+
+def changed_since(origin: str, declared: Mapping[str, Any]) -> set[str]:
+    """Return the fields that a file declares otherwise than when it was applied last."""
+    before = dict(pair.partition("=")[::2] for pair in origin.rpartition(" ")[2].split(","))
+    after = _digests(declared)
+    return {name for name in {*before, *after} if name and before.get(name) != after.get(name)}
+
+
+def _digests(declared: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _digest(json_text.canonical(value)) for name, value in sorted(declared.items()) if name != "name"}
+
+
+@lru_cache(1000)  # thousands of entries share most values
+def _digest(text: str) -> str:
+    sha1 = hashlib.sha1(text.encode(), usedforsecurity=False)
+    return base64.urlsafe_b64encode(sha1.digest())[:_DIGEST_CHARACTERS].decode()
+
 
 #: The highest count that is read or written: beyond it, programs that hold numbers as floats lose digits. A run each
 #: microsecond takes 285 years to get there.

@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
-from redisbeater.schedules.zone import in_iana_zone
+from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone
 from redisbeater.times import MAX_SECONDS
 
 __all__ = (

@@ -14,9 +14,8 @@ from redisbeater.exceptions import InvalidEntry, UnknownField, WrongType
 from redisbeater.model import json_text
 from redisbeater.model.meta import MAX_COUNT, NEW, Meta
 from redisbeater.model.options import OPTIONS
-from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.local_time import in_zone
-from redisbeater.schedules.zone import read_zone, zone_name
+from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
 __all__ = (
     "agreed_zone",

@@ -1,4 +1,9 @@
-"""The plan for an entry that is due: which fire times run, which are skipped and why, and when it is due again.
+"""The fire times that operators have left out: those before ``disabled_until``, and those in ``skip``.
+
+Only for entries that have one of these fields. Nothing here reads a clock.
+
+RedBeat's scores are whole seconds, and often long before the fire time: RedBeat then asks the schedule again. Nothing
+here reads a clock.
 
 The rules apply in this order: bounds, fire times that operators left out, jitter, misfire, coalesce, overlap, max_runs.
 Nothing here reads a clock.
@@ -6,19 +11,166 @@ Nothing here reads a clock.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import NamedTuple
 
-from redisbeater.model.left_out import leading_skips, trailing_skips, without_skipped
-from redisbeater.model.meant_fire_time import meant_fire_time
-from redisbeater.model.meta import NEW, Meta
-from redisbeater.model.overlap import NO_RUNS, Activity, Buffered, admit
+from redisbeater.model.meta import NEW, Meta, Score
 from redisbeater.model.policies import Anchor, Coalesce, Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.model.score import Score
 from redisbeater.model.skip import Reason, Skip
+from redisbeater.times import EPOCH
 
-__all__ = ("MAX_CATCH_UP_RUNS", "Plan", "plan")
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def leading_skips(policy: ResolvedPolicy, fire_time: datetime, now: datetime) -> Iterator[Skip]:
+    """Yield the skips of the oldest fire times that have come, up to the first one that is not left out."""
+    following: datetime | None = fire_time
+    if policy.disabled_until is not None and fire_time < policy.disabled_until:
+        early = _too_early(policy, fire_time, min(now, policy.disabled_until - _MICROSECOND))
+        yield early
+        following = policy.resumed(policy.timetable.next(early.last))
+    left_out: list[datetime] = []
+    while following is not None and following <= now and following in policy.skip:
+        left_out.append(following)
+        following = policy.timetable.next(following)
+    yield from _skips(Reason.SKIP, left_out)
+
+
+def trailing_skips(policy: ResolvedPolicy, fire_time: datetime, newest: datetime) -> tuple[Skip, ...]:
+    """Return the skip of the newest fire times up to ``newest``, as far as ``skip`` has them; never ``fire_time``."""
+    left_out: list[datetime] = []
+    while newest > fire_time and newest in policy.skip:
+        left_out.append(newest)
+        newest = policy.timetable.newest(fire_time, newest - _MICROSECOND)
+    return _skips(Reason.SKIP, left_out[::-1])
+
+
+def without_skipped(
+    runs: tuple[datetime, ...], policy: ResolvedPolicy
+) -> tuple[tuple[datetime, ...], tuple[Skip, ...]]:
+    """Return the runs that are not in ``skip``, and a skip for each series of neighbours that are."""
+    series = [list(neighbours) for is_in_skip, neighbours in groupby(runs, policy.skip.__contains__) if is_in_skip]
+    kept = tuple(run for run in runs if run not in policy.skip)
+    return kept, tuple(skip for left_out in series for skip in _skips(Reason.SKIP, left_out))
+
+
+def _too_early(policy: ResolvedPolicy, fire_time: datetime, until: datetime) -> Skip:
+    last = policy.timetable.newest(fire_time, until)
+    counted = policy.timetable.count(fire_time, last)
+    return Skip(
+        reason=Reason.DISABLED_UNTIL,
+        count=counted.number,
+        is_at_least=counted.is_at_least,
+        first=fire_time,
+        last=last,
+    )
+
+
+def meant_fire_time(policy: ResolvedPolicy, score: datetime, meta: Meta) -> datetime | None:
+    """Return the fire time that a score means: itself, or the first one after the last run; None: there is none.
+
+    A score only says when to look if it is a whole second at which the entry does not fire, or at which it has run. It
+    is a fire time itself if the entry never ran, because there is no run to count from, or if it is 0, which means now.
+
+    Arguments:
+        policy: the policy of the entry.
+        score: its score as an instant.
+        meta: its last run, by beat, RedBeat or the application.
+
+    Raises:
+        InvalidEntry: finding the fire time takes too many engine steps.
+    """
+    if score.microsecond or score == EPOCH or meta.last_run_at is None:
+        return score
+    if policy.is_interval:
+        return _after_run_of_interval(policy, score, meta.last_run_at)
+    # RedBeat stores when it sent the run, up to a second after the fire time.
+    ran_at = meta.last_run_at if meta.executed_at is None else meta.last_run_at.replace(microsecond=0)
+    is_look = score == ran_at or not policy.timetable.fires_at(score)
+    return policy.timetable.next(meta.last_run_at) if is_look else score
+
+
+def _after_run_of_interval(policy: ResolvedPolicy, score: datetime, last_run_at: datetime) -> datetime | None:
+    """Return the fire time of an interval: it fires at no fixed times, so a score that comes too early is a look."""
+    timetable = policy.timetable
+    if score < last_run_at.replace(microsecond=0) or timetable.is_on_given_grid(score):
+        return score
+    following = timetable.next(last_run_at)
+    return following and max(score, following)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """What is known of the runs of an entry when it is claimed.
+
+    Attributes:
+        active: ids of runs that were sent and have not ended; a few of them if there are many.
+        buffered: id of the run that waits until they have ended; empty: none does.
+        ended_at: when the last run ended, aware UTC; read only for an interval that counts from there.
+    """
+
+    active: tuple[str, ...] = ()
+    buffered: str = ""
+    ended_at: datetime | None = None
+
+
+#: No run of the entry is active, or nobody knows.
+NO_RUNS = Activity()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buffered:
+    """A fire time whose run waits until the active runs have ended.
+
+    Attributes:
+        fire_time: the fire time, aware UTC.
+        replaces: whether it takes the place of another that is buffered, and then never runs.
+        cancels: whether the active runs, and those that are sent now, are asked to stop.
+    """
+
+    fire_time: datetime
+    replaces: bool = False
+    cancels: bool = False
+
+
+def admit(
+    runs: tuple[datetime, ...], overlap: Overlap, activity: Activity, left: int | None = None
+) -> tuple[tuple[datetime, ...], tuple[Skip, ...], Buffered | None]:
+    """Return the fire times to send now, the skips of others, and the one to buffer, if any.
+
+    If no run is active, the first one is sent; to the others, that is an active run.
+
+    Arguments:
+        runs: the fire times that are due, oldest first.
+        overlap: the policy of the entry, any but ``allow``.
+        activity: its runs.
+        left: how many more runs, sent or buffered, the entry may have; None: any number.
+    """
+    if left == 0:
+        return (), _skips(Reason.MAX_RUNS, runs), None
+    sent = () if activity.active else runs[:1]
+    meeting = runs[len(sent) :]
+    waits = overlap is Overlap.CANCEL_OTHER or (overlap is Overlap.BUFFER_ONE and not activity.buffered)
+    if not meeting or not waits:
+        return sent, _skips(Reason.OVERLAP, meeting, activity), None
+    if left == len(sent):
+        return sent, _skips(Reason.MAX_RUNS, meeting), None
+    if overlap is Overlap.BUFFER_ONE:
+        return sent, _skips(Reason.OVERLAP, meeting[1:], activity), Buffered(fire_time=meeting[0])
+    newest = Buffered(fire_time=meeting[-1], replaces=bool(activity.buffered), cancels=True)
+    return sent, _skips(Reason.OVERLAP, meeting[:-1], activity), newest
+
+
+def _skips(reason: Reason, fire_times: Sequence[datetime], activity: Activity = NO_RUNS) -> tuple[Skip, ...]:
+    if not fire_times:
+        return ()
+    run = activity.active[0] if activity.active else ""
+    return (Skip(reason=reason, count=len(fire_times), first=fire_times[0], last=fire_times[-1], run=run),)
+
 
 #: How many missed fire times ``coalesce="all"`` runs at once.
 MAX_CATCH_UP_RUNS = 100
@@ -26,8 +178,6 @@ MAX_CATCH_UP_RUNS = 100
 #: While a run is active, an interval that counts from its end is checked again after this long, or after its own length
 #: if that is shorter: beat then knows the end of the run before the next one is due.
 ANCHOR_LOOK = timedelta(seconds=10)
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class Plan(NamedTuple):

@@ -1,7 +1,8 @@
-"""A reader of stored definitions that remembers what it has read."""
+"""The fields of an entry that have no effect unless runs are recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -10,11 +11,29 @@ from celery.schedules import BaseSchedule
 
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.policies import INHERIT, Anchor, Overlap
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
-from redisbeater.model.tracked_fields import tracked_fields
 from redisbeater.schedules.codec import ScheduleCodec
 
-__all__ = ("Reader", "SharingCodec")
+_NEEDS_TRACKING: Mapping[str, Callable[[Any], bool]] = {
+    "overlap": lambda value: value not in (INHERIT, Overlap.ALLOW),
+    "requeue_lost": lambda value: value is not INHERIT and value > 0,
+    "anchor": lambda value: value is not Anchor.FIRE_TIME,
+    "once": bool,
+    "disable_after_failures": lambda value: value is not None,
+}
+
+
+#: The last fields of a definition, as nearly every entry has them.
+_UNUSED = tuple(Definition._field_defaults.values())[-6:]
+
+
+def tracked_fields(definition: Definition) -> list[str]:
+    """Return the fields of a definition that have no effect without ``redisbeater_track_runs``."""
+    if definition[-len(_UNUSED) :] == _UNUSED:
+        return []
+    return [name for name, is_used in _NEEDS_TRACKING.items() if is_used(getattr(definition, name))]
+
 
 #: How many entries are remembered, so that those which run again and again are parsed only once.
 MAX_ENTRIES = 10_000

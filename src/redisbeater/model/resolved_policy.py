@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from celery.schedules import crontab
 
 from redisbeater.model.definition import Definition
+from redisbeater.model.meta import FINISHED, Score
 from redisbeater.model.policies import INHERIT, Anchor, Coalesce, Overlap
-from redisbeater.model.score import FINISHED, Score
 from redisbeater.schedules import Timetable
 from redisbeater.schedules.budget import SEARCHING_STEPS
-from redisbeater.schedules.cron_expression.expression import cron_expression
-from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.cron_expression import cron_expression
+from redisbeater.schedules.zones import in_zone
 
 __all__ = ("Defaults", "ResolvedPolicy", "inherited_policies")
 

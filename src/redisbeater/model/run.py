@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from redisbeater.display import shown, text_of, without_secrets
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
 from redisbeater.model.policies import TextEnum
 from redisbeater.times import from_unix, to_unix
-
-__all__ = (
-    "ATTEMPT_HEADER",
-    "FINAL",
-    "FOLLOWING",
-    "Kind",
-    "NewRun",
-    "Payload",
-    "Run",
-    "RunCounts",
-    "State",
-    "error_text",
-    "process_of",
-    "result_text",
-    "stored_time",
-)
 
 #: The header that tells a worker that a run is recorded, and which try of it this is, counted from 1.
 ATTEMPT_HEADER = "redisbeater_attempt"
@@ -341,3 +325,50 @@ def _instant(text: object) -> datetime | None:
 def _count(text: object) -> int:
     digits = str(text)
     return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 16 else 0
+
+
+_STATES = {state.value: state for state in State}
+
+
+class RunBrief(NamedTuple):
+    """A run in brief.
+
+    Attributes:
+        id: the id of its Celery task.
+        state: what became of it.
+        moment: its fire time, or else when it was sent, aware UTC; None: not known.
+        took: seconds from its start to its end, or to the last renewal of its lease; None: it has not started.
+        sent_at: when it was sent, aware UTC; None: not known.
+    """
+
+    id: str
+    state: State
+    moment: datetime | None
+    took: float | None
+    sent_at: datetime | None = None
+
+    @classmethod
+    def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
+        """Read state and times of a stored run, whatever other programs wrote; None: it is no run."""
+        state = _STATES.get(row[0])
+        if state is None:
+            return None
+        fire_time, sent_at, started_at, seen_at, finished_at = map(_seconds, row[1:])
+        moment = sent_at if fire_time is None else fire_time
+        end = seen_at if finished_at is None else finished_at
+        took = None if started_at is None or end is None else max(end - started_at, 0.0)
+        sent = None if sent_at is None else from_unix(sent_at)
+        return cls(run_id, state, None if moment is None else from_unix(moment), took, sent)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended, or is lost."""
+        return self.state in FINAL
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text) if text else -1.0
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

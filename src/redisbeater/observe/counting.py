@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from redisbeater.beat.clock import ServerClock
-from redisbeater.beat.heartbeat import Heartbeat
+from redisbeater.beat.heartbeat import Heartbeat, Passes, ServerClock
 from redisbeater.beat.leadership import Leadership
 from redisbeater.beat.outage import Outage
-from redisbeater.beat.passes import Passes
 from redisbeater.broker.broker import Broker
 from redisbeater.config.settings import Config
 from redisbeater.context import Context

@@ -29,7 +29,7 @@ from redisbeater.observe.counting import Beat, Meter
 from redisbeater.observe.server import Answer
 from redisbeater.sending.counts import Histogram
 from redisbeater.store import Snapshot
-from redisbeater.store.connection.failure import KINDS
+from redisbeater.store.failure import KINDS
 from redisbeater.store.measures import Measured
 
 logger = get_logger(__name__)

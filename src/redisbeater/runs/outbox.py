@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from redisbeater.clock import host_seconds
 from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
-from redisbeater.store.refused import will_pass
+from redisbeater.store.failure import will_pass
 
 __all__ = ("Outbox", "Report")
 

@@ -1,12 +1,11 @@
 """When an entry fires: schedules, their fire times and how they are stored, without Redis or a clock."""
 
-from redisbeater.schedules.clocked import clocked
 from redisbeater.schedules.codec import ScheduleCodec
-from redisbeater.schedules.cron import cron
-from redisbeater.schedules.description.describe import describe
-from redisbeater.schedules.fire_time import next_fire_time
+from redisbeater.schedules.cron_expression import cron
+from redisbeater.schedules.description import describe
+from redisbeater.schedules.interval import clocked
 from redisbeater.schedules.rrule.rrule import rrule
-from redisbeater.schedules.timetable import Timetable
+from redisbeater.schedules.timetable import Timetable, next_fire_time
 
 __all__ = (
     "ScheduleCodec",

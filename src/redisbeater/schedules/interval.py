@@ -1,4 +1,4 @@
-"""The fire times of an interval, Celery's ``schedule``.
+"""``clocked``: a schedule that fires once, at a given time.
 
 An interval counts from its last fire time, so its fire times lie on a grid. A *relative* interval instead fires when
 the local clock shows a whole second, minute, hour or day: the largest of these units that fits into the interval.
@@ -10,13 +10,81 @@ later, by as much as the clock was put forward.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, tzinfo
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta, tzinfo
+from typing import Any
 
-from celery.schedules import BaseSchedule, schedule
+from celery.schedules import BaseSchedule, schedstate, schedule
 
-from redisbeater.schedules.local_time import to_utc
+from redisbeater.display import quoted
+from redisbeater.exceptions import InvalidEntry, WrongType
+from redisbeater.schedules.zones import in_iana_zone, in_zone, read_zone, to_utc
 
-__all__ = ("count", "counts_from_last", "every", "latest", "next_fire_time")
+
+class clocked(BaseSchedule):
+    """Fire once, at ``at``.
+
+    Arguments:
+        at: when to fire, in the years 2 to 9998; naive means local time. If the clock skips that time, the offset
+            before the gap counts; if the clock shows it twice, the first time counts, or the second with ``fold=1``.
+        timezone: zone of a naive ``at``, by its IANA name or as a ``ZoneInfo``; default: the entry's. An aware ``at``
+            is converted to it.
+
+    Raises:
+        InvalidEntry: ``at`` is not a datetime (also a TypeError), there is no such zone, or ``at`` is in another year
+            (both also a ValueError).
+
+    Example::
+
+        clocked(datetime(2027, 1, 1, 9, 0), timezone="Europe/Vienna")
+    """
+
+    def __init__(self, at: datetime, timezone: str | tzinfo | None = None, **kwargs: Any) -> None:
+        if not isinstance(at, datetime):
+            raise WrongType("clocked(at)", f"expected a datetime, got {quoted(at)}")
+        if not MINYEAR < at.year < MAXYEAR:
+            years = f"{MINYEAR + 1} to {MAXYEAR - 1}"
+            raise InvalidEntry("$.schedule.at", f"expected a year from {years}, got {at.year}")
+        super().__init__(**kwargs)
+        at = in_iana_zone(at, "$.schedule.at")
+        self.at = at if timezone is None else _in_timezone(at, read_zone(timezone, "$.timezone"))
+
+    def fire_time(self, zone: tzinfo) -> datetime:
+        """Return the instant of ``at``; a naive one is local time in the zone."""
+        return in_zone(self.at, zone)
+
+    def nominal_time(self, fire_time: datetime, zone: tzinfo) -> datetime | None:
+        """Return ``at`` without its zone if that instant is its fire time; else None.
+
+        It differs from what a clock in the zone shows at the instant only when the clock skips it.
+        """
+        return self.at.replace(tzinfo=None) if fire_time == self.fire_time(zone) else None
+
+    def remaining_estimate(self, last_run_at: datetime) -> timedelta:
+        """Return the time until ``at``, for Celery."""
+        return self.fire_time(self.tz) - self.maybe_make_aware(self.now())
+
+    def is_due(self, last_run_at: datetime) -> tuple[bool, Any]:
+        """Return whether it is due and the seconds until then, for Celery: due if the last run was before ``at``."""
+        remaining = self.remaining_estimate(last_run_at).total_seconds()
+        ran = self.maybe_make_aware(last_run_at) >= self.fire_time(self.tz)
+        return schedstate(remaining <= 0 and not ran, max(remaining, 0) or None)
+
+    def __repr__(self) -> str:
+        return f"<clocked: {self.at.isoformat()}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, clocked) and self.at == other.at
+
+    def __hash__(self) -> int:
+        return hash(self.at)
+
+    def __reduce__(self) -> tuple[type, tuple[datetime]]:
+        return type(self), (self.at,)
+
+
+def _in_timezone(at: datetime, zone: tzinfo) -> datetime:
+    return at.replace(tzinfo=zone) if at.tzinfo is None else at.astimezone(zone)
+
 
 _SECOND = timedelta(seconds=1)
 _MINUTE = timedelta(minutes=1)

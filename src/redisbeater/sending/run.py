@@ -21,7 +21,7 @@ from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.options import decoded_options, encoded_options, option_instant, owner_of_header
 from redisbeater.model.run import ATTEMPT_HEADER, Kind, NewRun, Payload, Run, State
-from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime, read_zone
+from redisbeater.schedules.zones import decode_datetime, encode_datetime, read_zone
 
 logger = get_logger(__name__)
 

@@ -1,16 +1,13 @@
 """The schedule in Redis: the only package that talks to Redis. Definition and meta of an entry are plain text here."""
 
-from redisbeater.store.change import Change
 from redisbeater.store.claim import Claim, ClaimedEntry
 from redisbeater.store.contents import Unscheduled, pages
-from redisbeater.store.entries import KEEP_DELETED, SAVE_PAGE
-from redisbeater.store.execution import Execution, Renewal, holder_prefix, new_holder
-from redisbeater.store.failing import Late
 from redisbeater.store.lock import HeldLock, Lock, is_of_redbeat, lock_warning, new_token
+from redisbeater.store.measures import Late
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.runs import Reservation, RunStore
-from redisbeater.store.schedule import RedisSchedule
-from redisbeater.store.snapshot import Snapshot
+from redisbeater.store.runs import Execution, Renewal, Reservation, RunStore, holder_prefix, new_holder
+from redisbeater.store.schedule import KEEP_DELETED, SAVE_PAGE, RedisSchedule
+from redisbeater.store.snapshot import Change, Snapshot
 
 __all__ = (
     "KEEP_DELETED",

@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple, TypeVar
 
 from redisbeater.entry_name import is_unreserved
-from redisbeater.store.connection.connection import Connection, unless_wrong_type
+from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 from redisbeater.times import from_unix, to_unix
 

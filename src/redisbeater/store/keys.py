@@ -1,4 +1,4 @@
-"""The keys in Redis, their types and their members. No other module builds a key name.
+"""The version of what beat writes to Redis.
 
 =================  ===========  ====================================================================  ======
 key                type         members                                                               TTL
@@ -61,7 +61,19 @@ import uuid
 from redisbeater.entry_name import check_unreserved, is_name
 from redisbeater.exceptions import ImproperlyConfigured
 
-__all__ = ("ABSENT", "DECLARATION", "LOCK_RELEASED", "PAUSE_CHANGED", "RUN_READY", "SEVERAL", "Keys")
+#: Raise this with each change that an older beat would misread, and write into ``docs/operating.rst`` how to roll the
+#: data back. A beat that finds a higher number at ``P:format`` refuses to lead.
+FORMAT = 1
+
+
+def refusal(key: str, found: str) -> str:
+    """Return why this beat must not lead, and what to do; ``found`` is what the key of the format holds."""
+    needed = f"format {found}" if found.isdigit() else "it"
+    return (
+        f"{key} holds {found!r} and this beat writes format {FORMAT}; start a redisbeater that writes {needed}, or roll"
+        " the data back (documentation: Run beat in production, Upgrading and rolling back)"
+    )
+
 
 #: The prefix of a broken declaration in the list of broken entries; no entry name begins with a colon.
 DECLARATION = ":static:"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from redisbeater.clock import host_seconds
 from redisbeater.display import shown
 from redisbeater.exceptions import FormatTooNew
-from redisbeater.store import data_format
-from redisbeater.store.connection.connection import Connection
+from redisbeater.store import keys as data_format
+from redisbeater.store.connection import Connection
 from redisbeater.store.keys import LOCK_RELEASED, Keys
 
 __all__ = ("HeldLock", "Lock", "is_of_redbeat", "lock_warning", "new_token")

@@ -9,8 +9,8 @@ from typing import Any
 
 from redis.exceptions import TimeoutError
 
-from redisbeater.store.connection.connection import Connection
-from redisbeater.store.connection.failure import CLIENT_ERRORS, wrapped
+from redisbeater.store.connection import Connection
+from redisbeater.store.failure import CLIENT_ERRORS, wrapped
 from redisbeater.store.keys import LOCK_RELEASED
 
 __all__ = ("Notifier",)

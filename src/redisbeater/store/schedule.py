@@ -1,4 +1,6 @@
-"""The schedule in Redis: each transition of an entry is one script.
+"""The identity of a schedule, the namespace of its task ids.
+
+Names go in and snapshots come out. What beat alone does with entries that are due is in ``schedule.py``.
 
 .. code-block:: text
 
@@ -14,44 +16,90 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
+from functools import partial
 from itertools import chain, repeat
+from typing import Any
+
+import redis
 
 from redisbeater.clock import host_seconds
 from redisbeater.config.settings import Config
-from redisbeater.exceptions import FormatTooNew, LockNotOwnedError, SchedulePaused, StoreError, ZoneChanging
+from redisbeater.display import quoted
+from redisbeater.exceptions import (
+    FormatTooNew,
+    InvalidEntry,
+    LockNotOwnedError,
+    SchedulePaused,
+    StoreError,
+    ZoneChanging,
+)
 from redisbeater.model.run import Run
-from redisbeater.store import data_format
-from redisbeater.store.beats import Beats
-from redisbeater.store.broken import BrokenEntries, reports_as_json
-from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry
-from redisbeater.store.commitment import Commitment, CommitResult, as_json, pages_by_runs
-from redisbeater.store.connection.connection import Connection, Undo
+from redisbeater.store import keys as data_format
+from redisbeater.store.claim import TRUSTED_SHARE, Claim, ClaimedEntry, Commitment, CommitResult, as_json, pages_by_runs
+from redisbeater.store.connection import Connection, Undo, unless_wrong_type
 from redisbeater.store.contents import Contents, pages
-from redisbeater.store.deleted import DeletedEntries
-from redisbeater.store.entries import SAVE_PAGE, Entries
-from redisbeater.store.failing import FailingEntries
-from redisbeater.store.identity import Identity
-from redisbeater.store.keys import Keys
-from redisbeater.store.lock import Lock
-from redisbeater.store.log import KEEP_DELETED_SECONDS, Log
-from redisbeater.store.measures import Measures
+from redisbeater.store.failure import NothingRecorded, lacks_right, refused_alone, will_pass
+from redisbeater.store.keys import SEVERAL, Keys
+from redisbeater.store.lock import HeldLock, Lock, lock_warning
+from redisbeater.store.measures import FailingEntries, Measures
 from redisbeater.store.notifier import Notifier
-from redisbeater.store.own_keys import OwnKeys
-from redisbeater.store.page_keys import PageKeys
-from redisbeater.store.pause import PauseKey
-from redisbeater.store.refused import NothingRecorded, lacks_right, refused_alone, will_pass
+from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey
 from redisbeater.store.runs import RunStore
+from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
+from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, reports_as_json
+from redisbeater.store.snapshot import Change, Snapshot, changes_as_json
 from redisbeater.times import from_unix
 
-__all__ = ("RedisSchedule",)
+
+class Identity:
+    """The identity as the last claim found it, or a stand-in where its key holds nothing that can be one.
+
+    The key is left as it is, because another program may miss what it holds. The stand-in is the identity that this
+    process knew before, so that the ids of runs stay the same; for a process that knew none it follows from the key.
+    Once the key is free, the stand-in is stored there.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._fallback = str(uuid.uuid5(uuid.NAMESPACE_OID, key))
+        self._known = ""
+        self._is_stand_in = False
+
+    @property
+    def new(self) -> str:
+        """The identity to store where there is none."""
+        return self._known if self._is_stand_in else str(uuid.uuid4())
+
+    def read(self, stored: str) -> str:
+        """Return the identity for a claim that found this text; empty: the key holds another type, or no text."""
+        self._is_stand_in = not stored
+        self._known = stored or self._known or self._fallback
+        return self._known
+
+
+#: How long a zone is kept: two applications with different zones must not replan the schedule with each failover.
+ZONE_KEPT_MILLISECONDS = 3_600_000
+
+#: How many entries one script reads.
+LOAD_PAGE = 250
+
+#: Bytes of texts after which one script reads no further entry: packing more keeps the server busy for so long that its
+#: other clients notice.
+ENOUGH_BYTES = 4_000_000
+
+#: How many deleted entries can be restored: who deletes entries all day must not fill Redis.
+KEEP_DELETED = 10_000
+
+#: How many entries one script writes: it keeps the server busy for one or two milliseconds.
+SAVE_PAGE = 250
 
 #: How many claims without a reply are kept; more occur only in an outage that outlasts their leases.
 MOST_LOST_CLAIMS = 100
 
 
-class RedisSchedule(Entries, OwnKeys):
+class RedisSchedule:
     """One schedule, below one prefix: what beat does with entries that are due. Building it does no I/O.
 
     All its methods raise :class:`~redisbeater.exceptions.StoreUnavailable` when Redis cannot be reached and
@@ -267,3 +315,226 @@ class RedisSchedule(Entries, OwnKeys):
         """Return a listener for changes of entries and, where runs are tracked, of runs, on one connection."""
         events = [self.keys.events] if self._config.track_runs else []  # without them a user may lack that right
         return Notifier(self._connection, self.keys.changes, *events)
+
+    # Entries, by name
+
+    def load(self, name: str) -> Snapshot:
+        """Read an entry and the clock."""
+        return self.load_many([name])[0]
+
+    def load_many(self, names: Sequence[str]) -> list[Snapshot]:
+        """Read entries and the clock, page by page."""
+        snapshots: list[Snapshot] = []
+        while len(snapshots) < len(names):
+            snapshots += self._load(names[len(snapshots) : len(snapshots) + LOAD_PAGE])
+        return snapshots
+
+    def _load(self, names: Sequence[str]) -> list[Snapshot]:
+        """Read entries until their texts are enough for one reply, but at least one."""
+        now, zone, entries = self._read(names)
+        return [Snapshot.from_reply(name, now, fields or {}, zone) for name, fields in zip(names, entries)]
+
+    def clock(self) -> tuple[datetime, str]:
+        """Return the time of the server's clock, and the zone of entries without their own; empty: none is stored."""
+        now, zone, _ = self._read(())
+        return now, zone
+
+    def rank(self, name: str) -> int | None:
+        """Return how many entries come before this one; None when it is not in the schedule."""
+        return self._connection.call(lambda client: client.zrank(self.keys.schedule, self.keys.entry(name)))
+
+    def _read(self, names: Sequence[str]) -> tuple[datetime, str, list[Any]]:
+        keys = [self.keys.schedule, self.keys.broken, self.keys.zone, *(self.keys.entry(name) for name in names)]
+        reply = json.loads(self._connection.run("load", keys, [self.keys.prefix, *self._bounds]))
+        return from_unix(reply["now"]), reply["zone"], reply["entries"] or []
+
+    def save(self, changes: Sequence[Change], *, planned_by: str = "") -> dict[str, str]:
+        """Create or change entries that were read, in one step: at most ``SAVE_PAGE`` of them.
+
+        Arguments:
+            changes: what to write.
+            planned_by: the zone by which their scores were planned, to be stored if none is.
+
+        Returns:
+            The names of those that were not written, and why: ``CONFLICT``, it was changed since it was read,
+            ``FOREIGN``, the key holds something that is no entry, or ``NOT_OURS``, it is not of this schedule.
+        """
+        if not changes:
+            return {}
+        names = [change.name for change in changes]
+        terms = [self.keys.changes, _message(names), changes_as_json(changes), self._bounds[0], *self._log_terms]
+        terms += [planned_by, *self.runs.edit_terms]
+        keys = self._keys_of_edit(names, self.keys.zone)
+        unwritten = self._connection.run("save", keys, terms, with_runs=self._config.track_runs)
+        return {names[position - 1]: word for position, word in unwritten}
+
+    def not_ours(self, name: str) -> InvalidEntry:
+        """Return why no entry of this schedule can have a name that a script answers with ``NOT_OURS``."""
+        owners = f"another schedule, or to a program that has not added it to {self.keys.schedule}"
+        return InvalidEntry("$.name", f"{quoted(name)} belongs to {owners}; choose another name")
+
+    def delete(self, name: str, *, origin: str = "", log: str = "") -> str:
+        """Delete an entry; with an ``origin``, only if it still has that one, and without keeping anything of it.
+
+        It can be restored for seven days, while it is one of the newest 10,000. Its log gets the line ``log``, and is
+        kept as long. Return ``DELETED``, ``STATIC`` if it was a static one, or an empty text if it was not deleted.
+        """
+        return self._delete([name], {name: origin}, log, KEEP_DELETED).get(name, "")
+
+    def delete_many(self, origins: Mapping[str, str], *, log: str = "", kept: int = 0) -> dict[str, str]:
+        """Delete entries by name, page by page, each as :meth:`delete`. Return those that were deleted.
+
+        Of all dynamic entries that were deleted, the newest ``kept`` can be restored.
+        """
+        deleted: dict[str, str] = {}
+        for page in pages(list(origins), SAVE_PAGE):
+            deleted.update(self._delete(page, origins, log, kept))
+        return deleted
+
+    def _delete(self, names: Sequence[str], origins: Mapping[str, str], log: str, newest: int) -> dict[str, str]:
+        kept = [self.keys.deleted, str(KEEP_DELETED_SECONDS * 1000), str(newest)]
+        pairs = (text for name in names for text in (name, origins[name]))
+        runs = self.runs.edit_terms or [""]
+        args = [self.keys.changes, _message(names), *kept, *self._log_terms, log, *runs, *pairs]
+        keys = self._keys_of_edit(names, self.keys.deleted_names)
+        outcomes = self._connection.run("delete", keys, args, with_runs=self._config.track_runs)
+        return {name: outcome for name, outcome in zip(names, outcomes) if outcome in ("DELETED", "STATIC")}
+
+    def rename(self, snapshot: Snapshot, new: str, *, definition: str, score: str, log: str) -> str:
+        """Give an entry that was read another name; return a word that ``rename.lua`` explains.
+
+        Arguments:
+            snapshot: the entry as it was read.
+            new: the name that it gets.
+            definition: its definition with that name.
+            score: its new score; empty: it keeps the one that it has.
+            log: a line for its log.
+        """
+        keys, name = self.keys, snapshot.name
+        ours = [keys.schedule, keys.broken, keys.failing, self.keys.new_answer(), keys.entry(name), keys.entry(new)]
+        terms = [keys.changes, SEVERAL, name, new, definition, snapshot.seen, score, self._bounds[0]]
+        terms += [*self._log_terms, log, *self.runs.edit_terms]
+        outcome: str = self._connection.run("rename", ours, terms, with_runs=self._config.track_runs)
+        return outcome
+
+    def _keys_of_edit(self, names: Sequence[str], *more: str) -> list[str]:
+        return [*self._listing_keys, self.keys.new_answer(), *more, *(self.keys.entry(name) for name in names)]
+
+    @property
+    def _log_terms(self) -> list[str]:
+        """The key of an entry's log without its name, and how many lines it keeps."""
+        return [self.keys.log_of(""), str(self._config.log_limit)]
+
+    @property
+    def _listing_keys(self) -> list[str]:
+        """The keys that list entries: the whole schedule, and the broken, the static and the failing ones."""
+        return [self.keys.schedule, self.keys.broken, self.keys.statics, self.keys.failing]
+
+    @property
+    def _bounds(self) -> list[str]:
+        """The bytes of the texts of one entry, and of all that one script reads."""
+        return [str(self._config.max_entry_size), str(ENOUGH_BYTES)]
+
+    # The keys that belong to no entry
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """How many tries to ask Redis have failed, by kind: ``timeout``, ``connection``, ``refused``, ``readonly``."""
+        return self._connection.errors
+
+    def foreign_types(self) -> dict[str, str]:
+        """Return the keys of the schedule itself that hold another type than beat writes: key -> that type."""
+        expected = self.keys.bookkeeping()
+        found = self._connection.run("inspect_keys", list(expected))
+        return {key: kind for key, kind in zip(expected, found) if kind not in ("none", expected[key])}
+
+    def adopt_format(self) -> None:
+        """Record the version that this beat writes; never lower the one that is stored.
+
+        Raises:
+            FormatTooNew: the data was written by a newer beat; nothing was written.
+        """
+        outcome, found = self._connection.run("adopt_format", [self.keys.format], [str(data_format.FORMAT)])
+        if outcome == "OUTDATED":
+            raise FormatTooNew(data_format.refusal(self.keys.format, found))
+
+    def adopt_zone(self, wanted: str) -> tuple[str, str, str]:
+        """Record the application's zone as that of entries without their own, unless it was changed within an hour.
+
+        Returns:
+            One of the words that ``adopt_zone.lua`` explains, the zone of those entries, and the zone before.
+        """
+        word, zone, before = self._connection.run("adopt_zone", [self.keys.zone, self.keys.zone_before], [wanted])
+        return word, zone, before
+
+    def finish_zone_change(self) -> None:
+        """Record that all fire times are those of the new zone: claims continue, and another change has to wait."""
+        self._connection.call(lambda client: client.pexpire(self.keys.zone_before, ZONE_KEPT_MILLISECONDS))
+
+    def eviction_policy(self) -> str | None:
+        """Return the server's ``maxmemory-policy``; None when it has no memory limit, or forbids the question."""
+        return self._connection.call(_eviction_policy)
+
+    def server(self) -> str:
+        """Return what the server is, such as ``valkey 9.1.0``; empty when it forbids the question."""
+        return self._connection.call(_server)
+
+    def server_facts(self) -> ServerFacts:
+        """Return what the server that holds the schedule says about itself, as far as it does."""
+        return self._connection.call(partial(read_server, key=self.keys.schedule))
+
+    def refusal(self) -> str:
+        """Return why the server refuses changes, and what to do; empty: it takes them, or does not say."""
+        return self._connection.call(partial(read_refusal, key=self.keys.schedule))
+
+    def restore_identity(self, identity: str) -> None:
+        """Give the schedule the identity of a backup, so that the ids of its runs are those from before."""
+        self._connection.call(lambda client: client.set(self.keys.id, identity))
+
+    def leader(self) -> str:
+        """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
+
+    def held_lock(self) -> HeldLock:
+        """Return who holds the lock, for how long, and whether that may keep every beat from leading."""
+        found = unless_wrong_type(self._connection, partial(_lock_and_its_end, key=self.keys.lock))
+        holder, milliseconds = found or (None, -2)
+        if not holder or milliseconds == -2:  # the second question may find no key any more
+            return HeldLock(holder="", seconds_left=None, warning="")
+        seconds = None if milliseconds < 0 else milliseconds / 1000
+        warning = lock_warning(self.keys.lock, holder, float("inf") if seconds is None else seconds, self.command_line)
+        return HeldLock(holder=holder, seconds_left=seconds, warning=warning)
+
+    def identity(self) -> str:
+        """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
+        return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
+
+
+def _lock_and_its_end(client: Any, key: str) -> Any:
+    with client.pipeline(transaction=False) as pipeline:
+        return pipeline.get(key).pttl(key).execute()
+
+
+def _server(client: Any) -> str:
+    try:
+        about = client.info("server")
+    except redis.ResponseError:
+        return ""
+    return name_of_server(about)
+
+
+def _eviction_policy(client: Any) -> str | None:
+    try:
+        settings = {**client.config_get("maxmemory"), **client.config_get("maxmemory-policy")}
+        limit, policy = settings["maxmemory"], settings["maxmemory-policy"]
+    except (redis.ResponseError, KeyError):  # CONFIG is often forbidden; INFO is less so
+        try:
+            memory = client.info("memory")
+        except redis.ResponseError:
+            return None
+        limit, policy = memory.get("maxmemory", 0), memory.get("maxmemory_policy")
+    return policy if int(limit) else None
+
+
+def _message(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else SEVERAL

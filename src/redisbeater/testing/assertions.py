@@ -21,7 +21,7 @@ from redisbeater.model.passed_values import as_schedule, as_task, for_entry, tas
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules import Timetable, cron, describe
 from redisbeater.schedules.interval import counts_from_last
-from redisbeater.schedules.zone import read_zone, zone_name
+from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import Snapshot
 from redisbeater.testing.schedule import read_moment, store_declared
 

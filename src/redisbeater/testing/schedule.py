@@ -23,7 +23,7 @@ from redisbeater.display import quoted
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import SchedulePaused
 from redisbeater.model.run import State
-from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zones import in_zone
 from redisbeater.store import Execution, new_holder
 
 

@@ -14,7 +14,7 @@ from redisbeater.dashboard.views.query import EntryQuery
 from redisbeater.exceptions import EntryNotFound
 from redisbeater.management.rows import Row, RowPage
 from redisbeater.management.search import STATES
-from redisbeater.model.run_brief import RunBrief
+from redisbeater.model.run import RunBrief
 
 __all__ = ("ACTIONS",)
 

@@ -17,7 +17,7 @@ from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.rows import Row
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run_brief import RunBrief
+from redisbeater.model.run import RunBrief
 
 __all__ = ("ACTIONS", "asked_name", "lateness_data", "zone_of")
 

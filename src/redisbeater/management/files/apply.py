@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
-from redisbeater.editing.announcing import announce
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.editing.edit import announce
 from redisbeater.exceptions import StoreError
 from redisbeater.management.files.changes import Applied, Changes, PlannedChange
 from redisbeater.store import SAVE_PAGE, pages

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import Any, NamedTuple
 
-from redisbeater.editing.author import Author
-from redisbeater.editing.edit import Edit
-from redisbeater.editing.planned_upsert import PlannedUpsert
+from redisbeater.editing.changes import PlannedUpsert
+from redisbeater.editing.edit import Author, Edit
 from redisbeater.editing.stored_entry import StoredEntry
 
 __all__ = ("Applied", "Changes", "FieldDifference", "Override", "PlannedChange")

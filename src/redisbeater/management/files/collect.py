@@ -10,7 +10,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.definitions import fields_of
 from redisbeater.management.files.export import Export, FileEntry, check_owner
 from redisbeater.management.files.state import state_of
-from redisbeater.model.origin import file_owner
+from redisbeater.model.meta import file_owner
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("collect",)

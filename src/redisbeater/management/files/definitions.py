@@ -15,11 +15,11 @@ from redisbeater.management.files.moments import moment_of, moment_text
 from redisbeater.management.files.schedule_words import SCHEDULE_WORDS, duration_of, schedule_of, words_of
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import POLICY_FIELDS
 from redisbeater.model.options import OptionRules, decoded_options
 from redisbeater.model.passed_values import as_schedule, unknown_field
-from redisbeater.model.policy_fields import POLICY_FIELDS
 from redisbeater.schedules import ScheduleCodec
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zones import read_zone
 
 __all__ = ("FIELDS", "definition_of", "fields_of")
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.schedules.datetime_codec import decode_datetime, encode_datetime
-from redisbeater.schedules.zone import read_zone
+from redisbeater.schedules.zones import decode_datetime, encode_datetime, read_zone
 
 __all__ = ("moment_of", "moment_text")
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
+from redisbeater.editing.changes import PlannedUpsert
 from redisbeater.editing.compare_and_set import applied
-from redisbeater.editing.planned_upsert import PlannedUpsert
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.blanking import check_not_blanked
@@ -21,11 +21,10 @@ from redisbeater.management.files.export import Export, FileEntry, check_owner
 from redisbeater.management.files.state import restored_meta, restored_score
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
+from redisbeater.model.fields import NULLABLE, shown_value
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.meta import NEW, Meta, changed_since, file_origin, file_owner
 from redisbeater.model.options import OptionRules
-from redisbeater.model.origin import changed_since, file_origin, file_owner
-from redisbeater.model.policy_fields import NULLABLE, shown_value
 from redisbeater.store import Snapshot, pages
 
 __all__ = ("Terms", "plan_changes")

@@ -9,8 +9,7 @@ from typing import Any
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.model import json_text
-from redisbeater.model.meta import NEW, Meta
-from redisbeater.model.score import FINISHED, Score
+from redisbeater.model.meta import FINISHED, NEW, Meta, Score
 from redisbeater.store import Snapshot
 
 __all__ = ("restored_meta", "restored_score", "state_of")

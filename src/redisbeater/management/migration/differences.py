@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
-from redisbeater.schedules.local_time import Shift, shifts_between
-from redisbeater.schedules.words import join_words, zone_text
+from redisbeater.schedules.english import join_words, zone_text
+from redisbeater.schedules.zones import Shift, shifts_between
 from redisbeater.times import date_words
 
 __all__ = ("Difference", "explained")

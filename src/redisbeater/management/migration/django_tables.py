@@ -22,7 +22,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError
 from redisbeater.management.migration.old_engine import SimulatedClock, engine_app, fire_times, on_clock
 from redisbeater.schedules import clocked
-from redisbeater.schedules.zone import zone_name
+from redisbeater.schedules.zones import zone_name
 from redisbeater.store import pages
 
 __all__ = ("read", "switch")

@@ -9,9 +9,9 @@ from datetime import datetime
 from celery import Celery
 
 from redisbeater.context import Context, task_options
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import Upsert
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.editing.edit import Author
 from redisbeater.exceptions import EntryExists, InvalidEntry
 from redisbeater.management.migration.candidate import Candidate, Source
 from redisbeater.management.migration.comparison import MOST_FIRE_TIMES, Comparison, Comparisons

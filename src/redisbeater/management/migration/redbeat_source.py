@@ -12,9 +12,9 @@ from celery import Celery
 from redisbeater.config.urls import RedisUrl
 from redisbeater.config.values import PREFIX, given_settings
 from redisbeater.context import Context
-from redisbeater.editing.author import Author
 from redisbeater.editing.changes import FieldChange
 from redisbeater.editing.compare_and_set import write_page
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry, StoreError
 from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError

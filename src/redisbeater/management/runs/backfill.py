@@ -10,7 +10,7 @@ from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.exceptions import RunActive, StoreError, WrongType
 from redisbeater.log_lines import get_logger
@@ -23,7 +23,7 @@ from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, State
 from redisbeater.schedules import interval
-from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zones import in_zone
 
 __all__ = ("MOST_FIRE_TIMES", "Backfill", "plan_backfill", "send_backfill")
 

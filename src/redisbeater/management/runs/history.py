@@ -11,8 +11,7 @@ from redisbeater.display import did_you_mean, quoted
 from redisbeater.exceptions import ImproperlyConfigured, RunNotFound
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run, State
-from redisbeater.model.run_brief import RunBrief
+from redisbeater.model.run import Run, RunBrief, State
 from redisbeater.store import pages
 from redisbeater.times import EPOCH
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from redisbeater.context import Context
 from redisbeater.display import quoted, shown
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry, RunActive, SendFailed, StoreError
 from redisbeater.log_lines import get_logger

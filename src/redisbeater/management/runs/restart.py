@@ -6,7 +6,7 @@ import uuid
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import load
 from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, StoreError
 from redisbeater.log_lines import get_logger

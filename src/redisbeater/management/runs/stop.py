@@ -10,7 +10,7 @@ from celery import Celery
 
 from redisbeater.context import Context
 from redisbeater.display import shown
-from redisbeater.editing.author import Author
+from redisbeater.editing.edit import Author
 from redisbeater.exceptions import RunNotFound, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import shown_run

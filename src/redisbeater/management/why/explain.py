@@ -12,7 +12,7 @@ from redisbeater.management.why.answer import Answer
 from redisbeater.management.why.facts import read_facts
 from redisbeater.management.why.past import answer_at
 from redisbeater.management.why.present import answer_now
-from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zones import in_zone
 
 __all__ = ("explain",)
 

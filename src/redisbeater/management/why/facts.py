@@ -14,9 +14,8 @@ from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats,
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.management.pausing import read_pause
 from redisbeater.management.why.answer import Evidence
-from redisbeater.model.beat_line import BeatLine
+from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.pause import Pause
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Run
 from redisbeater.store import Snapshot

@@ -17,8 +17,8 @@ from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind
 from redisbeater.model.skip import Reason
 from redisbeater.schedules import interval
-from redisbeater.schedules.description.clock_change import moved_times
-from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.description import moved_times
+from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words, from_iso
 
 __all__ = ("answer_at",)

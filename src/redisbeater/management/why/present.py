@@ -9,10 +9,10 @@ from redisbeater.management.why.answer import Answer, Evidence
 from redisbeater.management.why.facts import Facts, author_of, author_words
 from redisbeater.management.why.leadership import evidence_of_leaders, since_nobody_leads
 from redisbeater.management.why.runs import in_the_way, run_evidence, unstarted
-from redisbeater.model.failing import Failing
-from redisbeater.model.pause import Pause
+from redisbeater.model.beat_line import Pause
+from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
-from redisbeater.schedules.local_time import in_zone
+from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words
 
 __all__ = ("absence", "answer_now", "owed_run")

@@ -11,15 +11,10 @@ from celery.schedules import BaseSchedule, schedstate
 from redisbeater.display import did_you_mean, quoted, shown
 from redisbeater.exceptions import InvalidEntry, WrongType
 from redisbeater.schedules.budget import Steps
-from redisbeater.schedules.local_time import in_zone, offset_at
-from redisbeater.schedules.rrule.clock import RuleClock
-from redisbeater.schedules.rrule.fire_times import first_fire_time, following
-from redisbeater.schedules.rrule.possible import check_possible
-from redisbeater.schedules.rrule.recurrence import Recurrence
-from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, make_rule
-from redisbeater.schedules.rrule.rule_text import rfc_name
-from redisbeater.schedules.rrule.text import is_text, read_text, write_text
-from redisbeater.schedules.zone import in_iana_zone, read_zone, zone_name
+from redisbeater.schedules.rrule.recurrence import Recurrence, check_possible, first_fire_time, following
+from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, RuleClock, make_rule
+from redisbeater.schedules.rrule.text import is_text, read_text, rfc_name, write_text
+from redisbeater.schedules.zones import in_iana_zone, in_zone, offset_at, read_zone, zone_name
 
 __all__ = ("rrule",)
 

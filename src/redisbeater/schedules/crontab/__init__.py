@@ -1,1 +1,0 @@
-"""Crontab: fields, the five-field text, and fire times that are exact across DST."""

@@ -1,1 +1,0 @@
-"""Descriptions of schedules in English, for people."""

@@ -1,0 +1,160 @@
+"""The small records of a schedule: its log, its pause, the lines of its beats, and what the page keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redisbeater.model.log_line import LogLine, line_text
+from redisbeater.store.connection import Connection, unless_wrong_type
+from redisbeater.store.keys import PAUSE_CHANGED, Keys
+
+#: How many lines the log of the schedule keeps.
+MOST_LINES = 1000
+
+#: How long the log of a deleted entry is kept.
+KEEP_DELETED_SECONDS = 7 * 86_400
+
+
+class Log:
+    """The logs of a schedule. The scripts that change or skip something write the lines of its entry themselves."""
+
+    def __init__(self, connection: Connection, keys: Keys, most_of_entry: int) -> None:
+        self._connection = connection
+        self._keys = keys
+        #: How many lines the log of an entry keeps.
+        self.most_of_entry = most_of_entry
+
+    def of_entry(self, name: str, limit: int = -1) -> list[LogLine]:
+        """Return the lines of an entry, the newest first; ``limit``: how many, all by default."""
+        return self._lines(self._keys.log_of(name), limit)
+
+    def of_schedule(self, limit: int = -1) -> list[LogLine]:
+        """Return the lines of the schedule, the newest first; ``limit``: how many, all by default."""
+        return self._lines(self._keys.log, limit)
+
+    def add(self, what: str, *, seconds: float = 0.0, **details: object) -> None:
+        """Add a line to the log of the schedule; ``seconds``: how long what happened has lasted until now."""
+        self._add([self._keys.log], [str(MOST_LINES), line_text(what, **details), f"{seconds:.6f}", "0"])
+
+    def add_to_entry(self, name: str, text: str) -> None:
+        """Add a line with that text to the log of an entry, for what changes nothing in its hash."""
+        keys, keep = [self._keys.log_of(name), self._keys.entry(name)], str(KEEP_DELETED_SECONDS * 1000)
+        self._add(keys, [str(self.most_of_entry), text, "0", keep])
+
+    def _add(self, keys: Sequence[str], args: Sequence[str]) -> None:
+        self._connection.run("add_to_log", keys, [*args, "0"], retry_args=[*args, "1"])
+
+    def _lines(self, key: str, limit: int) -> list[LogLine]:
+        last = limit if limit < 0 else limit - 1
+        texts = unless_wrong_type(self._connection, lambda client: client.lrange(key, 0, last))
+        return [LogLine.from_text(text) for text in texts or ()]
+
+
+#: How many entries are looked at when claims are counted: a few milliseconds of the server.
+MOST_COUNTED = 10_000
+
+
+class PauseKey:
+    """The pause of a schedule, as it is stored."""
+
+    def __init__(self, connection: Connection, keys: Keys, lease: float) -> None:
+        self._connection = connection
+        self._keys = keys
+        #: Seconds that a claim lasts.
+        self.lease = lease
+
+    def read(self) -> tuple[str, float | None] | None:
+        """Return the JSON of the pause, and the seconds until it ends by itself, if it does; None: there is none."""
+        text = self._get(lambda client: client.get(self._keys.pause))
+        if text is None:
+            return None
+        milliseconds = self._get(lambda client: client.pttl(self._keys.pause))
+        return text, None if milliseconds < 0 else milliseconds / 1000
+
+    def begin(self, text: str, seconds_left: float | None, **details: object) -> None:
+        """Store the JSON of a pause, record it in the log with these details, and wake beats."""
+        left = 0 if seconds_left is None else max(round(seconds_left * 1000), 1)
+        self._run("pause", text, str(left), line_text("paused", **details), str(MOST_LINES))
+
+    def end(self, **details: object) -> bool:
+        """Delete the pause, record that in the log with these details, and wake beats; False: there was none."""
+        return bool(self._run("resume", line_text("resumed", **details), str(MOST_LINES)) == "RESUMED")
+
+    def let_pass(self, seconds: float) -> None:
+        """Let a pause that ends by itself end so much sooner.
+
+        For tests, whose clock moves while that of the server, which ends it, does not.
+        """
+        pause = self.read()
+        if pause is not None and pause[1] is not None:
+            left = max(round((pause[1] - seconds) * 1000), 0)  # 0 deletes the key
+            self._get(lambda client: client.pexpire(self._keys.pause, left))
+
+    def claimed(self) -> int:
+        """Return how many entries beats have claimed and not committed yet."""
+        args = [str(self.lease), str(MOST_COUNTED), self._keys.prefix]
+        return int(self._connection.run("count_claims", [self._keys.schedule], args))
+
+    def _run(self, script: str, *args: str) -> Any:
+        keys = [self._keys.pause, self._keys.log]
+        return self._connection.run(script, keys, [*args, self._keys.changes, PAUSE_CHANGED])
+
+    def _get(self, operation: Callable[[Any], Any]) -> Any:
+        return unless_wrong_type(self._connection, operation)
+
+
+#: How many lines are read: a schedule has a few beats, whatever another program writes.
+MOST_BEATS = 100
+
+
+class Beats:
+    """The lines of the beats. The scripts of lock and claim write them."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    def lines(self) -> dict[str, str]:
+        """Return what is stored: token -> JSON."""
+        found = unless_wrong_type(self._connection, lambda client: client.hscan(self._keys.beats, count=MOST_BEATS))
+        return dict(list(found[1].items())[:MOST_BEATS]) if found else {}
+
+    def remove(self, token: str) -> None:
+        """Delete the line of a beat that ends."""
+        unless_wrong_type(self._connection, lambda client: client.hdel(self._keys.beats, token))
+
+
+class PageKeys:
+    """Texts of the web page under random ids, for all processes that serve it."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    def end_session(self, session_id: str, seconds: int) -> None:
+        """Remember that a session was ended, for as long as its cookie would be valid."""
+        self._keep(self._keys.logout(session_id), "", seconds)
+
+    def has_ended(self, session_id: str) -> bool:
+        """Return whether a session was ended."""
+        return self._read(self._keys.logout(session_id)) is not None
+
+    def keep_undo(self, undo_id: str, text: str, seconds: int) -> None:
+        """Store the JSON of what a change was, and what undoes it."""
+        self._keep(self._keys.undo(undo_id), text, seconds)
+
+    def undo(self, undo_id: str) -> str | None:
+        """Return the JSON that was stored, or None: it was deleted, or its time is over."""
+        return self._read(self._keys.undo(undo_id))
+
+    def forget_undo(self, undo_id: str) -> None:
+        """Delete it: the change is undone."""
+        self._connection.call(lambda client: client.delete(self._keys.undo(undo_id)))
+
+    def _keep(self, key: str, text: str, seconds: int) -> None:
+        self._connection.call(lambda client: client.set(key, text, ex=seconds))
+
+    def _read(self, key: str) -> str | None:
+        found: str | None = unless_wrong_type(self._connection, lambda client: client.get(key))
+        return found
