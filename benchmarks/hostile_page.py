@@ -41,7 +41,7 @@ from support.ports import free_port
 from support.servers import Server, stop
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
-from redisbeater.dashboard.passwords import hash_password
+from redisbeater.dashboard.auth import hash_password
 
 #: Targets: how long an answer may take, and how much later than beside nothing a control entry may be sent.
 ANSWER_SECONDS, LATER_SECONDS = 1.0, 0.5

@@ -25,12 +25,12 @@ from redisbeater.model.run import Run
 from redisbeater.schedules import clocked, cron, describe, rrule
 
 if TYPE_CHECKING:
-    from redisbeater.management.agenda import ScheduledRun
     from redisbeater.management.async_store import AsyncScheduleStore
     from redisbeater.management.files.export import Export
-    from redisbeater.management.listing import EntryPage
+    from redisbeater.management.future import ScheduledRun
     from redisbeater.management.schedule_store import ScheduleStore
-    from redisbeater.management.why.answer import Answer, Evidence
+    from redisbeater.management.search import EntryPage
+    from redisbeater.management.why.facts import Answer, Evidence
     from redisbeater.scheduler import RedisScheduler
 
 __all__ = (
@@ -68,14 +68,14 @@ __version__ = "0.1.0"
 
 #: Where the names are that only some processes need: a worker or a web server neither leads nor manages a schedule.
 _LATER = {
-    "Answer": "redisbeater.management.why.answer",
+    "Answer": "redisbeater.management.why.facts",
     "AsyncScheduleStore": "redisbeater.management.async_store",
-    "EntryPage": "redisbeater.management.listing",
-    "Evidence": "redisbeater.management.why.answer",
+    "EntryPage": "redisbeater.management.search",
+    "Evidence": "redisbeater.management.why.facts",
     "Export": "redisbeater.management.files.export",
     "RedisScheduler": "redisbeater.scheduler",
     "ScheduleStore": "redisbeater.management.schedule_store",
-    "ScheduledRun": "redisbeater.management.agenda",
+    "ScheduledRun": "redisbeater.management.future",
 }
 
 if not TYPE_CHECKING:  # for a type checker each name is imported above, and others do not exist

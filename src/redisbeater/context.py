@@ -23,8 +23,6 @@ from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import RedisSchedule
 
-__all__ = ("Context", "task_options", "with_prefix")
-
 #: The attribute of an app that has its context: one context, and so one connection pool, for each app of the process. A
 #: table in this module would keep the app for ever, because schedules that the context remembers refer to the app.
 _ATTRIBUTE = "_redisbeater_context"

@@ -8,8 +8,6 @@ import threading
 from types import FrameType
 from typing import Any
 
-__all__ = ("REDIS_STEP_SECONDS", "deferred_signals")
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 #: A signal is delivered after this long even if the step still runs, so that a broker that hangs cannot block it.

@@ -13,18 +13,6 @@ from typing import Any
 
 from redisbeater.redaction import BLANK, hidden, names_secret, redacted_text
 
-__all__ = (
-    "MOST_CHARACTERS",
-    "MOST_QUOTED",
-    "did_you_mean",
-    "printable_json",
-    "quoted",
-    "shown",
-    "text_of",
-    "unsafe_character",
-    "without_secrets",
-)
-
 #: Characters of a reason, an error or a log line at most.
 MOST_CHARACTERS = 500
 

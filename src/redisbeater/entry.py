@@ -1,4 +1,4 @@
-"""The policies of an entry as attributes, and its state as of the last read or save."""
+"""``RedisScheduleEntry``: an entry for programs and for Celery."""
 
 from __future__ import annotations
 

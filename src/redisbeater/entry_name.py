@@ -8,18 +8,6 @@ from typing import Any
 from redisbeater.display import quoted, unsafe_character
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = (
-    "MAX_NAME_BYTES",
-    "OWN_KEYS",
-    "check_name",
-    "check_new_name",
-    "check_stored_name",
-    "check_unreserved",
-    "is_name",
-    "is_unreserved",
-    "refuse_unsafe",
-)
-
 #: Redis would accept longer names, but people and logs could not read them.
 MAX_NAME_BYTES = 512
 

@@ -1,11 +1,9 @@
-"""The host that a request names, and whether it may be a name whose DNS another one has turned to this host."""
+"""The host that a request names; a file of its own, because the page and the server of a beat both ask."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-
-__all__ = ("is_loopback", "is_rebindable", "named_host")
 
 #: A header ``Host``: an address of IPv6 in brackets, or a name or another address, and a port.
 _HEADER = re.compile(r"(?:\[([0-9a-f:.]+(?:%[\w.-]+)?)\]|([\w.-]+))(?::\d*)?", re.ASCII | re.IGNORECASE)

@@ -11,8 +11,6 @@ from typing import Any
 
 from redisbeater.display import MOST_CHARACTERS, quoted, shown, text_of, without_secrets
 
-__all__ = ("Mute", "escape_lines", "event", "get_logger")
-
 #: Characters of all texts in one line; what is left of the most is for the words of the line itself.
 MOST_DATA = MOST_CHARACTERS - 100
 

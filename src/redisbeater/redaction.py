@@ -13,18 +13,6 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-__all__ = (
-    "BLANK",
-    "DEFAULT_PATTERNS",
-    "hidden",
-    "hide",
-    "names_secret",
-    "redacted",
-    "redacted_field",
-    "redacted_text",
-    "secrets_of",
-)
-
 #: What is shown instead of a secret.
 BLANK = "***"
 

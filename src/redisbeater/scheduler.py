@@ -50,8 +50,6 @@ from redisbeater.observe.observer import Observer
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
 
-__all__ = ("RedisScheduler",)
-
 logger = get_logger(__name__)
 
 #: Seconds between two claims on an idle schedule, to find the changes of programs that do not announce them.

@@ -13,8 +13,6 @@ from celery.signals import beat_embedded_init, beat_init, celeryd_after_setup
 if TYPE_CHECKING:
     from celery.beat import Service
 
-__all__ = ()
-
 
 @beat_init.connect(weak=False)
 def _serve(sender: Service, **_: Any) -> None:

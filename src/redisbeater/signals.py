@@ -50,6 +50,7 @@ __all__ = (
     "broker_back",
 )
 
+
 logger = get_logger(__name__)
 
 #: A receiver that takes longer delays the runs that are due noticeably.

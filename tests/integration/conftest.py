@@ -18,6 +18,7 @@ from support.received import Received, receiving
 
 from redisbeater import RedisScheduler, ScheduleStore, runs
 from redisbeater.cli import redisbeater
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.store import connection
 
 
@@ -78,7 +79,7 @@ def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(app: Celery) -> ScheduleStore:
-    return ScheduleStore(app)
+    return OperatorStore(app)  # the public one, and what command line and page see
 
 
 @pytest.fixture

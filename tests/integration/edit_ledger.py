@@ -16,7 +16,6 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.meta import Score
 from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.store import Claim, ClaimedEntry, connection
-from redisbeater.store import connection as script
 from redisbeater.store.snapshot import sha1
 from redisbeater.times import EPOCH
 
@@ -42,12 +41,12 @@ class ServerClock:
 def scripts_by_the_clock_at(client: redis.Redis, key: str) -> Iterator[None]:
     """Let the scripts read the time from a key of the server instead of the server's own clock."""
 
-    def load(name: str, **terms: Any) -> script.Script:
-        text = script.load_script(name, **terms).text.replace(
-            "redis.call('TIME')", f"{{redis.call('GET', '{key}'), '0'}}"
-        )
+    load_script = connection.load_script
+
+    def load(name: str, **terms: Any) -> connection.Script:
+        text = load_script(name, **terms).text.replace("redis.call('TIME')", f"{{redis.call('GET', '{key}'), '0'}}")
         assert "TIME'" not in text, f"{name}.lua asks for the time in another way"
-        return script.Script(text=text, sha=sha1(text), absent=terms["absent"])
+        return connection.Script(text=text, sha=sha1(text), absent=terms["absent"])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection, "load_script", load)

@@ -111,8 +111,8 @@ def test_a_broken_entry_saved_again_runs(
     write("bad", fields)
     run_due(scheduler)
 
-    save_due(app, "bad")
-    RedisScheduleEntry("bad", "proj.work", 60.0, app=app).reschedule(datetime(2026, 1, 1))
+    save_due(app, "bad", every=86400.0)
+    RedisScheduleEntry("bad", "proj.work", 86400.0, app=app).reschedule(datetime(2026, 1, 1))
 
     assert broken(app) == {}
     assert names(run_due(scheduler)) == ["bad"]

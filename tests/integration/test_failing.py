@@ -18,11 +18,11 @@ from support.waiting import wait_until
 from test_repair import repair_all
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
-from redisbeater.cli.details import details
+from redisbeater.cli.showing import details
 from redisbeater.cli.table import View, table
 from redisbeater.context import Context
-from redisbeater.management.entry_filter import Filter
 from redisbeater.management.rows import row_of, rows
+from redisbeater.management.search import Filter
 from redisbeater.model.meta import Meta
 
 FIELDS = ("last_error", "tries", "failing_since")

@@ -26,8 +26,8 @@ from redis.connection import AbstractConnection
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked, cron, rrule
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.files.changes import Applied
 from redisbeater.management.files.export import Export
+from redisbeater.management.files.plan import Applied
 from redisbeater.schedules.zones import encode_datetime
 
 pytestmark = pytest.mark.one_server

@@ -12,13 +12,14 @@ from due import save_due, stored
 from outbox import names, run_due
 from support.waiting import wait_until
 
-from redisbeater import EntryNotFound, RedisScheduler, ScheduleStore
+from redisbeater import EntryNotFound, RedisScheduler
 from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.display import MOST_REDACTED
-from redisbeater.management.entry_filter import EVERY
+from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.pausing import Changes
 from redisbeater.management.rows import rows
-from redisbeater.management.watching import Changes
+from redisbeater.management.search import EVERY
 
 MakeScheduler = Callable[..., RedisScheduler]
 
@@ -194,7 +195,7 @@ def test_a_report_of_another_version_keeps_its_fields(app: Celery, client: redis
 def test_a_message_about_runs_that_is_not_ours_is_one_about_any(
     make_app: Callable[..., Celery], client: redis.Redis, prefix: str
 ) -> None:
-    watcher = ScheduleStore(make_app(redisbeater_track_runs=True)).watch()
+    watcher = OperatorStore(make_app(redisbeater_track_runs=True)).watch()
     watcher.wait(0.0)
 
     for message in ("no JSON", "[" * 100_000, "5"):

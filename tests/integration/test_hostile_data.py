@@ -19,8 +19,8 @@ from outbox import names, run_due
 from redisbeater import InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.repair import Repair
 from redisbeater.context import Context
-from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import row_of, rows
+from redisbeater.management.search import EVERY
 from redisbeater.store import schedule as store_entries
 
 MakeApp = Callable[..., Celery]

@@ -19,8 +19,7 @@ from outbox import run_due
 
 from redisbeater import EntryPage, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
-from redisbeater.management.listing import MOST_ENTRIES, MOST_READ
-from redisbeater.management.search import PIECE
+from redisbeater.management.search import MOST_ENTRIES, MOST_READ, PIECE
 
 
 def fill(store: ScheduleStore, app: Celery, names: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from support.requirements import require
 
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.beat.outage import Edits
-from redisbeater.cli.plan_lines import changes_as_dict
+from redisbeater.cli.files import changes_as_dict
 from redisbeater.context import Context
 from redisbeater.testing import FakeClock
 from redisbeater.testing import run_due as due_runs

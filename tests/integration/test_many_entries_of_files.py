@@ -17,7 +17,7 @@ from support.waiting import wait_until
 from redisbeater import ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.management.files.export import Export
-from redisbeater.management.forecast import forecast
+from redisbeater.management.simulation import forecast
 
 pytestmark = pytest.mark.one_server
 
@@ -125,7 +125,7 @@ def test_a_command_that_takes_long_shows_how_far_it_is(
     app: Celery, store: ScheduleStore, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, arguments: list[str], line: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("redisbeater.cli.progress.QUIET_SECONDS", -1.0)
+    monkeypatch.setattr("redisbeater.cli.terminal.QUIET_SECONDS", -1.0)
     terminal = Terminal()
     app.conf.redisbeater_track_runs = arguments == ["history"]
     (tmp_path / "f.json").write_text(file(300, args=[1]).to_text())

@@ -22,7 +22,7 @@ from redisbeater.cli import redisbeater
 from redisbeater.cli.group import BadInput
 from redisbeater.cli.terminal import escape_what_cannot_be_printed
 from redisbeater.dashboard.serving import Serving, serve
-from redisbeater.management.files import text as file_text
+from redisbeater.management.files import export as file_text
 from redisbeater.store.quarantine import DECLARATION
 
 pytestmark = pytest.mark.one_server

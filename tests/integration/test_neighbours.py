@@ -24,6 +24,7 @@ from redisbeater import (
 from redisbeater.beat.repair import Repair
 from redisbeater.context import Context, with_prefix
 from redisbeater.entry_name import OWN_KEYS
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.store.keys import Keys
 
 #: Which program serves makes no difference here.
@@ -47,7 +48,7 @@ def longer(prefix: str) -> str:
 @pytest.fixture
 def theirs(app: Celery, longer: str, client: redis.Redis) -> ScheduleStore:
     """The schedule of that prefix, with an entry."""
-    store = ScheduleStore(app, prefix=longer)
+    store = OperatorStore(app, prefix=longer)
     store.create("foo", "proj.work", 3600, kwargs={"of": "theirs"})
     return store
 
@@ -81,7 +82,7 @@ def test_an_entry_that_was_deleted_in_a_longer_prefix_stays_deleted(
     save_due(app, "own")
 
     assert names(run_due(scheduler)) == ["own"]
-    assert list(ScheduleStore(app).names()) == ["own"]
+    assert list(OperatorStore(app).names()) == ["own"]
     assert theirs.restore("foo").kwargs == {"of": "theirs"}
 
 
@@ -94,12 +95,12 @@ def test_entries_below_a_prefix_that_goes_on_without_a_colon_are_not_restored(
 
     assert repair_all(app).repaired == 0
     with pytest.raises(EntryNotFound):
-        ScheduleStore(app).get("stagingreport")
+        OperatorStore(app).get("stagingreport")
 
 
 def test_a_schedule_takes_over_no_entry_of_a_shorter_prefix(app: Celery, longer: str) -> None:
-    ScheduleStore(app).create("b:foo", "proj.work", 3600)
-    store = ScheduleStore(app, prefix=longer)
+    OperatorStore(app).create("b:foo", "proj.work", 3600)
+    store = OperatorStore(app, prefix=longer)
 
     assert repair_all(with_prefix(app, longer)).repaired == 0
     with pytest.raises(EntryNotFound):
@@ -117,10 +118,10 @@ def test_a_hash_that_nobody_added_to_the_schedule_is_no_entry(
 
     assert repair_all(app).repaired == 0
     with pytest.raises(InvalidEntry, match="not added it to"):
-        ScheduleStore(app).create("report", "proj.work", 60)
+        OperatorStore(app).create("report", "proj.work", 60)
     assert client.hgetall(f"{prefix}report") == {"definition": text}
     client.zadd(f"{prefix}:schedule", {f"{prefix}report": 0})
-    assert list(ScheduleStore(app).names()) == ["report"]
+    assert list(OperatorStore(app).names()) == ["report"]
 
 
 def test_an_entry_without_a_name_that_is_listed_bare_can_be_edited(
@@ -129,7 +130,7 @@ def test_an_entry_without_a_name_that_is_listed_bare_can_be_edited(
     client.hset(f"{prefix}report", "definition", json.dumps(NAMELESS))
     client.zadd(f"{prefix}:schedule", {"report": 4e9})
 
-    assert ScheduleStore(app).update("report", schedule=60).schedule.seconds == 60
+    assert OperatorStore(app).update("report", schedule=60).schedule.seconds == 60
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_an_entry_whose_definition_has_its_name_is_restored(
     client.hset(f"{prefix}{name}", "definition", json.dumps({"name": name, **NAMELESS}))
 
     assert repair_all(app).repaired == 1
-    assert list(ScheduleStore(app).names()) == [name]
+    assert list(OperatorStore(app).names()) == [name]
 
 
 def test_a_static_entry_whose_key_is_anothers_is_broken(
@@ -164,12 +165,12 @@ def test_a_late_report_of_a_run_writes_nothing_to_the_entry_that_another_schedul
     make_app: MakeApp, make_scheduler: MakeScheduler, client: redis.Redis, longer: str
 ) -> None:
     app = make_app(redisbeater_track_runs=True)
-    store = ScheduleStore(app)
+    store = OperatorStore(app)
     store.create("b:foo", "proj.work", 3600)
     store.trigger("b:foo")
     [run] = store.active_runs()
     store.delete("b:foo")
-    ScheduleStore(app, prefix=longer).create("foo", "proj.work", 3600)
+    OperatorStore(app, prefix=longer).create("foo", "proj.work", 3600)
     before = contents(client, longer)
 
     Context.of(app).redis.runs.withdraw(run.id, error="the broker refused it")
@@ -228,7 +229,7 @@ def test_no_verb_reads_or_changes_the_key_of_another_schedule(
     longer: str,
     verb: Callable[[ScheduleStore], object],
 ) -> None:
-    store = ScheduleStore(app, prefix=prefix)
+    store = OperatorStore(app, prefix=prefix)
     store.create("own", "proj.work", 3600)
     before = contents(client, longer)
 
@@ -241,7 +242,7 @@ def test_no_verb_reads_or_changes_the_key_of_another_schedule(
 
 def test_what_is_refused_says_why(app: Celery, theirs: ScheduleStore) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$.name: 'b:new' belongs to another schedule"):
-        ScheduleStore(app).create("b:new", "proj.work", 60)
+        OperatorStore(app).create("b:new", "proj.work", 60)
 
 
 def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
@@ -250,7 +251,7 @@ def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
     before = contents(client, longer)
 
     def write() -> None:
-        with ScheduleStore(app).bulk() as bulk:
+        with OperatorStore(app).bulk() as bulk:
             for name in ("own", "b:foo", "b:new"):
                 bulk.upsert(RedisScheduleEntry(name, "proj.work", 60, app=app))
 
@@ -258,13 +259,13 @@ def test_a_bulk_leaves_the_keys_of_another_schedule_alone(
         write()
 
     assert contents(client, longer) == before
-    assert list(ScheduleStore(app).names()) == ["own"]
+    assert list(OperatorStore(app).names()) == ["own"]
 
 
 def test_an_entry_that_was_there_before_the_other_schedule_stays_ours(app: Celery, longer: str) -> None:
-    store = ScheduleStore(app)
+    store = OperatorStore(app)
     store.create("b:old", "proj.work", 3600)
-    ScheduleStore(app, prefix=longer).create("foo", "proj.work", 3600)
+    OperatorStore(app, prefix=longer).create("foo", "proj.work", 3600)
 
     assert store.update("b:old", schedule=60).schedule.seconds == 60
     store.delete("b:old")
@@ -275,7 +276,7 @@ def test_an_entry_that_was_there_before_the_other_schedule_stays_ours(app: Celer
 @pytest.mark.parametrize("name", ["b::broken", "b::deleted:foo", "a:b::log:x", "b::run:1"])
 def test_a_name_that_would_be_a_key_of_a_schedule_itself_is_refused(app: Celery, name: str) -> None:
     with pytest.raises(InvalidEntry, match="a key of a schedule itself"):
-        ScheduleStore(app).create(name, "proj.work", 60)
+        OperatorStore(app).create(name, "proj.work", 60)
 
 
 def test_every_key_of_a_schedule_itself_is_a_word_that_no_new_name_has_behind_two_colons(prefix: str) -> None:
@@ -288,7 +289,7 @@ def test_every_key_of_a_schedule_itself_is_a_word_that_no_new_name_has_behind_tw
 
 @pytest.mark.parametrize("name", ["billing::nightly", "b::logs", "run", "a:run:b"])
 def test_other_names_with_colons_stay_valid(app: Celery, name: str) -> None:
-    assert ScheduleStore(app).create(name, "proj.work", 60).name == name
+    assert OperatorStore(app).create(name, "proj.work", 60).name == name
 
 
 # Command line and page

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.agenda import next_runs
+from redisbeater.management.future import next_runs
 
 pytestmark = pytest.mark.one_server
 

@@ -20,8 +20,8 @@ from test_executed import tagged
 
 from redisbeater import InvalidEntry, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.context import Context
-from redisbeater.management.entry_filter import EVERY
 from redisbeater.management.rows import rows
+from redisbeater.management.search import EVERY
 
 MakeApp = Callable[..., Celery]
 MakeScheduler = Callable[..., RedisScheduler]

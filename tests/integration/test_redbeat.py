@@ -18,8 +18,9 @@ from redbeat.schedulers import RedBeatScheduler
 from redbeat.schedules import rrule as redbeat_rrule
 from support.servers import Server
 
-from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore, rrule
+from redisbeater import RedisScheduleEntry, RedisScheduler, rrule
 from redisbeater.context import Context
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.meta import Meta
 from redisbeater.times import to_unix
 
@@ -117,7 +118,7 @@ def test_a_disabled_entry_of_redbeat_does_not_run(app: Celery, scheduler: RedisS
 
 def test_a_disabled_entry_of_redbeat_is_never_due(app: Celery) -> None:
     redbeat_entry(app, enabled=False, last_run_at=ago(minutes=5)).save()
-    store = ScheduleStore(app)
+    store = OperatorStore(app)
 
     [row], entry = store.rows().rows, store.get("job")
     assert (row.state, row.next, row.late) == ("disabled", None, timedelta(0))

@@ -19,7 +19,7 @@ from support.recorded import NOW, NOW_TEXT, record, vienna
 from redisbeater import ImproperlyConfigured, RedisScheduleEntry, Run, RunNotFound, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.why.explain import explain
+from redisbeater.management.why.past import explain
 from redisbeater.times import to_unix
 
 pytestmark = pytest.mark.one_server

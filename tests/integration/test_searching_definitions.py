@@ -16,8 +16,8 @@ from support.topologies import Cluster, app_with
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
 from redisbeater.management import rows
-from redisbeater.management.candidates import candidates
-from redisbeater.management.entry_filter import Filter
+from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.search import Filter, candidates
 from redisbeater.store import contents
 
 EVERY = {"__type__": "interval", "every": 60}
@@ -112,7 +112,7 @@ def test_what_cannot_be_wanted_is_not_read(app: Celery, client: redis.Redis, pre
 def test_an_entry_that_is_moved_while_it_is_searched_is_found(
     app: Celery, client: redis.Redis, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ScheduleStore(app).bulk() as bulk:
+    with OperatorStore(app).bulk() as bulk:
         for number in range(600):
             bulk.upsert(RedisScheduleEntry(f"{number:03}", "shop.report", 60.0 + number, app=app))
     monkeypatch.setattr(contents, "FOUND_PAGE", 50)
@@ -186,7 +186,7 @@ def test_a_page_of_disabled_entries_reads_no_more_than_it_shows(
 
 def test_definitions_are_searched_on_a_cluster(cluster: Cluster) -> None:
     app = app_with(redisbeater_redis_url=f"redis-cluster://{cluster.owner('{redisbeater}::schedule').address}")
-    store = ScheduleStore(app)
+    store = OperatorStore(app)
     with store.bulk() as bulk:
         for number in range(300):
             bulk.upsert(RedisScheduleEntry(f"{number:03}", f"shop.{number % 2}", 60.0, enabled=number > 9, app=app))

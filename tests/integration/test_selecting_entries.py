@@ -26,6 +26,7 @@ from support.waiting import wait_until
 from redisbeater import AsyncScheduleStore, InvalidEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.cli.terminal import MOST_SILENT_SECONDS, with_progress
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.signals import entry_changed
 
 pytestmark = pytest.mark.one_server
@@ -379,7 +380,7 @@ def test_ctrl_c_at_a_question_ends_with_130_and_writes_nothing(
     app: Celery, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_file: bool
 ) -> None:
     for name in ("a", "b"):
-        ScheduleStore(app).create(name, "t", 60)
+        OperatorStore(app).create(name, "t", 60)
     entries = {f"e-{number}": {"task": "t", "every": 60} for number in range(101)}
     state = {name: {"score": "1700000000.000000"} for name in entries}
     (tmp_path / "backup.json").write_text(json.dumps({"redisbeater": 1, "entries": entries, "state": state}))
@@ -388,7 +389,7 @@ def test_ctrl_c_at_a_question_ends_with_130_and_writes_nothing(
 
     code = redisbeater.main(words, obj=SimpleNamespace(app=app), standalone_mode=False)
 
-    assert (code, sorted(ScheduleStore(app).names())) == (130, ["a", "b"])
+    assert (code, sorted(OperatorStore(app).names())) == (130, ["a", "b"])
 
 
 def test_work_of_more_than_a_second_shows_its_progress(server: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,11 @@ from web_site import TestClient, browse, undo, undo_form
 
 from redisbeater import RedisScheduleEntry, ScheduleStore
 from redisbeater.context import Context
-from redisbeater.dashboard import create_app, hub, recent_status, token
+from redisbeater.dashboard import create_app, hub, token
+from redisbeater.dashboard import site as recent_status
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.management import held, rows
+from redisbeater.management import future as held
+from redisbeater.management import rows
 
 pytestmark = [
     pytest.mark.one_server,

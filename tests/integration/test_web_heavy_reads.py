@@ -22,8 +22,8 @@ from web_site import browse
 
 from redisbeater import AsyncScheduleStore, RedisScheduleEntry, ScheduleStore
 from redisbeater.dashboard import ALL, User, create_app
-from redisbeater.dashboard.heavy_reads import MOST_AT_A_TIME, MOST_OF_A_PERSON, HeavyReads
 from redisbeater.dashboard.serving import configuration
+from redisbeater.dashboard.site import MOST_AT_A_TIME, MOST_OF_A_PERSON, HeavyReads
 from redisbeater.dashboard.views import schedule as schedule_views
 
 pytestmark = pytest.mark.one_server

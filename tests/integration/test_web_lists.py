@@ -21,8 +21,9 @@ from web_site import browse
 from redisbeater import RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.dashboard import forecasts
+from redisbeater.dashboard import pictures as forecasts
 from redisbeater.management import simulation
+from redisbeater.management.operator_store import OperatorStore
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.times import from_unix
 
@@ -238,7 +239,7 @@ def test_the_command_serves_the_schedule_of_another_prefix(
         port = str(free.getsockname()[1])
     command = ["--key-prefix", other, "dashboard", "--allowed-host", "jobs.example.com", "--port", port]
     said = CliRunner().invoke(redisbeater, command, obj=SimpleNamespace(app=app))
-    there = ScheduleStore(app, prefix=other)
+    there = OperatorStore(app, prefix=other)
     there.create("report", "shop.report", 60.0)
     store.create("here", "shop.report", 60.0)
     web = browse(app, page=served[0], headers={"Authorization": f"Bearer {said.stderr.rpartition('#')[2].strip()}"})

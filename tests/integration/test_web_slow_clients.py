@@ -14,9 +14,10 @@ import uvicorn
 from celery import Celery
 from support.waiting import wait_until
 
-from redisbeater.dashboard import connections, forms
-from redisbeater.dashboard.assets import Assets
+from redisbeater.dashboard import access as forms
+from redisbeater.dashboard import serving as connections
 from redisbeater.dashboard.serving import Serving, configuration
+from redisbeater.dashboard.site import Assets
 
 pytestmark = pytest.mark.one_server
 

@@ -14,8 +14,8 @@ from support.servers import Server
 from web_site import browse
 
 from redisbeater import ScheduleStore
-from redisbeater.dashboard import recent_status
-from redisbeater.management.server_words import UNKNOWN
+from redisbeater.dashboard import site as recent_status
+from redisbeater.management.status import UNKNOWN
 
 pytestmark = pytest.mark.one_server
 

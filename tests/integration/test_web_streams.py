@@ -14,12 +14,11 @@ from support.proxy import LOOPBACK, Proxy
 from support.servers import Server
 from web_site import BEARER, HOST, SECRET
 
-from redisbeater import ScheduleStore
 from redisbeater.dashboard import create_app, token
 from redisbeater.dashboard import hub as hubs
-from redisbeater.dashboard.hub import MOST_STREAMS, Hub
-from redisbeater.dashboard.recent_changes import MOST_KEPT
-from redisbeater.management.watching import Changes
+from redisbeater.dashboard.hub import MOST_KEPT, MOST_STREAMS, Hub
+from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.pausing import Changes
 
 pytestmark = pytest.mark.one_server
 
@@ -30,7 +29,7 @@ EVERYTHING = b'event: entries\ndata: {"many": true}\n\nevent: status\ndata: {}\n
 def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..., Celery], server: Server) -> None:
     with Proxy(server.port) as proxy:
         app = make_app(redisbeater_redis_url=f"redis://{LOOPBACK}:{proxy.port}/0", redisbeater_retry_period=0)
-        store = ScheduleStore(app)
+        store = OperatorStore(app)
         store.create("report", "shop.report", 60.0)
 
         async def told() -> list[bytes]:
@@ -54,10 +53,10 @@ def test_an_outage_of_redis_is_said_once_and_so_is_its_end(make_app: Callable[..
 
 
 def test_no_stream_begins_before_the_hub_listens(app: Celery) -> None:
-    store, may_listen = ScheduleStore(app), threading.Event()
+    store, may_listen = OperatorStore(app), threading.Event()
     store.create("report", "shop.report", 60.0)
 
-    def late_store() -> ScheduleStore:
+    def late_store() -> OperatorStore:
         may_listen.wait(60)
         return store
 
@@ -77,7 +76,7 @@ def test_no_stream_begins_before_the_hub_listens(app: Celery) -> None:
 
 
 def test_a_stream_begins_with_what_has_changed_since_its_page_was_drawn(app: Celery) -> None:
-    store = ScheduleStore(app)
+    store = OperatorStore(app)
     store.create("report", "shop.report", 60.0)
 
     async def first_events(hub: Hub, mark: str) -> bytes:
@@ -105,7 +104,7 @@ def test_a_stream_ends_when_its_person_may_not_see_the_page_any_more(
     app: Celery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hubs, "CHECK_SECONDS", 0.05)
-    store, known = ScheduleStore(app), [True, True, False]
+    store, known = OperatorStore(app), [True, True, False]
 
     async def is_known() -> bool:
         return known.pop(0)

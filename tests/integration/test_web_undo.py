@@ -13,7 +13,8 @@ from starlette.requests import Request
 from web_site import browse, undo, undo_form
 
 from redisbeater import ScheduleStore
-from redisbeater.dashboard import ALL, OPERATE, VIEW, User, flash
+from redisbeater.dashboard import ALL, OPERATE, VIEW, User
+from redisbeater.dashboard import pages as flash
 from redisbeater.dashboard.views import actions
 
 pytestmark = [

@@ -19,7 +19,7 @@ from outbox import run_due
 from redisbeater import EntryNotFound, RedisScheduleEntry, RedisScheduler, ScheduleStore, clocked
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
-from redisbeater.management.why.explain import explain
+from redisbeater.management.why.past import explain
 from redisbeater.times import to_unix
 
 pytestmark = pytest.mark.one_server

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from redisbeater import EntryNotFound, RedisBeaterError, RedisScheduleEntry, RedisScheduler, ScheduleStore
 from redisbeater.context import with_prefix
+from redisbeater.management.operator_store import OperatorStore
 from support.hostile_site import captured_log, is_same
 
 __all__ = ("NEIGHBOURHOODS", "Neighbourhood", "Neighbours")
@@ -134,7 +135,7 @@ class Neighbours:
         with self._touching_its_own_keys(prefix):
             if what in VERBS:
                 with suppress(RedisBeaterError):
-                    VERBS[what](ScheduleStore(self.app, prefix=prefix), name, other)
+                    VERBS[what](OperatorStore(self.app, prefix=prefix), name, other)
             elif what == "beat":
                 self._beat(prefix)
             elif what == "lost schedule":
@@ -164,7 +165,7 @@ class Neighbours:
             self._check_what_is_read(each)
 
     def _check_what_is_read(self, prefix: str) -> None:
-        store = ScheduleStore(self.app, prefix=prefix)
+        store = OperatorStore(self.app, prefix=prefix)
         assert {self.owners.get(prefix + name, prefix) for name in store.names()} <= {prefix}
         for key, owner in self.owners.items():
             name = key.removeprefix(prefix)

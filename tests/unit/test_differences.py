@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 
 from redisbeater.exceptions import ImproperlyConfigured
-from redisbeater.management.migration.differences import explained
+from redisbeater.management.migration.comparison import explained
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.redbeat_source import RedBeatSource
 

@@ -31,7 +31,7 @@ from importlib.metadata import entry_points, version
 from importlib.resources import files
 
 import redisbeater
-from redisbeater.dashboard.assets import Assets
+from redisbeater.dashboard.site import Assets
 from redisbeater.dashboard.template_environment import environment
 from redisbeater.store.connection import load_script
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from redisbeater import InvalidEntry
-from redisbeater.management.files import text
-from redisbeater.management.files.export import Export
-from redisbeater.management.files.text import parse, render
+from redisbeater.management.files import export as text
+from redisbeater.management.files.export import Export, parse, render
 
 yaml = pytest.importorskip("yaml", reason="the extra yaml installs PyYAML")
 

@@ -18,7 +18,7 @@ from support.waiting import wait_until
 
 from redisbeater import ScheduleStore
 from redisbeater.dashboard.app import create_app
-from redisbeater.dashboard.users import ALL, User
+from redisbeater.dashboard.auth import ALL, User
 
 #: Milliseconds that an element may take to appear on a busy machine.
 APPEAR_TIMEOUT_MS = 45_000

@@ -23,8 +23,6 @@ from redisbeater.model.meta import application_of, file_owner
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("OtherApplication", "adopt", "declared_digest", "forget_declarations", "record_declared", "report_taken")
-
 logger = get_logger(__name__)
 
 

@@ -1,4 +1,4 @@
-"""The clock of the Redis server, which decides what is due: whether it went back."""
+"""The heartbeat of a beat: its line in Redis, the clock of the server, and how its passes go."""
 
 from __future__ import annotations
 

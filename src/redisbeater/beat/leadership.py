@@ -1,4 +1,4 @@
-"""``ScheduleLog``: what happens to beat and to what it needs, in the log of the schedule and as signals."""
+"""Leadership: win, renew and lose the lock, and say so in the log of the schedule and as signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``LeftRuns``: ends the records of runs that had not ended when ``redisbeater_track_runs`` was switched off."""
+"""Watch the runs that workers execute: those whose leases are over are lost, and may be sent again."""
 
 from __future__ import annotations
 

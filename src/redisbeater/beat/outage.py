@@ -1,4 +1,4 @@
-"""A fault: a pass of beat failed with an error that no other part expects; beat logs it, waits and goes on."""
+"""What a beat waits for: a broker or Redis that is away, a fault of a pass, a pause, an edit."""
 
 from __future__ import annotations
 

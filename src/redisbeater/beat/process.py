@@ -1,4 +1,4 @@
-"""The process of ``celery beat`` around the scheduler: its signals, start and end, banner, lines and schedule."""
+"""The process of ``celery beat`` around the scheduler: signals, start and end, banner, lines, ``schedule``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of the schedule that stood for no entry, and were removed with a claim: logged together."""
+"""Repair what other programs and evictions have done to the keys of a schedule, and log it."""
 
 from __future__ import annotations
 

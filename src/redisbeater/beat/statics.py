@@ -30,8 +30,6 @@ from redisbeater.signals import entry_broken
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.store.snapshot import sha1
 
-__all__ = ("CLEANUP", "prune", "reconcile", "store_lost")
-
 #: The entry that Celery itself declares: it deletes expired results.
 CLEANUP = "celery.backend_cleanup"
 

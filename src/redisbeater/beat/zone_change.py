@@ -16,8 +16,6 @@ from redisbeater.exceptions import EditConflict, InvalidEntry
 from redisbeater.log_lines import get_logger
 from redisbeater.schedules.zones import read_zone, zone_name
 
-__all__ = ("ZoneChange",)
-
 logger = get_logger(__name__)
 
 #: How long one step goes on; nothing is sent until the last one is done.

@@ -34,8 +34,6 @@ from redisbeater.clock import Backoff, host_seconds
 from redisbeater.exceptions import causes, reason_of
 from redisbeater.log_lines import event, get_logger
 
-__all__ = ("Broker",)
-
 logger = get_logger(__name__)
 
 #: A connection is replaced after this long without a send: brokers, firewalls and load balancers drop idle ones, most

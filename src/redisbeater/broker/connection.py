@@ -1,4 +1,4 @@
-"""The connection to the broker that a beat sends through, and whether an error of it means the message.
+"""Beat's own connection to the broker, on which no wait takes longer than the publish timeout.
 
 A connection as Celery makes it has no such limit: it is made for clients that can wait. With a broker that hangs a send
 would block for ever, and on a dead connection to RabbitMQ it would succeed and the message be lost.

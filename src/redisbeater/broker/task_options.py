@@ -10,8 +10,6 @@ from typing import Any
 from celery import Celery, Task
 from kombu import compression, serialization
 
-__all__ = ("TaskOptions",)
-
 #: Compression methods of kombu; some need a package, which beat may have and this process lacks.
 COMPRESSIONS = ("gzip", "zlib", "bzip2", "bzip", "brotli", "lzma", "xz", "zstd", "zstandard")
 

@@ -1,4 +1,4 @@
-"""The commands that change entries: enable, disable, delete, adopt."""
+"""The commands that change entries: enable, disable, delete, adopt, rename, restore, skip-next."""
 
 from __future__ import annotations
 
@@ -14,29 +14,38 @@ from celery import Celery
 
 from redisbeater.beat.applications import adopt as adopt_statics
 from redisbeater.beat.applications import forget_declarations
-from redisbeater.cli.completion import NAME, NAMES
-from redisbeater.cli.group import INTERRUPTED, BadInput, ask, command, error_of, redisbeater, times, view_of
-from redisbeater.cli.options import authored, labelled
+from redisbeater.cli.group import (
+    INTERRUPTED,
+    NAME,
+    NAMES,
+    BadInput,
+    ask,
+    authored,
+    command,
+    error_of,
+    labelled,
+    redisbeater,
+    times,
+    view_of,
+)
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import is_terminal, with_progress
-from redisbeater.cli.why import zone_of
+from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import shown
 from redisbeater.editing.compare_and_set import COMES_BACK
 from redisbeater.editing.edit import Author
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.exceptions import RedisBeaterError, RunActive, StoreError
-from redisbeater.management.entry_filter import Filter
-from redisbeater.management.many import Outcome
+from redisbeater.entry_name import check_stored_name
+from redisbeater.exceptions import InvalidEntry, RedisBeaterError, RunActive, StoreError
+from redisbeater.management.bulk import Outcome
 from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.search import selected_names
+from redisbeater.management.search import Filter, selected_names
 from redisbeater.model.fields import MOST_SKIPPED
 from redisbeater.schedules.zones import read_zone
 from redisbeater.store import SAVE_PAGE, pages
 from redisbeater.times import clock_words, read_time, relative_words
-
-__all__ = ("adopt", "confirm", "delete", "disable", "enable", "for_each", "selection", "skip_next")
 
 #: How many names are shown before a change of many entries is confirmed.
 SHOWN_NAMES = 5
@@ -321,3 +330,44 @@ def adopt(app: Celery, application: str, *, note: str, by: str) -> None:
         click.echo(f"Error: {shown(name)}: {shown(failure)}", err=True)
     if failures:
         raise click.exceptions.Exit(BadInput.exit_code)
+
+
+@redisbeater.command()
+@NAME
+@click.argument("new")
+@authored
+@command
+def rename(app: Celery, name: str, new: str, note: str, by: str) -> None:
+    """Rename an entry. It keeps its counters and its log; its task ids, its jitter and H in its schedule change.
+
+    \b
+    Example:
+      celery -A proj redisbeater rename report "weekly report" --note "there is a daily one now"
+    """
+    entry = ScheduleStore(app).rename(name, new, note=note, by=by)
+    click.echo(f"{shown(name)}: renamed to {shown(entry.name)}")
+
+
+@redisbeater.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@authored
+@command
+def restore(app: Celery, names: Sequence[str], note: str, by: str) -> None:
+    """Restore entries that were deleted within seven days; the newest 10,000 are kept.
+
+    \b
+    Examples:
+      celery -A proj redisbeater list --state deleted
+      celery -A proj redisbeater restore report clean-up
+    """
+    store = ScheduleStore(app)
+
+    def change(name: str) -> str:
+        check_stored_name(name)
+        try:
+            entry = store.restore(name, note=note, by=by)
+        except InvalidEntry as exc:
+            return f"restored, broken as it was: {shown(exc)}"
+        return "restored" if entry.due_at else f"restored, {entry.state}"
+
+    for_each(app, names, change)

@@ -7,11 +7,8 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import complete_file
-from redisbeater.cli.group import BadInput, command, redisbeater
+from redisbeater.cli.group import BadInput, command, complete_file, redisbeater
 from redisbeater.display import shown
-
-__all__ = ("dashboard",)
 
 #: What to do where the extra is missing.
 INSTALL = "the web page needs more packages: pip install 'redisbeater[dashboard]'"
@@ -63,8 +60,8 @@ def dashboard(app: Celery, hash_password: str, **options: Any) -> None:
       celery -A proj redisbeater dashboard --path /schedule --allowed-host jobs.example.com
     """
     try:
+        from redisbeater.dashboard.auth import hash_password as hashed
         from redisbeater.dashboard.serving import Serving, serve
-        from redisbeater.dashboard.serving import hash_password as hashed
     except ImportError as exc:
         raise BadInput(f"{INSTALL} ({exc})") from exc
     if hash_password:

@@ -1,19 +1,24 @@
-"""The group of all commands, and what they share: the app, errors in one line, how times are shown."""
+"""The group ``celery redisbeater``: its errors, the options that commands share, and completion."""
 
 from __future__ import annotations
 
 import difflib
 import errno
 import functools
+import io
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from typing import Any, BinaryIO
 
 import click
 from celery import Celery
+from celery.app.utils import find_app
 from celery.bin.base import handle_preload_options
+from click.shell_completion import CompletionItem
 
 from redisbeater.cli.table import View
 from redisbeater.cli.terminal import escape_what_cannot_be_printed, is_terminal, no_color
@@ -24,21 +29,82 @@ from redisbeater.management.migration.candidate import SourceError
 from redisbeater.store.failure import takes_no_changes
 from redisbeater.times import read_time
 
-__all__ = (
-    "INTERRUPTED",
-    "BadInput",
-    "as_json",
-    "as_json_lines",
-    "ask",
-    "command",
-    "error_of",
-    "error_text",
-    "print_lines",
-    "redisbeater",
-    "standard_input",
-    "times",
-    "view_of",
-)
+#: More names than a shell shows at once.
+MOST_COMPLETED = 200
+
+#: A shell waits for this; a Redis that does not answer must not stop the user from typing.
+TIMEOUT_SECONDS = 1.0
+
+#: What every shell takes as it is. bash puts a completed word on the line unquoted, and would run a command in it.
+PLAIN_WORD = re.compile(r"(?!-)[\w@%+=:,./-]+")
+
+
+def complete_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names that begin with a text."""
+    return _within_time(ctx, lambda app: _names(app, incomplete))
+
+
+def _complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Return the ids of runs that have not ended and begin with a text."""
+    return _within_time(ctx, lambda app: _run_ids(app, incomplete))
+
+
+def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leave the names of files to the shell."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> list[str]:
+    """Return the plain words among what is found in time; none when anything fails: a shell would show the error."""
+    found: list[str] = []
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # the application may print
+            app = _app(ctx)
+            worker = threading.Thread(target=_quietly, args=(lambda: found.extend(find(app)),), daemon=True)
+            worker.start()
+            worker.join(TIMEOUT_SECONDS)
+    except Exception:
+        return []
+    return sorted(filter(PLAIN_WORD.fullmatch, found))
+
+
+def _quietly(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception:
+        return
+
+
+def _app(ctx: click.Context) -> Celery:
+    """Return the app of the command line; while a shell completes, it is the text of ``-A`` still."""
+    given: Any = ctx.find_root().params.get("app")
+    app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
+    return with_prefix(app, ctx.parent.params.get("key_prefix") if ctx.parent else None)
+
+
+def _names(app: Celery, prefix: str) -> list[str]:
+    return Context.of(app).redis.contents.names_from(prefix, MOST_COMPLETED)
+
+
+def _run_ids(app: Celery, prefix: str) -> list[str]:
+    return [run_id for run_id in Context.of(app).redis.runs.active_ids(MOST_COMPLETED) if run_id.startswith(prefix)]
+
+
+#: The name of one entry.
+NAME = click.argument("name", shell_complete=complete_name)
+
+#: The names of entries.
+NAMES = click.argument("names", nargs=-1, metavar="NAME...", shell_complete=complete_name)
+
+#: The name of an entry that may be left out.
+OPTIONAL_NAME = click.argument("name", required=False, shell_complete=complete_name)
+
+#: The id of one run.
+RUN = click.argument("run_id", metavar="ID", shell_complete=_complete_run)
+
+#: The ids of runs.
+RUNS = click.argument("run_ids", nargs=-1, metavar="ID...", shell_complete=_complete_run)
+
 
 #: The exit code after Ctrl-C.
 INTERRUPTED = 130
@@ -188,3 +254,41 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print lines."""
     for line in lines:
         click.echo(line)
+
+
+def authored(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options ``--note`` and ``--by``, which every change has."""
+    by = click.option("--by", default="", help="Who makes the change; default: your user and host.")
+    return click.option("--note", default="", help="Why, for the entry's log.")(by(function))
+
+
+def labelled(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the option ``--label``, which may be repeated; the command gets ``labels``, texts by name."""
+    option = click.option(
+        "--label", "labels", multiple=True, metavar="K=V", callback=read_labels, help="Only entries with this label."
+    )
+    return option(function)
+
+
+def read_label_changes(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """Return labels like :func:`read_labels`; ``update`` and ``copy`` take ``team=`` as well, which removes the label.
+
+    Raises:
+        BadInput: one is no name and text.
+    """
+    has_labels = context.command.name != "create"
+    removed = {text[:-1]: "" for text in given if has_labels and text.find("=") == len(text) - 1 > 0}
+    return {**read_labels(context, parameter, [text for text in given if text[:-1] not in removed]), **removed}
+
+
+def read_labels(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+    """Return the labels of an option that can be repeated, texts by name.
+
+    Raises:
+        BadInput: one is no name and text.
+    """
+    pairs = [text.partition("=") for text in given]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise BadInput(f"--label {name}{sign}{value}: expected a name and a text, such as team=billing")
+    return {name: value for name, _, value in pairs}

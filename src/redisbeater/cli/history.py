@@ -9,8 +9,9 @@ from datetime import datetime, tzinfo
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import OPTIONAL_NAME, RUN
 from redisbeater.cli.group import (
+    OPTIONAL_NAME,
+    RUN,
     BadInput,
     as_json,
     as_json_lines,
@@ -20,23 +21,26 @@ from redisbeater.cli.group import (
     times,
     view_of,
 )
-from redisbeater.cli.progress import Progress
 from redisbeater.cli.table import View, aligned
-from redisbeater.cli.terminal import coloured, draw_again
-from redisbeater.cli.why import zone_of
+from redisbeater.cli.terminal import Progress, coloured, draw_again
+from redisbeater.cli.upcoming import zone_of
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.exceptions import EntryNotFound, StoreError
-from redisbeater.management.runs.history import MOST_RUNS, read_history
-from redisbeater.management.runs.waiting import wait_for_event
-from redisbeater.management.runs.words import end_words, lateness, note_words, took
+from redisbeater.management.runs.history import (
+    MOST_RUNS,
+    end_words,
+    lateness,
+    note_words,
+    read_history,
+    took,
+    wait_for_event,
+)
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
 from redisbeater.times import clock_words, date_words, read_time, relative_words, span_words
-
-__all__ = ("history", "run")
 
 #: The longest time between two looks with ``--follow``: lines of a log come without an event.
 LOOK_SECONDS = 2.0

@@ -12,22 +12,17 @@ from celery import Celery
 from celery.schedules import crontab
 
 from redisbeater.cli.changing import confirm
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater
-from redisbeater.cli.options import authored
-from redisbeater.cli.progress import Progress
+from redisbeater.cli.group import BadInput, as_json, authored, command, print_lines, redisbeater
 from redisbeater.cli.table import aligned_heads
-from redisbeater.cli.terminal import with_progress
+from redisbeater.cli.terminal import Progress, with_progress
 from redisbeater.display import printable_json, shown
-from redisbeater.management.migration.beat_schedule_source import BeatScheduleSource
 from redisbeater.management.migration.candidate import Source
 from redisbeater.management.migration.comparison import Comparison
 from redisbeater.management.migration.django_source import DjangoSource
 from redisbeater.management.migration.importing import Import, ImportedEntry
-from redisbeater.management.migration.redbeat_source import RedBeatSource
+from redisbeater.management.migration.redbeat_source import BeatScheduleSource, RedBeatSource
 from redisbeater.schedules.crontab_text import cron_text
 from redisbeater.schedules.description import describe_in_brief
-
-__all__ = ("import_",)
 
 #: The states of entries in a summary, in its order.
 _STATES = ("new", "imported", "exists", "left out", "refused")

@@ -11,19 +11,16 @@ from typing import Any
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import complete_file
 from redisbeater.cli.files import read_export
-from redisbeater.cli.group import BadInput, as_json, command, print_lines, redisbeater, times, view_of
-from redisbeater.cli.progress import Progress
+from redisbeater.cli.group import BadInput, as_json, command, complete_file, print_lines, redisbeater, times, view_of
 from redisbeater.cli.table import View
+from redisbeater.cli.terminal import Progress
 from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.management.simulation import Peak, Simulation
 from redisbeater.schedules.english import zone_text
 from redisbeater.times import clock_words, date_words, duration_words, read_time
-
-__all__ = ("simulate",)
 
 _BARS, _ASCII_BARS = " ▁▂▃▄▅▆▇█", " .:-=+*#%@"
 

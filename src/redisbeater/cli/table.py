@@ -15,8 +15,6 @@ from redisbeater.management.search import LATE
 from redisbeater.schedules.english import zone_text
 from redisbeater.times import age_words, clock_words, date_words, duration_words
 
-__all__ = ("STATE", "View", "aligned", "aligned_heads", "beginning_of", "columns_of", "head", "table")
-
 #: The name of the column of states.
 STATE = "STATE"
 

@@ -1,4 +1,4 @@
-"""What only a terminal gets: colour, progress of what takes long, and a screen that is drawn again and again."""
+"""A terminal: colour, progress of what takes long, and a screen that is drawn again and again."""
 
 from __future__ import annotations
 
@@ -16,17 +16,6 @@ from redisbeater.cli.table import beginning_of
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreUnavailable
 from redisbeater.times import read_duration
-
-__all__ = (
-    "WATCH",
-    "coloured",
-    "draw_again",
-    "escape_what_cannot_be_printed",
-    "is_terminal",
-    "no_color",
-    "watched",
-    "with_progress",
-)
 
 T = TypeVar("T")
 
@@ -140,3 +129,33 @@ def with_progress(items: Iterable[T], label: str, length: int) -> Iterator[T]:
     finally:
         if is_shown:
             bar.__exit__(None, None, None)
+
+
+#: Work that takes less shows nothing.
+QUIET_SECONDS = 1.0
+
+
+class Progress:
+    """Shows how many entries, or others, are done, in one line of standard error; nothing where that is no terminal.
+
+    At the end of its ``with`` the line is cleared.
+    """
+
+    def __init__(self, verb: str, noun: str = "entries") -> None:
+        self._verb = verb
+        self._noun = noun
+        self._since = time.monotonic()
+        self._is_shown = False
+
+    def __call__(self, count: int) -> None:
+        """Show the number of those that are done."""
+        if is_terminal(sys.stderr) and time.monotonic() - self._since > QUIET_SECONDS:
+            self._is_shown = True
+            click.echo(f"\r{self._verb} {count:,} {self._noun} ", nl=False, err=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            click.echo("\r\x1b[K", nl=False, err=True)

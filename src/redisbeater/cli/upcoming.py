@@ -1,26 +1,87 @@
-"""The command that shows runs to come, of one entry or of the whole schedule: upcoming."""
+"""The commands that answer when an entry runs, and why it did or did not: upcoming and why."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, tzinfo
 
 import click
 from celery import Celery
 
-from redisbeater.cli.completion import OPTIONAL_NAME
-from redisbeater.cli.group import BadInput, as_json_lines, command, print_lines, redisbeater, times, view_of
-from redisbeater.cli.progress import Progress
+from redisbeater.cli.group import (
+    NAME,
+    OPTIONAL_NAME,
+    BadInput,
+    as_json,
+    as_json_lines,
+    command,
+    print_lines,
+    redisbeater,
+    times,
+    view_of,
+)
 from redisbeater.cli.table import View, aligned
-from redisbeater.cli.why import zone_of
+from redisbeater.cli.terminal import Progress
 from redisbeater.context import Context
-from redisbeater.display import printable_json
+from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry_name import check_name
-from redisbeater.management.agenda import MOST_LISTED_RUNS, ScheduledRun, next_runs, next_runs_of
-from redisbeater.times import date_words, read_duration, read_time, relative_words
+from redisbeater.management.future import MOST_LISTED_RUNS, ScheduledRun, next_runs, next_runs_of
+from redisbeater.management.why.facts import Answer, zone_of_entry
+from redisbeater.management.why.past import explain
+from redisbeater.times import clock_words, date_words, read_duration, read_time, relative_words
 
-__all__ = ("upcoming",)
+
+@redisbeater.command()
+@NAME
+@click.option("--at", "at", metavar="TIME", help="The time that is asked about; default: now.")
+@as_json
+@times
+@command
+def why(app: Celery, name: str, at: str | None, as_json: bool, now: str | None, is_utc: bool) -> None:
+    """Say why an entry does not run now, or why it did or did not run at a time, and what proves it.
+
+    \b
+    Examples:
+      celery -A proj redisbeater why report
+      celery -A proj redisbeater why report --at "fri 09:00"
+    """
+    context = Context.of(app)
+    view, zone = view_of(context, now, is_utc), zone_of(app, name)
+    moment = None if at is None else read_past(at, view.now, zone)
+    longest, shown_in = app.conf.beat_max_loop_interval or 0, view.zone if is_utc else None
+    answer = explain(context, check_name(name), moment, now=view.now, max_interval=longest, shown_in=shown_in)
+    if as_json:
+        click.echo(printable_json(answer.as_dict(), indent=2))
+    else:
+        print_lines(_lines(answer, view, zone))
+
+
+def zone_of(app: Celery, name: str) -> tzinfo:
+    """Return the zone in which times of an entry are written."""
+    return zone_of_entry(Context.of(app), check_name(name))
+
+
+def read_past(text: str, now: datetime, zone: tzinfo) -> datetime:
+    """Return the time that an option means, the newest that has passed where it may mean several.
+
+    Raises:
+        BadInput: it is no time.
+    """
+    try:
+        return read_time(text, now=now, zone=zone, is_past=True)
+    except ValueError as exc:
+        raise BadInput(f"--at {exc}") from exc
+
+
+def _lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
+    yield shown(answer.sentence, None)
+    for fact in answer.evidence:
+        when = clock_words(view.local(fact.at, zone), view.now_in(zone)) if fact.at else "now"
+        yield f"  {when:<14}  {shown(fact.text)}"
+    if answer.advice:
+        yield f"  {shown(answer.advice)}"
+
 
 #: How many runs are shown of one entry, and of the whole schedule.
 OF_ENTRY, OF_SCHEDULE = 5, 20

@@ -1,4 +1,4 @@
-"""The settings, each described once."""
+"""The settings of redisbeater: each described once, read once from the Celery configuration, checked, frozen."""
 
 from __future__ import annotations
 

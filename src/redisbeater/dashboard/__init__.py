@@ -1,10 +1,8 @@
 """The web page: see the schedule, change it, and know what will run."""
 
 from redisbeater.dashboard.app import create_app
-from redisbeater.dashboard.auth import basic, header, token
+from redisbeater.dashboard.auth import ALL, OPERATE, VIEW, Right, User, basic, hash_password, header, token
 from redisbeater.dashboard.django_auth import django
-from redisbeater.dashboard.passwords import hash_password
-from redisbeater.dashboard.users import ALL, OPERATE, VIEW, Right, User
 
 __all__ = (
     "ALL",

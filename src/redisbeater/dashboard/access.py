@@ -1,28 +1,129 @@
-"""Who gets to a page: recognized, and with its right; else the way to log in, or 403."""
+"""Who may see a page: a request is read, its person recognised, its form checked, its answer rendered."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.address import client_of, here, network_of, root_of
-from redisbeater.dashboard.auth import Login, credentials
-from redisbeater.dashboard.flash import delete_flash, read_flash
-from redisbeater.dashboard.forms import read_form
-from redisbeater.dashboard.head import read_head
-from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.auth import Login, User, credentials
+from redisbeater.dashboard.pages import Action, Page, Visit, delete_flash, read_flash
 from redisbeater.dashboard.site import JSONAnswer, Site
-from redisbeater.dashboard.users import User
 from redisbeater.exceptions import StoreError
-from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.management.future import Held
+from redisbeater.management.operator_store import AsyncOperatorStore
+from redisbeater.management.search import LATE
+from redisbeater.management.status import Status
+from redisbeater.management.why.facts import lead_ended
 
-__all__ = ("endpoint", "log_in", "log_out", "show_login")
+#: The largest body, and the most fields in it.
+MOST_BYTES, MOST_FIELDS = 256 * 1024, 1_200
+
+#: How long a body may take to come.
+BODY_SECONDS = 30.0
+
+
+class Form:
+    """The fields of a form; one that is not there is an empty text."""
+
+    def __init__(self, fields: list[tuple[str, str]]) -> None:
+        self._fields = fields
+
+    def __getitem__(self, name: str) -> str:
+        return next((value for field, value in self._fields if field == name), "")
+
+    def __contains__(self, name: str) -> bool:
+        return any(field == name for field, _ in self._fields)
+
+    @property
+    def flat(self) -> dict[str, str]:
+        """The first value of each field."""
+        return dict(reversed(self._fields))
+
+    def all(self, name: str) -> list[str]:
+        """Return all values of a field, in their order."""
+        return [value for field, value in self._fields if field == name]
+
+
+async def read_form(request: Request) -> Form:
+    """Read the form of a request.
+
+    Raises:
+        HTTPException: 408 for a body that does not come within 30 seconds, 413 for one of more than 256 KB or too many
+            fields, 415 for one of another kind.
+    """
+    kind = request.headers.get("content-type", "application/x-www-form-urlencoded").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "expected a form: application/x-www-form-urlencoded")
+    try:
+        body = await asyncio.wait_for(_body(request), BODY_SECONDS)
+    except ClientDisconnect as exc:
+        raise HTTPException(400, "the form is not whole") from exc
+    except asyncio.TimeoutError as exc:
+        raise HTTPException(408, f"the form did not come within {BODY_SECONDS:g} s") from exc
+    try:
+        text = body.decode()
+        return Form(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+    except UnicodeDecodeError as exc:
+        raise HTTPException(400, "the form is not UTF-8") from exc
+    except ValueError as exc:
+        raise HTTPException(413, f"the form has more than {MOST_FIELDS} fields") from exc
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise HTTPException(413, f"the form has more than {MOST_BYTES // 1024} KB")
+    return bytes(body)
+
+
+#: Lines of the schedule's log that may say since when nobody leads.
+LINES = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What the head of a page says.
+
+    Attributes:
+        status: the status of the schedule.
+        pass_age: seconds since the leader's last pass; None: nobody has written one.
+        lead_ended: since when nobody leads; None: somebody does, or the log does not say.
+        late: how many entries are late; while the schedule is paused, they wait.
+        held: the fire times that wait for the end of a pause; None: the schedule is not paused.
+    """
+
+    status: Status
+    pass_age: float | None
+    lead_ended: datetime | None
+    late: int
+    held: Held | None
+
+
+async def read_head(visit: Visit) -> Head:
+    """Read what the head of a page says."""
+    status = await visit.store.status()
+    ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
+    ended = None if status.is_led else lead_ended(await visit.store.log(limit=LINES))
+    held, late = None, 0
+    if status.pause:
+        held = await visit.site.held.get(status)
+    elif status.oldest >= LATE:
+        late = (await visit.store.late(LATE)).entries
+    age = max(min(ages), 0.0) if ages else None
+    return Head(status=status, pass_age=age, lead_ended=ended, late=late, held=held)
+
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -41,7 +142,7 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
             return await site.heavy_reads.read(request, user, partial(respond, request, user))
         return await respond(request, user, site.store)
 
-    async def respond(request: Request, user: User, store: AsyncScheduleStore) -> Response:
+    async def respond(request: Request, user: User, store: AsyncOperatorStore) -> Response:
         mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
         visit = Visit(site=site, store=store, request=request, user=user, clock=await site.clock(request))
         page = await action.answer(visit)

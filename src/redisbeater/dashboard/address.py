@@ -7,18 +7,6 @@ from collections.abc import Iterable
 
 from starlette.requests import Request
 
-__all__ = (
-    "TRUSTED_PROXIES",
-    "Networks",
-    "client_of",
-    "here",
-    "is_secure",
-    "is_within",
-    "network_of",
-    "read_networks",
-    "root_of",
-)
-
 #: Proxies on this machine, which web servers trust by default.
 TRUSTED_PROXIES = ("127.0.0.1", "::1")
 

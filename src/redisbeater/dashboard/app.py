@@ -20,33 +20,25 @@ from starlette.routing import Route
 from redisbeater.context import Context
 from redisbeater.dashboard.access import endpoint, log_in, log_out, show_login
 from redisbeater.dashboard.address import TRUSTED_PROXIES, read_networks
-from redisbeater.dashboard.assets import Assets
-from redisbeater.dashboard.attempts import Attempts
-from redisbeater.dashboard.auth import Login
-from redisbeater.dashboard.choices import inherited_words, policy_choices
-from redisbeater.dashboard.clock import CHOICES
-from redisbeater.dashboard.defences import PROTECTION, Defences
-from redisbeater.dashboard.forecasts import Forecasts
-from redisbeater.dashboard.heavy_reads import HeavyReads
+from redisbeater.dashboard.auth import Auth, Login
+from redisbeater.dashboard.defences import PROTECTION, Attempts, Defences
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pages import Action
-from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
+from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Sessions
-from redisbeater.dashboard.site import JSONAnswer, Site
-from redisbeater.dashboard.template_environment import environment
-from redisbeater.dashboard.users import Auth
-from redisbeater.dashboard.views import (
-    actions,
-    editing,
-    entries,
-    entry,
-    forecast,
-    live,
-    run_actions,
-    runs,
-    schedule,
-    undoing,
+from redisbeater.dashboard.site import (
+    CHOICES,
+    Assets,
+    HeavyReads,
+    JSONAnswer,
+    RecentHeld,
+    RecentStatus,
+    Site,
+    inherited_words,
+    policy_choices,
 )
+from redisbeater.dashboard.template_environment import environment
+from redisbeater.dashboard.views import actions, editing, entries, run_actions, schedule
 from redisbeater.exceptions import (
     EditConflict,
     EntryExists,
@@ -62,11 +54,8 @@ from redisbeater.exceptions import (
     StoreUnavailable,
     ZoneChanging,
 )
-from redisbeater.management.async_store import AsyncScheduleStore
-from redisbeater.management.schedule_store import ScheduleStore
+from redisbeater.management.operator_store import AsyncOperatorStore, OperatorStore
 from redisbeater.schedules.zones import read_zone
-
-__all__ = ("create_app",)
 
 #: The status of an error of the store.
 STATUS: tuple[tuple[type[RedisBeaterError], int], ...] = (
@@ -88,15 +77,10 @@ EXAMPLE = 'create_app(app, auth=..., allowed_hosts=["jobs.example.com"])'
 #: The pages.
 ACTIONS: tuple[Action, ...] = (
     *entries.ACTIONS,
-    *entry.ACTIONS,
     *editing.ACTIONS,
     *actions.ACTIONS,
-    *runs.ACTIONS,
-    *undoing.ACTIONS,
     *run_actions.ACTIONS,
     *schedule.ACTIONS,
-    *live.ACTIONS,
-    *forecast.ACTIONS,
 )
 
 
@@ -147,12 +131,12 @@ def create_app(
             read_zone(time_zone, "time_zone")
         except InvalidEntry as exc:
             raise ImproperlyConfigured(str(exc)) from exc
-    store, heavy, config = AsyncScheduleStore(celery_app), AsyncScheduleStore(celery_app), Context.of(celery_app).config
+    store, heavy, config = AsyncOperatorStore(celery_app), AsyncOperatorStore(celery_app), Context.of(celery_app).config
     page_keys = Context.of(celery_app).redis.page
     site = Site(
         store=store,
         heavy_reads=HeavyReads(heavy),
-        probe=AsyncScheduleStore(celery_app),
+        probe=AsyncOperatorStore(celery_app),
         auth=auth,
         trusted_proxies=proxies,
         sessions=Sessions(auth.key, config.key_prefix, page_keys) if isinstance(auth, Login) else None,
@@ -168,7 +152,7 @@ def create_app(
         forecasts=Forecasts(heavy),
         status=RecentStatus(store),
         held=RecentHeld(store),
-        hub=Hub(lambda: ScheduleStore(celery_app)),
+        hub=Hub(lambda: OperatorStore(celery_app)),
         choices=policy_choices(config),
         inherited=inherited_words(config),
     )

@@ -10,9 +10,7 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from redisbeater.dashboard.users import ALL, VIEW, Auth, Right, User
-
-__all__ = ("Django", "django")
+from redisbeater.dashboard.auth import ALL, VIEW, Auth, Right, User
 
 #: What Django itself allows where DEBUG is on and ALLOWED_HOSTS is empty.
 _DEBUG_HOSTS = (".localhost", "localhost")

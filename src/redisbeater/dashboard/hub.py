@@ -5,21 +5,58 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
-from redisbeater.dashboard.recent_changes import EVERYTHING, RecentChanges
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.schedule_store import ScheduleStore
-from redisbeater.management.watching import Changes, Watcher
-
-__all__ = ("Hub", "Looks", "TooManyStreams")
+from redisbeater.management.operator_store import OperatorStore
+from redisbeater.management.pausing import Changes, Watcher
 
 logger = get_logger(__name__)
+
+
+#: How many are kept.
+MOST_KEPT = 64
+
+#: What pages hear where nobody knows what has changed.
+EVERYTHING = Changes(names=None, status=True)
+
+
+class RecentChanges:
+    """The changes since a hub began to listen, of which the newest are kept."""
+
+    def __init__(self) -> None:
+        #: Marks of another process, or of another time of listening, are none.
+        self._name = secrets.token_hex(4)
+        self._kept: deque[Changes] = deque(maxlen=MOST_KEPT)
+        self._number = 0
+
+    def add(self, changes: Changes) -> None:
+        """Add what has just changed."""
+        self._kept.append(changes)
+        self._number += 1
+
+    @property
+    def mark(self) -> str:
+        """The present, for :meth:`since`."""
+        return f"{self._name}-{self._number}"
+
+    def since(self, mark: str) -> Changes:
+        """Return what has changed since a mark; everything, where nobody knows."""
+        name, _, number = mark.partition("-")
+        is_known = name == self._name and number.isascii() and number.isdigit() and len(number) < 19
+        missed = self._number - int(number) if is_known else -1
+        if not 0 <= missed <= len(self._kept):
+            return EVERYTHING
+        return reduce(or_, list(self._kept)[len(self._kept) - missed :], Changes())
+
 
 #: Streams of one process at most; further pages ask every ten seconds.
 MOST_STREAMS = 200
@@ -113,7 +150,7 @@ class Events:
 class Hub:
     """Hands changes to all open pages. It listens only while there is one, or one is about to open its stream."""
 
-    def __init__(self, store: Callable[[], ScheduleStore]) -> None:
+    def __init__(self, store: Callable[[], OperatorStore]) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._streams: set[_Stream] = set()
@@ -285,7 +322,7 @@ class _Outage:
 class Looks:
     """What no message tells: looked at every few seconds, and told where it has changed."""
 
-    def __init__(self, store: ScheduleStore) -> None:
+    def __init__(self, store: OperatorStore) -> None:
         self._store = store
         self._next = 0.0
         self._known: tuple[Hashable, int] | None = None

@@ -1,24 +1,30 @@
-"""A page: what it shows, as values of a template and as the same facts in JSON, and who may see it."""
+"""A page: what it shows, as values of a template and as JSON, and who may see it; and flash messages."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from redisbeater.dashboard.address import root_of
-from redisbeater.dashboard.clock import Clock
-from redisbeater.dashboard.users import Right, User
-from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.dashboard.address import is_secure, root_of
+from redisbeater.dashboard.auth import Right, User
+from redisbeater.dashboard.site import Clock
+from redisbeater.exceptions import StoreError
+from redisbeater.log_lines import get_logger
+from redisbeater.management.operator_store import AsyncOperatorStore
 
 if TYPE_CHECKING:
     from redisbeater.dashboard.site import Site
 
-__all__ = ("Action", "Page", "Visit")
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +51,7 @@ class Visit:
     """A request by somebody who may make it; ``store`` is the schedule, in threads for requests of its kind."""
 
     site: Site
-    store: AsyncScheduleStore
+    store: AsyncOperatorStore
     request: Request
     user: User
     clock: Clock
@@ -86,3 +92,102 @@ class Action:
     method: str = "GET"
     has_json: bool = True
     is_heavy: Callable[[QueryParams], bool] = lambda _: False
+
+
+#: How long a message waits for the next page, and how long a change can be undone.
+SECONDS, UNDO_SECONDS = 30, 3600
+
+#: Entries that are undone together at most, and the bytes that Redis keeps for it.
+MOST_UNDONE, MOST_BYTES = 10_000, 1_000_000
+
+#: What is said where that would be more.
+TOO_MUCH = " This cannot be undone: it was too much to keep."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undo:
+    """What undoes a change.
+
+    Attributes:
+        verb: the change of entries that does, or ``edit``.
+        former: by name what the entries had; of an edit the fields of its form.
+    """
+
+    verb: str
+    former: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flash:
+    """A sentence about what a person has done, and the id of what undoes it; empty: it cannot be undone."""
+
+    text: str
+    undo_id: str = ""
+
+
+async def flash(visit: Visit, response: Response, text: str, undo: Undo | None = None) -> None:
+    """Let the next page say a sentence, and offer to undo the change for an hour."""
+    record = _record(visit, text, undo)
+    if undo is not None and (len(undo.former) > MOST_UNDONE or len(record) > MOST_BYTES):
+        undo, record = None, _record(visit, text + TOO_MUCH, None)
+    flash_id = secrets.token_urlsafe(16)
+    try:
+        await _keep(visit, flash_id, record, UNDO_SECONDS if undo else SECONDS)
+    except StoreError as exc:  # the change is made
+        logger.debug("the page does not say what was done: %s", exc)
+        return
+    cookie = {"max_age": SECONDS, "httponly": True, "samesite": "strict", **_attributes(visit.request)}
+    response.set_cookie(_cookie(visit), flash_id, **cookie)
+
+
+async def read_flash(visit: Visit) -> Flash | None:
+    """Return the message for a page, or None; an open page that draws itself again need not be that of the change."""
+    headers, flash_id = visit.request.headers, visit.request.cookies.get(_cookie(visit), "")
+    if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
+        return None
+    found = await _read(visit, flash_id)
+    return Flash(text=str(found["text"]), undo_id=flash_id if found["undo"] else "") if found else None
+
+
+def delete_flash(visit: Visit, response: Response) -> None:
+    """Delete the cookie of a message that was shown."""
+    response.delete_cookie(_cookie(visit), **_attributes(visit.request))
+
+
+async def read_undo(visit: Visit, undo_id: str) -> Undo | None:
+    """Return what undoes a change of this person; None: it was undone, or its hour is over."""
+    found = await _read(visit, undo_id)
+    return Undo(**found["undo"]) if found and found["undo"] else None
+
+
+async def keep_undo(visit: Visit, undo_id: str, undo: Undo | None) -> None:
+    """Keep what is left of an undo; None: nothing is."""
+    if undo is None:
+        await run_in_threadpool(visit.site.page_keys.forget_undo, undo_id)
+    else:
+        await _keep(visit, undo_id, _record(visit, "", undo), UNDO_SECONDS)
+
+
+def _record(visit: Visit, text: str, undo: Undo | None) -> str:
+    return json.dumps({"by": visit.user.name, "text": text, "undo": undo and asdict(undo)})
+
+
+async def _keep(visit: Visit, flash_id: str, record: str, seconds: int) -> None:
+    await run_in_threadpool(visit.site.page_keys.keep_undo, flash_id, record, seconds)
+
+
+async def _read(visit: Visit, flash_id: str) -> dict[str, Any] | None:
+    """Return what is kept under an id for this person; nobody else's."""
+    text = await run_in_threadpool(visit.site.page_keys.undo, flash_id)
+    found: dict[str, Any] = json.loads(text) if text else {}
+    return found if found.get("by") == visit.user.name else None
+
+
+def _cookie(visit: Visit) -> str:
+    """Return the cookie's name, by which pages of one host on several paths or ports do not take each other's."""
+    page = json.dumps([visit.site.prefix, visit.root])
+    return f"redisbeater_flash_{hashlib.sha256(page.encode()).hexdigest()[:12]}"
+
+
+def _attributes(request: Request) -> dict[str, Any]:
+    return {"path": root_of(request) or "/", "secure": is_secure(request)}

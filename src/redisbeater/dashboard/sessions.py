@@ -17,8 +17,6 @@ from starlette.responses import Response
 from redisbeater.dashboard.address import is_secure, root_of
 from redisbeater.store.records import PageKeys
 
-__all__ = ("Session", "Sessions")
-
 #: How long a login lasts.
 SECONDS = 12 * 3600
 

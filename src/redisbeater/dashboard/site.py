@@ -1,34 +1,266 @@
-"""The site: the store that its pages call, its settings, and the drawing of templates."""
+"""What all pages of a process share: assets, clock, choices, and what was read lately."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import date, datetime, timezone, tzinfo
-from typing import Any
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from importlib.resources import files
+from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from redisbeater.config.settings import Config
 from redisbeater.dashboard.address import Networks, here, root_of
-from redisbeater.dashboard.assets import Assets
-from redisbeater.dashboard.attempts import Attempts
-from redisbeater.dashboard.auth import Login
-from redisbeater.dashboard.choices import Choice
-from redisbeater.dashboard.clock import CHOICES, Clock
-from redisbeater.dashboard.forecasts import Forecasts
-from redisbeater.dashboard.heavy_reads import HeavyReads
+from redisbeater.dashboard.auth import Auth, Login, Right, User
+from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
-from redisbeater.dashboard.recent_status import RecentHeld, RecentStatus
+from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Session, Sessions
-from redisbeater.dashboard.users import Auth, Right, User
-from redisbeater.management.async_store import AsyncScheduleStore
+from redisbeater.management.future import Held
+from redisbeater.management.operator_store import AsyncOperatorStore
+from redisbeater.management.status import Status
+from redisbeater.model.policies import WORDED, Anchor, OnFinish, TextEnum
+from redisbeater.schedules.english import zone_text
 from redisbeater.store.records import PageKeys
+from redisbeater.times import clock_words, date_words, duration_words, relative_words
 
-__all__ = ("THEME_COOKIE", "ZONE_COOKIE", "JSONAnswer", "Site")
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class Assets:
+    """The files of ``static``. No path of a request reaches a disk."""
+
+    def __init__(self) -> None:
+        folder = files("redisbeater.dashboard").joinpath("static")
+        self._files = {path.name: path.read_bytes() for path in folder.iterdir() if path.name.endswith(tuple(_KINDS))}
+        #: The hash of all files, a part of their paths: a browser keeps them for ever.
+        self.version = hashlib.sha256(b"".join(content for _, content in sorted(self._files.items()))).hexdigest()[:12]
+
+    async def serve(self, request: Request) -> Response:
+        """Return a file, or 404."""
+        name = request.path_params["name"]
+        if name not in self._files or request.path_params["version"] != self.version:
+            return Response(status_code=404)
+        kind = _KINDS[name.rpartition(".")[2]]
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(self._files[name], media_type=kind, headers=headers)
+
+
+#: The zones to choose from: each entry's own; UTC; that of the browser, whose script names it.
+CHOICES = ("entry", "utc", "browser")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """The present, and the zone of the times on a page.
+
+    Attributes:
+        now: the time of the Redis server, in the zone of entries without their own.
+        choice: one of ``CHOICES``, or an IANA name.
+        fixed: the zone of all times; None: each entry's own.
+    """
+
+    now: datetime
+    choice: str
+    fixed: tzinfo | None
+
+    def local(self, moment: datetime, zone: tzinfo | None = None) -> datetime:
+        """Return an instant in the zone of the page; ``zone`` is that of its entry."""
+        return moment.astimezone(self.fixed or zone or self.now.tzinfo)
+
+    def words(self, moment: datetime, zone: tzinfo | None = None) -> str:
+        """Return a time as ``Mon 09:00:00 CET``, farther away with its date."""
+        local = self.local(moment, zone)
+        return f"{clock_words(local, self.now.astimezone(local.tzinfo))} {local:%Z}"
+
+    def long_words(self, moment: datetime, zone: tzinfo | None = None) -> str:
+        """Return a time as ``Mon 23 Nov 2026 09:00:00 CET``."""
+        local = self.local(moment, zone)
+        return f"{date_words(local)} {local:%H:%M:%S %Z}"
+
+    def distance(self, moment: datetime) -> str:
+        """Return how far a time is from now: ``in 3 s``, ``7 s ago``."""
+        return relative_words(moment, self.now)
+
+    def utc(self, moment: datetime) -> str:
+        """Return a time for machines, ISO 8601 in UTC."""
+        return moment.astimezone(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    @property
+    def zone_words(self) -> str:
+        """The name of the zone of the page's own times."""
+        return zone_text(self.fixed or self.now.tzinfo) or "UTC"
+
+
+#: The policies that no setting decides, with their defaults.
+_OWN: Mapping[str, TextEnum] = {"on_finish": OnFinish.KEEP, "anchor": Anchor.FIRE_TIME}
+
+_ONCE = ("A message that is delivered twice is executed twice.", "No run is executed twice; its task is a OnceTask.")
+
+
+class Choice(NamedTuple):
+    """An option of a policy: its value in the form, empty for the default; its word; and a sentence."""
+
+    value: str
+    word: str
+    sentence: str
+
+
+def policy_choices(config: Config) -> dict[str, list[Choice]]:
+    """Return the options of each policy that has words, by its field; first is what counts if nothing is chosen."""
+    found = {field: _choices(field, kind, getattr(config, field, "")) for field, kind in WORDED.items()}
+    found["once"] = [Choice("", "no", _ONCE[0]), Choice("yes", "yes", _ONCE[1])]
+    return found
+
+
+def _choices(field: str, kind: type[TextEnum], inherited: str) -> list[Choice]:
+    default = _OWN.get(field)
+    options = [Choice("" if each is default else str(each), str(each), each.sentence) for each in kind]
+    if default is not None:
+        return options
+    return [Choice("", "default", f"{inherited}, by the setting redisbeater_{field}."), *options]
+
+
+def inherited_words(config: Config) -> dict[str, str]:
+    """Return what counts for the fields of the form that take a duration or a number, where they are empty."""
+    grace = config.misfire_grace_time
+    values = {
+        "grace": ("misfire_grace_time", "none" if grace is None else duration_words(timedelta(seconds=grace), units=2)),
+        "jitter": ("jitter", duration_words(timedelta(seconds=config.jitter), units=2)),
+        "requeue_lost": ("requeue_lost", str(config.requeue_lost)),
+    }
+    return {field: f"empty: {text}, by the setting redisbeater_{name}" for field, (name, text) in values.items()}
+
+
+R = TypeVar("R")
+
+#: Heavy reads of one process at a time: they share a processor with each other and with all short reads.
+MOST_AT_A_TIME = 2
+
+#: Those of one person, with the one that has its turn: a browser sends six at a time.
+MOST_OF_A_PERSON = 8
+
+#: Seconds after which a program may ask again that has asked for too many.
+RETRY_AFTER = 5
+
+
+@dataclass
+class _Queue:
+    """The reads of one person."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    length: int = 0
+
+
+class HeavyReads:
+    """Reads that take long, of one schedule. Short ones never wait for them.
+
+    Arguments:
+        store: has the threads in which they run, and which nothing else uses.
+    """
+
+    def __init__(self, store: AsyncOperatorStore) -> None:
+        self.store = store
+        self._turns = asyncio.Semaphore(MOST_AT_A_TIME)
+        self._queues: dict[str, _Queue] = {}
+
+    async def read(self, request: Request, user: User, answer: Callable[[AsyncOperatorStore], Awaitable[R]]) -> R:
+        """Return the answer to a request, once it is the person's turn; end it as soon as the client hangs up.
+
+        Raises:
+            HTTPException: 429, as many of the same person have not ended; 499, the client is gone.
+        """
+        reading = asyncio.ensure_future(self._in_turn(user.name, answer))
+        hanging_up = asyncio.ensure_future(_hang_up(request))
+        try:
+            await asyncio.wait((reading, hanging_up), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise HTTPException(499, "the client has hung up")
+            return await reading
+        finally:
+            reading.cancel()
+            hanging_up.cancel()
+
+    async def _in_turn(self, person: str, answer: Callable[[AsyncOperatorStore], Awaitable[R]]) -> R:
+        async with self._turn(person):
+            return await answer(self.store)
+
+    @asynccontextmanager
+    async def _turn(self, person: str) -> AsyncIterator[None]:
+        """Wait for the other reads of a person, then for one of the turns that all people share."""
+        queue = self._queues.setdefault(person, _Queue())
+        if queue.length >= MOST_OF_A_PERSON:
+            reason = f"{queue.length} searches of yours have not ended: wait for one of them, or close its page"
+            raise HTTPException(429, reason, headers={"Retry-After": str(RETRY_AFTER)})
+        queue.length += 1
+        try:
+            async with queue.turn, self._turns:
+                yield
+        finally:
+            queue.length -= 1
+            if not queue.length:
+                del self._queues[person]
+
+
+async def _hang_up(request: Request) -> None:
+    """Wait until the client has hung up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+#: How old the last hour and the facts about the server may be: an open page asks again with each change.
+FRESH_SECONDS = 5.0
+
+
+class RecentStatus:
+    """The status of one schedule."""
+
+    def __init__(self, store: AsyncOperatorStore) -> None:
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._found: Status | None = None
+        self._read_at = 0.0
+
+    async def get(self) -> Status:
+        """Return the status as it is now, with details that are up to five seconds old."""
+        async with self._lock:
+            found = self._found
+            if found is None or time.monotonic() - self._read_at >= FRESH_SECONDS:
+                self._found = await self._store.status(details=True)
+                self._read_at = time.monotonic()
+                return self._found
+        return replace(await self._store.status(), server=found.server, last_hour=found.last_hour)
+
+
+class RecentHeld:
+    """The fire times that wait while one schedule is paused."""
+
+    def __init__(self, store: AsyncOperatorStore) -> None:
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._found: Held | None = None
+        self._key: object = None
+        self._read_at = 0.0
+
+    async def get(self, status: Status) -> Held:
+        """Return how many there are: up to five seconds old while as many entries are due."""
+        key = status.due, status.pause and status.pause.since
+        async with self._lock:
+            if self._found is None or self._key != key or time.monotonic() - self._read_at >= FRESH_SECONDS:
+                self._found = await self._store.held()
+                self._key, self._read_at = key, time.monotonic()
+            return self._found
+
 
 #: The cookies of what a reader chose.
 ZONE_COOKIE, THEME_COOKIE = "redisbeater_zone", "redisbeater_theme"
@@ -62,9 +294,9 @@ class Site:
         inherited: what counts for fields of that form that are empty, in words.
     """
 
-    store: AsyncScheduleStore
+    store: AsyncOperatorStore
     heavy_reads: HeavyReads
-    probe: AsyncScheduleStore
+    probe: AsyncOperatorStore
     auth: Auth
     trusted_proxies: Networks
     sessions: Sessions | None

@@ -13,8 +13,6 @@ from redisbeater.dashboard.pictures import HIGHEST, Bars, forecast_strip, histor
 from redisbeater.display import printable_json, shown
 from redisbeater.schedules.zones import zone_names
 
-__all__ = ("MOST_CHARACTERS", "environment")
-
 #: Characters of one value on a page at most, whatever another program has stored.
 MOST_CHARACTERS = 10_000
 

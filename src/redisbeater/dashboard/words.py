@@ -5,18 +5,16 @@ from __future__ import annotations
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
-from redisbeater.dashboard.clock import Clock
+from redisbeater.dashboard.site import Clock
 from redisbeater.management.edit_report import value_words
-from redisbeater.management.held import Held
-from redisbeater.management.runs.words import end_words, late_words, lateness, note_words, outcome_words
-from redisbeater.management.runs.words import took as length_of
+from redisbeater.management.future import Held
+from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words
+from redisbeater.management.runs.history import took as length_of
 from redisbeater.management.why.facts import line_words
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run
 from redisbeater.redaction import BLANK
 from redisbeater.times import span_words
-
-__all__ = ("end", "late", "line", "moved", "note", "outcome", "span", "took", "value", "waiting", "what")
 
 end, note, outcome, span = end_words, note_words, outcome_words, span_words
 

@@ -1,4 +1,4 @@
-"""The demo with the web page: entries that run, fail, overlap, are broken, disabled, and were deleted."""
+"""The demo: create, change and delete entries while a real beat and a real worker run, and print each step."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from typing import Any
 from celery import Celery
 from celery.schedules import crontab
 
-from redisbeater import RedisScheduleEntry, ScheduleStore, clocked, cron
+from redisbeater import RedisScheduleEntry, clocked, cron
 from redisbeater.demo.app import EXECUTED, LIVE_VARIABLE, Output, celery, demo_app, embedded_server, hello
 from redisbeater.exceptions import EntryExists
+from redisbeater.management.operator_store import OperatorStore
 
 #: How long the processes may take to start.
 START_TIMEOUT_SECONDS = 60.0
@@ -57,9 +58,9 @@ def show_live(stack: contextlib.ExitStack, url: str, port: int, seconds: float) 
     return sum(row.runs for row in store.rows(1, 200).rows)
 
 
-def populate(app: Celery) -> ScheduleStore:
+def populate(app: Celery) -> OperatorStore:
     """Create the entries of the demo, as far as they do not exist, and return their schedule."""
-    store = ScheduleStore(app)
+    store = OperatorStore(app)
     soon = datetime.now(timezone.utc) + timedelta(hours=3)
     create = _Creating(store)
     create("warehouse.import", _FAST, 4.0, description="Rows that the shop has sold", args=["orders"])
@@ -88,7 +89,7 @@ def populate(app: Celery) -> ScheduleStore:
 class _Creating:
     """Creates entries; one that exists stays as it is."""
 
-    def __init__(self, store: ScheduleStore) -> None:
+    def __init__(self, store: OperatorStore) -> None:
         self._store = store
 
     def __call__(self, name: str, task: str, schedule: Any, **fields: Any) -> bool:

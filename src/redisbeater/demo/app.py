@@ -1,4 +1,4 @@
-"""The Celery app of the demo, which its beat and its worker load."""
+"""The Celery app of the demo, and its processes: a server, a worker and a beat."""
 
 from __future__ import annotations
 

@@ -30,8 +30,6 @@ from redisbeater.store import SAVE_PAGE, Claim, ClaimedEntry
 from redisbeater.store.claim import Commitment
 from redisbeater.store.failure import will_pass
 
-__all__ = ("ClaimDispatch", "Dispatcher")
-
 logger = get_logger(__name__)
 
 #: Entries in the first publish batch of a claim, so that the first run leaves at once, and the most in any later one.

@@ -1,4 +1,4 @@
-"""``Tracking``: what a job needs to record its runs.
+"""A job: the runs that one planned entry is to have now, and what is recorded of them.
 
 Only with ``redisbeater_track_runs``. Redis is asked only for an entry that another beat has claimed and not committed,
 and for an interval that counts from the end of its runs.

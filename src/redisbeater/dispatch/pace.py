@@ -1,4 +1,4 @@
-"""``Pace``: how many runs may leave at a moment, by ``redisbeater_max_rate``."""
+"""The pace of dispatch: how many runs may leave by ``redisbeater_max_rate``, and how many entries are claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals: what happens to entries that are broken, or that the broker does not accept."""
+"""Publish the runs of a batch, and decide about those that are broken or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signals about the jobs that a commit has recorded: what was sent, and what was skipped."""
+"""Send runs again, and give signals about what a commit has recorded: sent and skipped."""
 
 from __future__ import annotations
 

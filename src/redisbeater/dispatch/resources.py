@@ -1,4 +1,4 @@
-"""Tasks that are slow to send, because their own ``apply_async`` waits for something before it publishes.
+"""What a dispatcher keeps from claim to claim; which tasks are slow to send.
 
 Entries of such tasks are sent last, so that a task that waits for a database does not delay the others that are due.
 """

@@ -1,4 +1,4 @@
-"""The author of a change: who made it, and why."""
+"""An edit of one entry: what is written, by whom and why, and how it is logged and announced."""
 
 from __future__ import annotations
 

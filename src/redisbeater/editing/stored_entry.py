@@ -18,8 +18,6 @@ from redisbeater.schedules.zones import in_zone, read_zone
 from redisbeater.store import Snapshot
 from redisbeater.store.snapshot import oversized, version_of
 
-__all__ = ("StoredEntry", "failing_of", "load", "stored_definition", "stored_meta")
-
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEntry:

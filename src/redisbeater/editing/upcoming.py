@@ -17,8 +17,6 @@ from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.schedules.budget import SEARCHING_STEPS, StepsExhausted
 from redisbeater.schedules.description import clock_change_note
 
-__all__ = ("MOST_RUNS", "UpcomingRun", "first_runs", "runs_from", "upcoming_runs")
-
 #: More runs than a person reads.
 MOST_RUNS = 1000
 

@@ -20,13 +20,11 @@ from celery.app import app_or_default
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import StoreUnavailable
 from redisbeater.management.bulk import Bulk
-from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
+from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS, deadline_of, wait_on
 from redisbeater.management.schedule_store import ScheduleStore
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.run import Run
 from redisbeater.store.connection import cancelled
-
-__all__ = ("AsyncBulk", "AsyncScheduleStore")
 
 #: How many calls of one store wait for Redis at a time; the others wait for them.
 THREADS = 4
@@ -35,13 +33,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Awaitable(Generic[P, R]):
+class Awaited(Generic[P, R]):
     """A method of :class:`ScheduleStore` that is called in a thread of the store's own, and awaited.
 
     ``is_long_read``: it goes through entries, page by page, and changes nothing; cancelled, it ends between two pages.
     """
 
-    def __init__(self, method: Callable[Concatenate[ScheduleStore, P], R], *, is_long_read: bool = False) -> None:
+    def __init__(self, method: Callable[Concatenate[Any, P], R], *, is_long_read: bool = False) -> None:
         self.__doc__ = method.__doc__
 
         @wraps(method)
@@ -55,7 +53,7 @@ class _Awaitable(Generic[P, R]):
         self._call.__name__, self._call.__qualname__ = name, f"{owner.__name__}.{name}"
 
     @overload
-    def __get__(self, store: None, owner: type) -> _Awaitable[P, R]: ...
+    def __get__(self, store: None, owner: type) -> Awaited[P, R]: ...
 
     @overload
     def __get__(self, store: AsyncScheduleStore, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
@@ -96,6 +94,9 @@ class AsyncScheduleStore:
         await store.close()  # or all of it in: async with AsyncScheduleStore(app) as store
     """
 
+    #: The store that does the work.
+    _kind = ScheduleStore
+
     def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
         self._given_app, self._prefix = app, prefix
         self._store: ScheduleStore | None = None
@@ -113,71 +114,58 @@ class AsyncScheduleStore:
     ) -> None:
         await self.close()
 
-    create = _Awaitable(ScheduleStore.create)
-    update = _Awaitable(ScheduleStore.update)
-    edit = _Awaitable(ScheduleStore.edit)
-    words = _Awaitable(ScheduleStore.words)
-    definition = _Awaitable(ScheduleStore.definition)
-    read_definition = _Awaitable(ScheduleStore.read_definition)
-    upsert = _Awaitable(ScheduleStore.upsert)
-    get = _Awaitable(ScheduleStore.get)
-    delete = _Awaitable(ScheduleStore.delete)
-    enable = _Awaitable(ScheduleStore.enable)
-    disable = _Awaitable(ScheduleStore.disable)
-    enable_many = _Awaitable(ScheduleStore.enable_many)
-    disable_many = _Awaitable(ScheduleStore.disable_many)
-    delete_many = _Awaitable(ScheduleStore.delete_many)
-    skip_next = _Awaitable(ScheduleStore.skip_next)
-    rename = _Awaitable(ScheduleStore.rename)
-    copy = _Awaitable(ScheduleStore.copy)
-    restore = _Awaitable(ScheduleStore.restore)
-    retry = _Awaitable(ScheduleStore.retry)
-    trigger = _Awaitable(ScheduleStore.trigger)
-    history = _Awaitable(ScheduleStore.history, is_long_read=True)
-    run = _Awaitable(ScheduleStore.run)
-    runs = _Awaitable(ScheduleStore.runs)
-    run_counts = _Awaitable(ScheduleStore.run_counts)
-    stop = _Awaitable(ScheduleStore.stop)
-    restart = _Awaitable(ScheduleStore.restart)
-    backfill = _Awaitable(ScheduleStore.backfill)
-    pause = _Awaitable(ScheduleStore.pause)
-    resume = _Awaitable(ScheduleStore.resume)
-    is_paused = _Awaitable(_pause_of)
-    held = _Awaitable(ScheduleStore.held, is_long_read=True)
-    status = _Awaitable(ScheduleStore.status)
-    health = _Awaitable(ScheduleStore.health)
-    log = _Awaitable(ScheduleStore.log)
-    why = _Awaitable(ScheduleStore.why)
-    executed = _Awaitable(ScheduleStore.executed)
-    upcoming = _Awaitable(ScheduleStore.upcoming)
-    next = _Awaitable(ScheduleStore.next, is_long_read=True)
-    list = _Awaitable(ScheduleStore.list, is_long_read=True)
-    rows = _Awaitable(ScheduleStore.rows, is_long_read=True)
-    row = _Awaitable(ScheduleStore.row)
-    clock = _Awaitable(ScheduleStore.clock)
-    tasks = _Awaitable(ScheduleStore.tasks)
-    watch = _Awaitable(ScheduleStore.watch)
-    newest_runs = _Awaitable(ScheduleStore.newest_runs)
-    active_runs = _Awaitable(ScheduleStore.active_runs)
-    tracks_runs = _Awaitable(_tracks_runs)
-    recorded = _Awaitable(ScheduleStore.recorded)
-    form_words = _Awaitable(ScheduleStore.form_words)
-    restored_words = _Awaitable(ScheduleStore.restored_words)
-    draft = _Awaitable(ScheduleStore.draft)
-    preview = _Awaitable(ScheduleStore.preview)
-    names = _Awaitable(ScheduleStore.names, is_long_read=True)
-    count = _Awaitable(ScheduleStore.count)
-    broken = _Awaitable(ScheduleStore.broken)
-    failing = _Awaitable(ScheduleStore.failing, is_long_read=True)
-    late = _Awaitable(ScheduleStore.late)
-    deleted = _Awaitable(ScheduleStore.deleted)
-    next_clock_change = _Awaitable(ScheduleStore.next_clock_change)
-    is_registered = _Awaitable(ScheduleStore.is_registered)
-    export = _Awaitable(ScheduleStore.export, is_long_read=True)
-    plan = _Awaitable(ScheduleStore.plan, is_long_read=True)
-    apply = _Awaitable(ScheduleStore.apply)
-    simulate = _Awaitable(ScheduleStore.simulate, is_long_read=True)
-    lint = _Awaitable(ScheduleStore.lint, is_long_read=True)
+    create = Awaited(ScheduleStore.create)
+    update = Awaited(ScheduleStore.update)
+    edit = Awaited(ScheduleStore.edit)
+    definition = Awaited(ScheduleStore.definition)
+    read_definition = Awaited(ScheduleStore.read_definition)
+    upsert = Awaited(ScheduleStore.upsert)
+    get = Awaited(ScheduleStore.get)
+    delete = Awaited(ScheduleStore.delete)
+    enable = Awaited(ScheduleStore.enable)
+    disable = Awaited(ScheduleStore.disable)
+    enable_many = Awaited(ScheduleStore.enable_many)
+    disable_many = Awaited(ScheduleStore.disable_many)
+    delete_many = Awaited(ScheduleStore.delete_many)
+    skip_next = Awaited(ScheduleStore.skip_next)
+    rename = Awaited(ScheduleStore.rename)
+    copy = Awaited(ScheduleStore.copy)
+    restore = Awaited(ScheduleStore.restore)
+    retry = Awaited(ScheduleStore.retry)
+    trigger = Awaited(ScheduleStore.trigger)
+    history = Awaited(ScheduleStore.history, is_long_read=True)
+    run = Awaited(ScheduleStore.run)
+    runs = Awaited(ScheduleStore.runs)
+    run_counts = Awaited(ScheduleStore.run_counts)
+    stop = Awaited(ScheduleStore.stop)
+    restart = Awaited(ScheduleStore.restart)
+    backfill = Awaited(ScheduleStore.backfill)
+    pause = Awaited(ScheduleStore.pause)
+    resume = Awaited(ScheduleStore.resume)
+    is_paused = Awaited(_pause_of)
+    status = Awaited(ScheduleStore.status)
+    health = Awaited(ScheduleStore.health)
+    log = Awaited(ScheduleStore.log)
+    why = Awaited(ScheduleStore.why)
+    executed = Awaited(ScheduleStore.executed)
+    upcoming = Awaited(ScheduleStore.upcoming)
+    next = Awaited(ScheduleStore.next, is_long_read=True)
+    list = Awaited(ScheduleStore.list, is_long_read=True)
+    clock = Awaited(ScheduleStore.clock)
+    newest_runs = Awaited(ScheduleStore.newest_runs)
+    active_runs = Awaited(ScheduleStore.active_runs)
+    tracks_runs = Awaited(_tracks_runs)
+    names = Awaited(ScheduleStore.names, is_long_read=True)
+    count = Awaited(ScheduleStore.count)
+    broken = Awaited(ScheduleStore.broken)
+    failing = Awaited(ScheduleStore.failing, is_long_read=True)
+    late = Awaited(ScheduleStore.late)
+    deleted = Awaited(ScheduleStore.deleted)
+    export = Awaited(ScheduleStore.export, is_long_read=True)
+    plan = Awaited(ScheduleStore.plan, is_long_read=True)
+    apply = Awaited(ScheduleStore.apply)
+    simulate = Awaited(ScheduleStore.simulate, is_long_read=True)
+    lint = Awaited(ScheduleStore.lint, is_long_read=True)
 
     def bulk(self, *, note: str = "", by: str = "") -> AsyncBulk:
         """Make tens of thousands of changes; ``async with store.bulk() as bulk: await bulk.upsert(entry)``."""
@@ -233,7 +221,7 @@ class AsyncScheduleStore:
         """The store that does the work, of the app that is current."""
         app = app_or_default(self._given_app)
         if self._store is None or self._store._given_app is not app:
-            self._store = ScheduleStore(app, prefix=self._prefix)
+            self._store = self._kind(app, prefix=self._prefix)
         return self._store
 
     def _threads(self) -> ThreadPoolExecutor:

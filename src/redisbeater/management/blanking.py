@@ -13,8 +13,6 @@ from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Payload, Run
 from redisbeater.redaction import BLANK, names_secret, redacted, redacted_text, secrets_of
 
-__all__ = ("check_not_blanked", "redacted_line", "restored", "shown_run")
-
 
 def shown_run(context: Context, run: Run) -> Run:
     """Return a run as people see it: without its payload, and with the secrets in its texts blanked.

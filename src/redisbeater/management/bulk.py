@@ -1,31 +1,271 @@
-"""``Bulk``: creates, changes and deletes tens of thousands of entries in seconds."""
+"""Many changes in pages: bulk upserts, from a template where entries share fields, and verbs by name."""
 
 from __future__ import annotations
 
+import marshal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property, partial
 from types import TracebackType
+from typing import Any, NamedTuple
+
+from celery import Celery
+from celery.schedules import crontab, schedule
 
 from redisbeater.context import Context
+from redisbeater.deferred_signals import deferred_signals
 from redisbeater.display import MOST_CHARACTERS, MOST_QUOTED, quoted, shown
-from redisbeater.editing.changes import Upsert
-from redisbeater.editing.compare_and_set import WriteResult, preview, write_page
-from redisbeater.editing.edit import Author, announce
+from redisbeater.editing.changes import Switch, Upsert
+from redisbeater.editing.compare_and_set import WriteResult, delete_entries, preview, write_page
+from redisbeater.editing.edit import Author, Edit, announce, log_edit
 from redisbeater.editing.rescheduling import score_of_new
+from redisbeater.editing.stored_entry import StoredEntry, stored_definition
 from redisbeater.entry import RedisScheduleEntry
-from redisbeater.entry_name import check_stored_name
-from redisbeater.exceptions import InvalidEntry, RedisBeaterError
+from redisbeater.entry_name import check_name, check_new_name, check_stored_name
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RedisBeaterError, WrongType
 from redisbeater.log_lines import get_logger
-from redisbeater.management.template import EntryTemplates, RenderedEntry, checked_entry
+from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
-from redisbeater.model.meta import NEW, Meta
+from redisbeater.model.fields import given_policies
+from redisbeater.model.meta import FINISHED, NEW, Meta, Score
+from redisbeater.model.passed_values import checked_args, checked_kwargs
+from redisbeater.model.resolved_policy import Defaults
+from redisbeater.schedules.crontab_text import field_texts
 from redisbeater.schedules.zones import zone_name
-from redisbeater.store import SAVE_PAGE, Change
-
-__all__ = ("Bulk",)
+from redisbeater.store import SAVE_PAGE, Change, pages
 
 logger = get_logger(__name__)
+
+
+#: How many templates are kept at most: a bulk whose entries share nothing must not hold them all in memory.
+MOST_TEMPLATES = 10_000
+
+
+class RenderedEntry(NamedTuple):
+    """One entry of a template, with its stored text."""
+
+    template: EntryTemplate
+    name: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    text: str
+
+    def definition(self) -> Definition:
+        """Return the definition of this entry."""
+        return self.template.definition._replace(name=self.name, args=self.args, kwargs=self.kwargs)
+
+
+class EntryTemplate:
+    """Renders entries that differ from a definition only in name, args and kwargs."""
+
+    def __init__(self, definition: Definition, context: Context) -> None:
+        self.definition = definition
+        self._data = definition.to_data(context.codec)
+        if definition.options:  # a copy that was checked: the caller may change the options later
+            self.definition = definition._replace(options=deepcopy(definition.options))
+            self._data = self.definition.to_data(context.codec)
+        self._first = FINISHED
+        self._planned_at: datetime | None = None
+
+    def render(self, entry: RedisScheduleEntry) -> RenderedEntry:
+        """Render an entry whose template key is that of this template.
+
+        Raises:
+            InvalidEntry: its name or its arguments cannot be stored.
+        """
+        name, args, kwargs = check_new_name(entry.name), checked_args(entry.args), checked_kwargs(entry.kwargs)
+        return RenderedEntry(
+            self, name, args, kwargs, json_text.to_text({**self._data, "name": name, "args": args, "kwargs": kwargs})
+        )
+
+    def first_score(self, now: datetime, defaults: Defaults) -> Score:
+        """Return the score of a new entry of this template.
+
+        Raises:
+            InvalidEntry: the entry never fires.
+        """
+        # The next fire time of a crontab is the same for every entry until it has passed.
+        is_still_next = type(self.definition.schedule) is crontab and (self._first.fire_time or now) > now
+        if self._planned_at != now and not is_still_next:
+            self._first = score_of_new(self.definition, NEW, now, defaults)
+            self._planned_at = now
+        return self._first
+
+
+class EntryTemplates:
+    """The templates of the entries that were rendered so far, by their keys."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._templates: dict[bytes, EntryTemplate] = {}
+
+    def render(self, entry: RedisScheduleEntry) -> RenderedEntry:
+        """Render an entry with the template that has its key, or with a new one.
+
+        Raises:
+            InvalidEntry: a field cannot be stored.
+        """
+        key = _template_key(entry)
+        template = None if key is None else self._templates.get(key)
+        if template is None:
+            template = EntryTemplate(entry.definition(), self._context)
+            if key is not None:
+                self._keep(key, template)
+        return template.render(entry)
+
+    def _keep(self, key: bytes, template: EntryTemplate) -> None:
+        if len(self._templates) >= MOST_TEMPLATES:
+            self._templates.clear()
+        self._templates[key] = template
+
+
+def checked_entry(given: object) -> RedisScheduleEntry:
+    """Return what was passed as an entry.
+
+    Raises:
+        InvalidEntry: it is none, such as a name.
+    """
+    if isinstance(given, RedisScheduleEntry):
+        return given
+    raise WrongType("entry", f"expected a RedisScheduleEntry, got {quoted(given)}")
+
+
+def _template_key(entry: RedisScheduleEntry) -> bytes | None:
+    """Return a key that two entries share when they differ only in name and arguments; 1 and true are different.
+
+    None: the entry holds other than plain values, and gets a template of its own.
+    """
+    timing = _timing(entry.schedule)
+    if timing is None:
+        return None
+    shared: Any = (entry.task, timing, entry.options, entry.enabled, entry.timezone, given_policies(vars(entry)))
+    try:
+        return marshal.dumps(shared, 0)
+    except ValueError:
+        return None
+
+
+def _timing(value: Any) -> tuple[Any, ...] | None:
+    """Return the fields of a plain interval or crontab; None for any other schedule."""
+    if getattr(value, "nowfun", None) is not None:
+        return None
+    if type(value) is schedule:
+        every = value.run_every
+        return every.days, every.seconds, every.microseconds, value.relative
+    if type(value) is crontab:
+        return *field_texts(value).values(), getattr(value, "timezone", None)
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of one entry.
+
+    Attributes:
+        is_static: whether it was deleted and comes back, because code declares it.
+        is_changed: whether it was enabled, disabled or deleted by this, and not before.
+        was_until: until when it was disabled before; None: not until a time.
+        error: why it could not be changed; None if it was.
+    """
+
+    name: str
+    is_static: bool = False
+    is_changed: bool = True
+    was_until: datetime | None = None
+    error: Exception | None = None
+    _app: Celery | None = field(default=None, repr=False)
+    _stored: StoredEntry | None = field(default=None, repr=False)
+
+    @cached_property
+    def entry(self) -> RedisScheduleEntry | None:
+        """The entry after the change; None if it was deleted, or could not be changed."""
+        return None if self._stored is None else RedisScheduleEntry.of(self._stored, self._app)
+
+
+def enable_many(app: Celery, names: Iterable[str], *, is_enabled: bool, author: Author) -> Iterator[Outcome]:
+    """Enable or disable entries; yield what became of each when its page was written."""
+
+    def change(page: Sequence[str]) -> Iterator[Outcome]:
+        context = Context.of(app)
+        result = write_page(context, [Switch(name=name, is_enabled=is_enabled, author=author) for name in page])
+        for name in page:
+            edit = result.written.get(name)
+            if edit is None:
+                yield Outcome(name=name, error=result.failures[name])
+            else:
+                stored = edit.to_stored_entry()
+                log_edit(edit, partial(stored.due_at, context.in_zone(stored.zone).defaults))
+                is_changed, until = _before(edit, stored, context)
+                yield Outcome(name=name, is_changed=is_changed, was_until=until, _app=app, _stored=stored)
+
+    return _by_page(names, change, check_name if is_enabled else check_stored_name)
+
+
+def _before(edit: Edit, after: StoredEntry, context: Context) -> tuple[bool, datetime | None]:
+    """Return whether an entry was enabled before and is not now, or the reverse; and until when it was disabled."""
+    if "disabled_until" not in edit.changed_fields:
+        return bool(edit.changed_fields), None
+    definition = stored_definition(edit.snapshot, context.codec, has_any_name=True)
+    was_paused = definition.enabled and replace(after, definition=definition).is_paused
+    return (
+        was_paused or definition.enabled != after.definition.enabled,
+        definition.disabled_until if was_paused else None,
+    )
+
+
+def delete_many(app: Celery, names: Iterable[str], *, author: Author) -> Iterator[Outcome]:
+    """Delete entries; yield what became of each when its page was deleted."""
+
+    def delete(page: Sequence[str]) -> Iterator[Outcome]:
+        deleted = delete_entries(Context.of(app), page, author)
+        for name in page:
+            if name in deleted:
+                yield Outcome(name=name, is_static=deleted[name].is_static)
+            else:
+                yield Outcome(name=name, error=EntryNotFound(name))
+
+    return _by_page(names, delete, check_stored_name)
+
+
+def _by_page(
+    names: Iterable[str],
+    change: Callable[[Sequence[str]], Iterator[Outcome]],
+    check: Callable[[str], str],
+) -> Iterator[Outcome]:
+    """Change the entries of each page, in the order of the names; a name that none can have is an outcome as well.
+
+    Raises:
+        InvalidEntry: the names are one text, whose letters nobody means, or hold something else; nothing is changed.
+    """
+    if isinstance(names, str):
+        raise WrongType("names", f"expected a list of names, got {quoted(names)}; for one entry pass [{quoted(names)}]")
+    names = list(names)
+    for name in names:
+        if not isinstance(name, str):
+            raise WrongType("names", f"expected names, which are texts; one of them is {quoted(name)}")
+    for page in pages(list(dict.fromkeys(names)), SAVE_PAGE):
+        refused = {name: error for name in page if (error := _refusal(name, check))}
+        changed: dict[str, Outcome] = {}
+        try:
+            with deferred_signals():
+                changed.update({each.name: each for each in change([name for name in page if name not in refused])})
+        except KeyboardInterrupt:  # what was written is reported first
+            yield from changed.values()
+            raise
+        for name in page:
+            yield changed.get(name) or Outcome(name=name, error=refused[name])
+
+
+def _refusal(name: str, check: Callable[[str], str]) -> InvalidEntry | None:
+    try:
+        check(name)
+    except InvalidEntry as exc:
+        return exc
+    return None
+
 
 #: Characters of definitions in one page: a longer page would keep the server busy for more than a few milliseconds.
 MOST_PAGE_CHARACTERS = 500_000

@@ -23,8 +23,6 @@ from redisbeater.model.fields import shown_value
 from redisbeater.redaction import redacted_field
 from redisbeater.schedules.description import describe_in_brief
 
-__all__ = ("EditReport", "draft", "edit_entry", "value_words")
-
 #: Characters of a value before or after a change that are shown.
 MOST_VALUE = 80
 

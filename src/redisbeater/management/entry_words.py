@@ -1,29 +1,58 @@
-"""The fields of an entry from words as people write them: ``1h30m``, ``tomorrow 09:00``, ``0 9 * * mon-fri``."""
+"""Entries in words: the options of the command line, the fields of the form, the definition as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import cached_property
 from typing import Any
 
 from celery import Celery
+from celery.schedules import crontab
 
 from redisbeater.context import Context
-from redisbeater.display import did_you_mean, quoted
+from redisbeater.display import did_you_mean, printable_json, quoted
 from redisbeater.editing.stored_entry import load
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.blanking import check_not_blanked
+from redisbeater.management.blanking import check_not_blanked, restored
+from redisbeater.management.files.definitions import fields_of
 from redisbeater.model import json_text
-from redisbeater.model.fields import EntryFields
+from redisbeater.model.definition import Definition
+from redisbeater.model.fields import POLICY_FIELDS, EntryFields
 from redisbeater.model.options import decoded_options
+from redisbeater.model.passed_values import unknown_field
 from redisbeater.model.policies import INHERIT
+from redisbeater.redaction import BLANK, redacted
 from redisbeater.schedules import clocked, cron, rrule
+from redisbeater.schedules.crontab_text import cron_text
 from redisbeater.schedules.zones import read_zone
 from redisbeater.times import read_duration, read_time
 
-__all__ = ("SCHEDULE_WORDS", "EntryWords", "default_of", "drafted", "fields_of_entry")
+_FIELDS = ("name", "task", "args", "kwargs", "options", "schedule", "enabled", "timezone", *POLICY_FIELDS)
+
+
+def read_definition(app: Celery, text: str, name: str = "") -> RedisScheduleEntry:
+    """Return the entry of a definition, unsaved; ``name`` takes the place of the name in the text.
+
+    Raises:
+        InvalidEntry: the text is no JSON, or a field is missing, wrong or unknown.
+    """
+    data = json_text.from_person(text, "$")
+    if not isinstance(data, dict):
+        raise InvalidEntry("$", f"expected an object, got {type(data).__name__}")
+    for field in data:
+        if field not in _FIELDS:
+            raise unknown_field(field, _FIELDS)
+    check_not_blanked(data, "$", Context.of(app).config.redact)
+    of_entry = name or data.get("name")
+    if not isinstance(of_entry, str) or not of_entry:
+        raise InvalidEntry("$.name", "is missing; expected a text")
+    definition = Definition.from_text(of_entry, text, Context.of(app).codec)
+    fields = {field: getattr(definition, field) for field in _FIELDS}
+    return RedisScheduleEntry(**fields, app=app)
+
 
 #: The words for a schedule; an entry has one of them.
 SCHEDULE_WORDS = ("every", "cron", "rrule", "at", "solar")
@@ -235,3 +264,84 @@ _READERS: Mapping[str, tuple[str, Callable[[EntryWords, Any, str], Any]]] = {
     "enabled": ("enabled", EntryWords._as_it_is),
     "task": ("task", EntryWords._as_it_is),
 }
+
+
+#: The fields whose texts are JSON.
+JSON_WORDS = ("args", "kwargs", "options")
+
+#: What fields are called in files, and as options of the command line and fields of the form.
+_WORD_OF_FIELD = {"misfire_grace_time": "grace"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormWords:
+    """The texts of an entry by the names of the options of ``create``.
+
+    Attributes:
+        version: that of the entry which was read.
+        kind: the word of its schedule: every, cron, at, rrule or solar; empty: no word means exactly this schedule.
+        words: the texts; what is not set is missing.
+    """
+
+    version: str
+    kind: str
+    words: Mapping[str, str]
+
+
+def form_words(context: Context, name: str) -> FormWords:
+    """Return an entry as the texts of a form, with the values of secrets blanked.
+
+    Raises:
+        EntryNotFound: there is none of that name.
+        InvalidEntry: it is broken.
+    """
+    stored = load(context, name)
+    zone = context.in_zone(stored.zone).zone
+    fields = fields_of(stored.definition, context.codec, zone)
+    if "schedule" in fields and (text := _cron(stored.definition.schedule)):
+        fields["cron"] = text
+    kind = next((word for word in SCHEDULE_WORDS if word in fields), "")
+    fields.pop("schedule", None)
+    plain = {_WORD_OF_FIELD.get(field, field): value for field, value in fields.items()}
+    for word in JSON_WORDS:
+        if word in plain:
+            plain[word] = printable_json(redacted(plain[word], context.config.redact, in_texts=True))
+    words = {word: _text(value) for word, value in plain.items() if word not in ("enabled", "labels", "skip")}
+    labels = redacted(dict(stored.definition.labels), context.config.redact)
+    words["labels"] = "\n".join(f"{key}={value}" for key, value in labels.items())
+    return FormWords(version=stored.version, kind=kind, words={word: text for word, text in words.items() if text})
+
+
+def _cron(schedule: Any) -> str:
+    """Return the cron text of a crontab, whether its fields were numbers or texts; empty where none means the same."""
+    text = cron_text(schedule) if type(schedule) is crontab else ""
+    try:
+        return text if text and cron(text) == schedule else ""
+    except InvalidEntry:
+        return ""
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return value if isinstance(value, str) else printable_json(value)
+
+
+def restored_words(context: Context, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return words in which a secret that a form has blanked, and nobody has overwritten, is the stored one again.
+
+    Raises:
+        EntryNotFound, InvalidEntry: as for :func:`form_words`; or a word is no JSON.
+    """
+    definition = load(context, name).definition
+    found = dict(words)
+    for word in JSON_WORDS:
+        if BLANK in str(found.get(word, "")):
+            stored = definition.to_data(context.codec).get(word)
+            value = json_text.from_text(found[word], f"$.{word}")
+            found[word] = json_text.to_text(restored(value, stored, context.config.redact))
+    if "labels" in found:
+        found["labels"] = restored(found["labels"], definition.labels, context.config.redact)
+    return found

@@ -1,39 +1,46 @@
-"""Lint a schedule, or a file before it is applied: find what will not run as its author means."""
+"""Lint a schedule, a file before it is applied, or one new entry: what will not run as its author means."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from celery import Celery
 
 from redisbeater.context import Context, task_options
+from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
+from redisbeater.editing.upcoming import UpcomingRun, first_runs
+from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.course import Course, course_of, new_course
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
+from redisbeater.management.future import Course, course_of, new_course
 from redisbeater.management.lint_rules import (
     SEVERITIES,
     Finding,
     clock_changes,
+    memory,
     of_arguments,
     of_definition,
+    of_policies,
     of_sentry,
     of_stored,
+    overlapping,
     redbeat_lacks,
 )
-from redisbeater.management.lint_runs import memory, of_policies, overlapping
-from redisbeater.management.registered import import_tasks
+from redisbeater.management.registered import import_tasks, is_registered
 from redisbeater.management.simulation import Simulation, simulate
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.run import Run
+from redisbeater.schedules import describe
+from redisbeater.schedules.budget import StepsExhausted
 from redisbeater.store import Snapshot, pages
-
-__all__ = ("Findings", "Linter")
 
 #: For signatures in a class that has a method ``list``.
 Findings = list[Finding]
@@ -221,3 +228,62 @@ def _course(find: Callable[[], Course | None]) -> Course | None:
         return find()
     except Exception:
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """What an entry would do, if it were created now.
+
+    Attributes:
+        schedule: its schedule in words.
+        runs: its next runs.
+        findings: what ``lint`` says of its definition.
+        problem: why the runs are not known; empty: they are.
+    """
+
+    schedule: str
+    runs: Sequence[UpcomingRun]
+    findings: Sequence[Finding]
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it."""
+        return {
+            "schedule": self.schedule,
+            "runs": [run.as_dict() for run in self.runs],
+            "findings": [vars(finding) for finding in self.findings],
+            "problem": self.problem,
+        }
+
+
+def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Preview:
+    """Return what an entry would do; find its ``n`` next runs with the engine steps of one plan, some 30 ms.
+
+    Raises:
+        InvalidEntry: it could not be stored.
+    """
+    definition = entry.definition()
+    now, stored_zone = context.redis.clock()
+    zoned = context.in_zone(stored_zone)
+    lock_timeout = None if context.config.lock_key is None else float(context.config.lock_timeout)
+    runs: list[UpcomingRun] = []
+    problem = ""
+    try:
+        runs += first_runs(definition, zoned.defaults, now, n)
+    except (StepsExhausted, OverflowError) as exc:
+        problem = shown(exc) or "finding its next run takes too long"
+    return Preview(
+        schedule=describe(definition.schedule, definition.zone(zoned.zone)),
+        runs=runs,
+        findings=[
+            *_findings(definition, now, zoned, lock_timeout),
+            *(of_arguments(definition, entry.app) if is_registered(entry.app, definition.task) else ()),
+        ],
+        problem=problem,
+    )
+
+
+def _findings(definition: Any, now: datetime, context: Context, lock_timeout: float | None) -> Iterator[Finding]:
+    with suppress(StepsExhausted, OverflowError):
+        yield from of_definition(definition, now, context.defaults, lock_timeout)
+    yield from of_policies(definition, context.defaults)

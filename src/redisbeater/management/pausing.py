@@ -1,8 +1,10 @@
-"""Pause and resume the whole schedule: while it is paused, no beat claims an entry."""
+"""Pause and resume a schedule; the beats of a schedule; watch what changes."""
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -10,12 +12,35 @@ from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.edit import Author
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.beat_line import Pause
+from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.passed_values import checked_instant
 from redisbeater.signals import schedule_paused, schedule_resumed
+from redisbeater.store import HeldLock
+from redisbeater.store.keys import SEVERAL
 from redisbeater.times import MAX_SECONDS
 
-__all__ = ("Resumption", "pause", "read_pause", "resume")
+#: A beat that has written no line for longer than this makes no passes any more.
+LONGEST_PASS = timedelta(seconds=30)
+
+#: Where ``beat_max_loop_interval`` is long: without a lock a beat writes its line with each claim, and may miss two.
+INTERVALS = 3
+
+
+def read_beats(context: Context) -> list[BeatLine]:
+    """Return the lines of the beats, those that lead first; what another program wrote is left out."""
+    read = (BeatLine.from_text(token, text) for token, text in context.redis.beats.lines().items())
+    return sorted(filter(None, read), key=lambda beat: (not beat.leads, beat.token))
+
+
+def warning_of_lock(held: HeldLock, beats: Sequence[BeatLine]) -> str:
+    """Return why the lock may keep every beat from leading; empty: its holder has just written that it runs."""
+    return "" if held.holder in [beat.token for beat in beats] else held.warning
+
+
+def longest_pass(max_interval: float) -> timedelta:
+    """Return how old the last pass of a beat may be; ``max_interval``: seconds between two of its claims."""
+    return max(LONGEST_PASS, INTERVALS * timedelta(seconds=max_interval))
+
 
 #: Seconds between two looks at the claims that have not ended.
 LOOK_SECONDS = 0.1
@@ -91,3 +116,73 @@ def resume(context: Context, author: Author) -> Resumption:
     context.redis.pause.end(by=author.by, note=author.note)
     schedule_resumed.send(context.redis.keys.prefix, by=author.by, note=author.note)
     return Resumption(pause=ended, held=late.entries, oldest=late.oldest)
+
+
+#: How many names are listed at most; of more entries it is only known that they changed.
+MOST_NAMES = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What changed since the last look.
+
+    Attributes:
+        names: entries that were changed, or whose runs were; None: more than 50, or nobody knows which.
+        runs: whether runs changed.
+        status: whether a lock was released, or the schedule paused or resumed.
+    """
+
+    names: frozenset[str] | None = frozenset()
+    runs: bool = False
+    status: bool = False
+
+    def __bool__(self) -> bool:
+        return self.names is None or bool(self.names) or self.runs or self.status
+
+    def __or__(self, other: Changes) -> Changes:
+        names = None if self.names is None or other.names is None else self.names | other.names
+        names = None if names is not None and len(names) > MOST_NAMES else names
+        return Changes(names=names, runs=self.runs or other.runs, status=self.status or other.status)
+
+
+class Watcher:
+    """Listens to the changes of a schedule and of its runs, on one connection; one thread waits."""
+
+    def __init__(self, context: Context) -> None:
+        self._listener = context.redis.watcher()
+        self._of_runs = context.redis.keys.events
+
+    def wait(self, seconds: float) -> Changes:
+        """Wait for a change, that many seconds at most, and return what changed.
+
+        Raises:
+            StoreError: Redis cannot be reached; what changed meanwhile is not known.
+        """
+        messages = self._listener.wait_on_each(seconds)
+        of_runs = (text for channel, text in messages if channel == self._of_runs)
+        return _of_entries(text for channel, text in messages if channel != self._of_runs) | _of_runs(of_runs)
+
+    def close(self) -> None:
+        """Stop listening; never raises."""
+        self._listener.close()
+
+
+def _of_entries(messages: Iterable[str]) -> Changes:
+    found = Changes()
+    for message in messages:
+        if message == SEVERAL:
+            found |= Changes(names=None)
+        else:
+            found |= Changes(status=True) if message.startswith(":") else Changes(names=frozenset({message}))
+    return found
+
+
+def _of_runs(messages: Iterable[str]) -> Changes:
+    found = Changes()
+    for message in messages:
+        try:
+            names = json.loads(message)
+            found |= Changes(names=frozenset(map(str, names)) if isinstance(names, list) else None, runs=True)
+        except (ValueError, RecursionError):  # another program wrote it
+            found |= Changes(names=None, runs=True)
+    return found

@@ -10,8 +10,6 @@ from celery import Celery, Task
 
 from redisbeater.display import did_you_mean
 
-__all__ = ("import_tasks", "is_registered", "nearest_task", "refused_arguments", "task_names")
-
 
 def is_registered(app: Celery, task: str) -> bool | None:
     """Tell whether an app has a task of that name; import its modules, as a worker does, if it is not known yet.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery.schedules import crontab
 
@@ -15,16 +15,24 @@ from redisbeater.display import printable_json, text_of
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.blanking import redacted_line
-from redisbeater.management.candidates import Progress, candidates
-from redisbeater.management.entry_filter import EVERY, Filter
-from redisbeater.management.field_defaults import FieldDefault, field_defaults
-from redisbeater.management.found_names import found_names
-from redisbeater.management.search import LATE, FoundEntry, Reader, search
+from redisbeater.management.search import (
+    EVERY,
+    LATE,
+    Filter,
+    FoundEntry,
+    Progress,
+    Reader,
+    candidates,
+    each_found,
+    order,
+    search,
+)
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.meta import application_of, file_owner
-from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.policies import INHERIT
+from redisbeater.model.resolved_policy import Defaults, ResolvedPolicy
 from redisbeater.model.run import RunBrief
 from redisbeater.model.skip import Skipped
 from redisbeater.redaction import redacted, redacted_text
@@ -32,9 +40,98 @@ from redisbeater.schedules import describe
 from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.crontab_text import cron_text
 from redisbeater.schedules.description import describe_in_brief
+from redisbeater.schedules.english import zone_text
 from redisbeater.store import Snapshot
+from redisbeater.times import duration_words
 
-__all__ = ("Row", "RowPage", "page_of_rows", "row_of", "rows")
+#: Fields that are shown where they are set, and nowhere else.
+_SHOWN_WHEN_SET = ("description", "labels", "disabled_until", "skip")
+
+
+class FieldDefault(NamedTuple):
+    """A field that is not set, its value in words, and its source: a setting, or ``default``."""
+
+    name: str
+    text: str
+    source: str
+
+
+def field_defaults(definition: Definition, defaults: Defaults) -> tuple[FieldDefault, ...]:
+    """Return the fields that a definition does not set."""
+    return tuple(_fields(definition, defaults))
+
+
+def _fields(definition: Definition, defaults: Defaults) -> Iterator[FieldDefault]:
+    if definition.timezone is None:
+        yield FieldDefault("timezone", zone_text(defaults.zone) or "UTC", "the setting timezone")
+    policy = ResolvedPolicy.of(definition, defaults)
+    inherited = {
+        "misfire_grace_time": policy.grace,
+        "coalesce": policy.coalesce,
+        "jitter": policy.jitter,
+        "overlap": policy.overlap,
+        "requeue_lost": defaults.requeue_lost,
+    }
+    for name, value in inherited.items():
+        if getattr(definition, name) is INHERIT:
+            yield FieldDefault(name, _text(value), f"the setting redisbeater_{name}")
+    for name in ("start_at", "end_at", "max_runs", "deadline", "disable_after_failures"):
+        if getattr(definition, name) is None:
+            yield FieldDefault(name, "none", "default")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return duration_words(value, units=2)
+    return "none" if value is None else str(value)
+
+
+#: How many entries are kept as they were found, so that those of a first page need not be read again.
+MOST_KEPT = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundNames:
+    """The names that were found, in their order, and some of the entries.
+
+    ``declared``: how many of all that were found are only declared.
+    """
+
+    names: Sequence[str]
+    kept: Mapping[str, FoundEntry]
+    declared: int
+
+    def entries(self, context: Context, begin: int, end: int) -> list[FoundEntry]:
+        """Return a part of the entries; those that are not kept are read again, as they are now."""
+        part = self.names[begin:end]
+        missing = [name for name in part if name not in self.kept]
+        reread = {entry.name: entry for entry in Reader(context, EVERY).read(missing, None)}
+        entries = {**self.kept, **reread}
+        return [entries[name] for name in part if name in entries]
+
+
+def found_names(
+    context: Context,
+    wanted: Filter,
+    limit: int | None,
+    *,
+    states: Collection[str],
+    sort: str,
+    text: str,
+    names: Sequence[str] | None,
+) -> FoundNames:
+    """Return the names of what :func:`~redisbeater.management.search.search` finds; its arguments are the same."""
+    keys: list[tuple[Any, ...]] = []
+    kept: dict[str, FoundEntry] = {}
+    declared = 0
+    for entry in each_found(context, wanted, limit, states=states, sort=sort, text=text, names=names):
+        keys.append(order(sort)(entry))
+        if entry.snapshot is None or len(kept) < MOST_KEPT:  # what is only declared cannot be read again
+            kept[entry.name] = entry
+        declared += entry.snapshot is None
+    in_order = [key[-1] for key in sorted(keys)[:limit]]
+    return FoundNames(names=in_order, kept=kept, declared=declared)
+
 
 #: The fields of each entry in the JSON of a listing, and further ones in the JSON of a single entry.
 LISTED = (

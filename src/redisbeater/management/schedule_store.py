@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from celery import Celery
 from celery.app import app_or_default
 
 from redisbeater.config.urls import app_text
-from redisbeater.management.entry_methods import EntryMethods
-from redisbeater.management.file_methods import FileMethods
-from redisbeater.management.schedule_methods import ScheduleMethods
-from redisbeater.management.word_methods import WordMethods
+from redisbeater.context import Context, task_options, with_prefix
+from redisbeater.context import task_options as rules_of
+from redisbeater.display import quoted
+from redisbeater.editing.changes import FieldChange
+from redisbeater.editing.compare_and_set import delete_entry
+from redisbeater.editing.edit import Author
+from redisbeater.editing.stored_entry import failing_of, load
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import check_name, check_stored_name
+from redisbeater.exceptions import EntryNotFound
+from redisbeater.management import pausing
+from redisbeater.management.blanking import redacted_line, shown_run
+from redisbeater.management.bulk import Bulk, Outcome, checked_entry, delete_many, enable_many
+from redisbeater.management.edit_report import EditReport, draft, edit_entry
+from redisbeater.management.entry_words import (
+    read_definition,
+)
+from redisbeater.management.files.apply import apply_changes, collect
+from redisbeater.management.files.export import Export
+from redisbeater.management.files.plan import Applied, Changes, Terms, plan_changes
+from redisbeater.management.future import ScheduledRun, next_runs
+from redisbeater.management.lint import Findings, Linter
+from redisbeater.management.pausing import Resumption, longest_pass
+from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
+from redisbeater.management.runs.backfill import Backfill, plan_backfill, send_backfill
+from redisbeater.management.runs.history import (
+    HistoryPage,
+    newest_runs,
+    read_history,
+    read_run,
+    wait_for_end,
+)
+from redisbeater.management.runs.reserved import Caller, Triggers, read_overlap
+from redisbeater.management.runs.stop import Stopped, restart_run, stop_run
+from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
+from redisbeater.management.simulation import Simulation, simulate_schedule
+from redisbeater.management.status import Health, Status, check_health, read_status
+from redisbeater.management.status import Terms as HealthTerms
+from redisbeater.management.why.facts import Answer
+from redisbeater.management.why.past import explain
+from redisbeater.model.beat_line import Pause
+from redisbeater.model.fields import EntryChanges, EntryFields, ScheduleLike, TaskLike
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.meta import Failing
+from redisbeater.model.passed_values import as_task, checked_instant
+from redisbeater.model.policies import Overlap, OverlapWord
+from redisbeater.model.run import Run, RunBrief, RunCounts
+from redisbeater.store import Late
 
-__all__ = ("ScheduleStore",)
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+#: The most lines of a log that are read at once.
+MOST_LINES_READ = 10_000
 
 
-class ScheduleStore(EntryMethods, WordMethods, ScheduleMethods, FileMethods):
+class ScheduleStore:
     """The schedule of an app. Building one does no I/O; one for each process is enough.
 
     Arguments:
@@ -30,6 +86,790 @@ class ScheduleStore(EntryMethods, WordMethods, ScheduleMethods, FileMethods):
         store.update("report", args=["weiss"])
     """
 
+    _run_caller: Caller | None = None
+    _listing: Listing | None = None
+
     def __repr__(self) -> str:
         below = "" if self._prefix is None else f" below {self._prefix!r}"
         return f"<ScheduleStore of {app_text(app_or_default(self._given_app))}{below}>"
+
+    # Entries
+
+    def create(
+        self,
+        name: str,
+        task: TaskLike,
+        schedule: ScheduleLike | float | timedelta,
+        *,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **fields: Unpack[EntryFields],
+    ) -> RedisScheduleEntry:
+        """Create an entry; all arguments but these are those of :class:`~redisbeater.RedisScheduleEntry`.
+
+        With ``dry_run`` it is checked and planned, and not written.
+
+        Every change takes a ``note``, why it is made, and ``by``, who makes it: by default user and host of this
+        process. They stand in the entry's :meth:`log`.
+
+        Raises:
+            EntryExists: there is one of that name.
+        """
+        entry = RedisScheduleEntry(name, task, schedule, app=self._app, **fields)
+        return draft(entry) if dry_run else entry.create(note=note, by=by)
+
+    def update(
+        self,
+        name: str,
+        /,
+        *,
+        if_version: str | None = None,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
+    ) -> RedisScheduleEntry:
+        """Change the named fields of an entry; the others stay as they are at that moment.
+
+        With ``if_version``, the :attr:`~redisbeater.RedisScheduleEntry.version` that was read, an entry that was
+        edited since is not changed; a run of it makes no difference.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EditConflict: it has another version, or others kept changing it.
+        """
+        return self.edit(name, if_version=if_version, note=note, by=by, **changes).entry
+
+    def edit(
+        self,
+        name: str,
+        /,
+        *,
+        task_options: Mapping[str, Any] | None = None,
+        if_version: str | None = None,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
+    ) -> EditReport:
+        """Change an entry as :meth:`update` does, and report the changed fields and the next run before and after.
+
+        ``task_options`` are options of the task to change one by one, None removes one; ``options`` replaces them all.
+        With ``dry_run`` nothing is written.
+
+        Raises:
+            EntryNotFound, EditConflict: as for :meth:`update`.
+        """
+        change = self._change(name, changes, task_options, note, by)
+        return edit_entry(self._app, replace(change, if_version=if_version), dry_run=dry_run)
+
+    def _change(
+        self, name: str, fields: EntryChanges, options: Mapping[str, Any] | None, note: str, by: str
+    ) -> FieldChange:
+        return FieldChange(
+            name=check_name(name),
+            fields={**fields},
+            options=options or {},
+            option_rules=rules_of(self._app),
+            author=Author.of(by, note),
+        )
+
+    def upsert(self, entry: RedisScheduleEntry, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Create an entry, or make the stored one of that name like it: :meth:`redisbeater.RedisScheduleEntry.save`.
+
+        With a store that has a ``prefix``, the entry belongs to its schedule from then on.
+        """
+        entry = checked_entry(entry)
+        if self._prefix is not None:
+            entry.app = self._app
+        return entry.save(note=note, by=by)
+
+    def bulk(self, *, note: str = "", by: str = "") -> Bulk:
+        """Make tens of thousands of changes in seconds.
+
+        The :meth:`log` of each entry that is changed or deleted gets a line, with ``note`` and ``by``. That of a new
+        entry gets one only if either is passed: it takes half as much memory as the entry.
+
+        Example::
+
+            with store.bulk() as bulk:
+                for customer in customers:
+                    bulk.upsert(RedisScheduleEntry(f"report {customer}", "proj.report", 3600, args=[customer], app=app))
+            print(bulk.created, bulk.changed, bulk.unchanged)
+        """
+        return Bulk(self._context, note=note, by=by)
+
+    def get(self, name: str) -> RedisScheduleEntry:
+        """Read an entry.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: it is broken.
+        """
+        return RedisScheduleEntry.of(load(self._context, check_name(name)), self._app)
+
+    def delete(self, name: str, *, note: str = "", by: str = "") -> None:
+        """Delete an entry. A static one comes back, with its counters, when a beat begins to lead: disable it instead.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+        """
+        if delete_entry(self._context, check_stored_name(name), Author.of(by, note)) is None:
+            raise EntryNotFound(name)
+
+    def restore(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Put an entry back that was deleted within seven days and is one of the newest 10,000; its state is kept.
+
+        Fire times that passed meanwhile are not run. Entries that a :meth:`bulk` deleted are not kept.
+
+        Raises:
+            EntryNotFound: no deleted entry of that name is kept.
+            EntryExists: there is an entry of that name.
+        """
+        return RedisScheduleEntry.of(restore_entry(self._context, name, Author.of(by, note)), self._app)
+
+    def deleted(self) -> dict[str, datetime]:
+        """Return the deleted entries that can be restored, name -> when it was deleted, the newest first."""
+        return self._context.redis.deleted.names()
+
+    def enable(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Let an entry run again; :meth:`redisbeater.RedisScheduleEntry.enable`."""
+        return RedisScheduleEntry(name, app=self._app).enable(note=note, by=by)
+
+    def disable(
+        self, name: str, *, until: datetime | timedelta | None = None, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
+        """Stop the runs of an entry until it is enabled again; :meth:`redisbeater.RedisScheduleEntry.disable`."""
+        return RedisScheduleEntry(name, app=self._app).disable(until=until, note=note, by=by)
+
+    def skip_next(
+        self, name: str, n: int = 1, *, undo: bool = False, note: str = "", by: str = ""
+    ) -> RedisScheduleEntry:
+        """Leave out the next fire times of an entry; :meth:`redisbeater.RedisScheduleEntry.skip_next`."""
+        return RedisScheduleEntry(name, app=self._app).skip_next(n, undo=undo, note=note, by=by)
+
+    def rename(self, name: str, new: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Rename an entry. It keeps its state; its task ids, its jitter and ``H`` in its schedule change.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+            RunActive: a beat is sending a run of it.
+        """
+        return RedisScheduleEntry.of(rename_entry(self._context, name, new, Author.of(by, note)), self._app)
+
+    def copy(
+        self,
+        name: str,
+        new: str,
+        *,
+        task_options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        note: str = "",
+        by: str = "",
+        **changes: Unpack[EntryChanges],
+    ) -> RedisScheduleEntry:
+        """Create an entry like another one, with some fields changed. It starts again, without runs.
+
+        ``task_options`` and ``dry_run`` are those of :meth:`edit`.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            EntryExists: there is one of the new name.
+        """
+        change = self._change(name, changes, task_options, note, by)
+        return RedisScheduleEntry.of(copy_entry(self._context, name, new, change, dry_run=dry_run), self._app)
+
+    def trigger(
+        self,
+        name: str,
+        *,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        scheduled_for: datetime | None = None,
+        overlap: OverlapWord | Overlap | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> str:
+        """Send a run of an entry now, from this process, and return its task id, which is random.
+
+        It has the task, the options and the headers of the entry's runs. Its next fire time and its counters stay as
+        they are; an entry that is disabled or finished can be triggered too. The entry's :meth:`log` says who did it.
+
+        Arguments:
+            name: the name of the entry.
+            args: other arguments than the entry's, for this run.
+            kwargs: other keyword arguments than the entry's, for this run; they replace all of them.
+            scheduled_for: the fire time that the run gets in its header ``scheduled_for``; default: now. A naive one
+                is in the entry's zone.
+            overlap: ``"allow"``, ``"skip"``, ``"buffer_one"`` or ``"cancel_other"``: what decides where another run of
+                the entry is active; None: the entry's own. With ``"buffer_one"`` and ``"cancel_other"`` beat sends the
+                run once the other has ended. All but ``"allow"`` need ``redisbeater_track_runs``.
+            by: who, for the log. Default: user and host of this process.
+            note: why, for the log.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: the entry is broken, or the arguments cannot be sent.
+            RunActive: another run of the entry is active, and the overlap allows no other.
+            SendFailed: the broker did not take the run.
+        """
+        return Triggers(self._app, self._caller).trigger(
+            check_name(name),
+            args=args,
+            kwargs=kwargs,
+            scheduled_for=scheduled_for,
+            overlap=overlap,
+            author=Author.of(by, note),
+        )
+
+    def enable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
+        """Enable entries, a page at a time; return what became of each, also of one that cannot be changed."""
+        return list(enable_many(self._app, names, is_enabled=True, author=Author.of(by, note)))
+
+    def disable_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
+        """Disable entries, as :meth:`enable_many` enables them."""
+        return list(enable_many(self._app, names, is_enabled=False, author=Author.of(by, note)))
+
+    def delete_many(self, names: Iterable[str], *, note: str = "", by: str = "") -> list[Outcome]:
+        """Delete entries, a page at a time; return what became of each, also of one that does not exist."""
+        return list(delete_many(self._app, names, author=Author.of(by, note)))
+
+    def retry(self, name: str, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Let a broken entry run again whose reason is gone, such as a schedule class that was missing.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+            InvalidEntry: it is not broken, or still cannot be read.
+        """
+        return retry(self._app, check_name(name), Author.of(by, note))
+
+    def executed(self, name: str, at: datetime | None = None, *, note: str = "", by: str = "") -> RedisScheduleEntry:
+        """Record when a task was really executed; :meth:`redisbeater.RedisScheduleEntry.executed`."""
+        return RedisScheduleEntry(name, app=self._app).executed(at, note=note, by=by)
+
+    def definition(self, name: str) -> dict[str, Any]:
+        """Return all that makes an entry what it is, as JSON values: :meth:`read_definition` reads them.
+
+        Raises:
+            EntryNotFound, InvalidEntry: as for :meth:`get`.
+        """
+        return load(self._context, check_name(name)).definition.to_data(self._context.codec)
+
+    def read_definition(self, text: str, name: str = "") -> RedisScheduleEntry:
+        """Return the entry of a definition, without writing it; ``name`` takes the place of the name in the text.
+
+        Raises:
+            InvalidEntry: it cannot be read, or has a field that no entry has.
+        """
+        return read_definition(self._app, text, name)
+
+    # Runs
+
+    def history(
+        self,
+        name: str | None = None,
+        limit: int = 20,
+        before: datetime | None = None,
+        *,
+        since: datetime | None = None,
+        states: Collection[str] = (),
+    ) -> HistoryPage:
+        """Return the runs of an entry with the lines of its :meth:`log`, the newest first.
+
+        Without a name, the runs of all entries with the lines of the schedule, for which those of each entry are read.
+        Without ``redisbeater_track_runs`` there are lines only.
+
+        Arguments:
+            name: the name of the entry, which may be deleted.
+            limit: how many, up to 10,000; more where the last ones are of one moment.
+            before: only what was sent or happened before; the page's own gets the page after it.
+            since: only what was sent or happened from then on. Naive times are in the app's zone.
+            states: only runs in these states; ``skipped`` stands for the lines about fire times that were skipped.
+
+        Raises:
+            ValueError: an argument is not valid.
+        """
+        entry = None if name is None else check_name(name)
+        before, since = self._instant("before", before), self._instant("since", since)
+        return read_history(self._context, entry, limit=limit, before=before, since=since, states=states)
+
+    def newest_runs(self, names: Sequence[str], limit: int = 30) -> dict[str, list[RunBrief]]:
+        """Return the newest runs of several entries in brief, each's newest first; empty if runs are not recorded."""
+        return newest_runs(self._context, names, limit)
+
+    def active_runs(self, limit: int = 200) -> list[Run]:
+        """Return active runs of the whole schedule, those whose lease ends first; empty if runs are not recorded."""
+        context = self._context
+        if not context.config.track_runs:
+            return []
+        runs = context.redis.runs
+        return [shown_run(context, run) for run in runs.many(runs.active_ids(limit)).values()]
+
+    @property
+    def tracks_runs(self) -> bool:
+        """Whether runs are recorded: the setting ``redisbeater_track_runs``."""
+        return self._context.config.track_runs
+
+    def run(self, run_id: str) -> Run:
+        """Return a run as it is recorded.
+
+        Raises:
+            RunNotFound: none of that id is kept.
+        """
+        return shown_run(self._context, read_run(self._context, run_id))
+
+    def runs(self, name: str, limit: int = 100) -> list[Run]:
+        """Return the runs of an entry that have not ended: sent, started, to be tried again, or waiting to be sent.
+
+        It is empty if runs are not recorded.
+        """
+        context = self._context
+        if not context.config.track_runs:
+            return []
+        return [shown_run(context, run) for run in context.redis.runs.active(check_name(name), limit)]
+
+    def run_counts(self, name: str) -> RunCounts:
+        """Return how many runs of an entry came to what since it was created; all are 0 if runs are not recorded."""
+        return self._context.redis.runs.counts(check_name(name))
+
+    def wait(
+        self, run_id: str, timeout: float | timedelta | None = None, progress: Callable[[Run], None] | None = None
+    ) -> Run:
+        """Wait until a run has ended, and return it as it is then; it may not have ended after ``timeout`` seconds.
+
+        ``progress`` is called with the run each second, and when it may have changed. A failover of Redis meanwhile
+        does not end the wait.
+
+        Raises:
+            RunNotFound: none of that id is kept.
+            StoreUnavailable: Redis cannot be reached at the first look, or when the time is over.
+        """
+        return wait_for_end(self._context, run_id, timeout, progress)
+
+    def stop(self, run_id: str, *, by: str = "", note: str = "") -> Stopped:
+        """Stop a run: one that waits for beat at once, any other through its worker, and wait 2 seconds for its end.
+
+        Whatever the worker's pool can, ``redisbeater.runs.stop_requested()`` becomes true in the task.
+
+        Raises:
+            RunNotFound: none of that id is kept.
+        """
+        return stop_run(self._app, run_id, Author.of(by, note))
+
+    def restart(
+        self, run_id: str, *, overlap: OverlapWord | Overlap | None = None, by: str = "", note: str = ""
+    ) -> str:
+        """Send a run that has ended without success again, and return the id of the new run.
+
+        It has the task, the arguments and the options that the other one had when it was sent.
+
+        Arguments:
+            run_id: the run that has ended.
+            overlap: what decides where another run of the entry is active; None: the entry's own.
+            by: who, for the log. Default: user and host of this process.
+            note: why, for the log.
+
+        Raises:
+            RunNotFound: none of that id is kept.
+            RunActive: it has not ended, or another run of the entry is active and its overlap allows no other.
+            InvalidEntry: it has succeeded, and its arguments are not kept: trigger its entry.
+            SendFailed: the broker did not take it.
+        """
+        return restart_run(self._caller, run_id, read_overlap(overlap), Author.of(by, note))
+
+    def backfill(
+        self,
+        name: str,
+        start: datetime,
+        end: datetime,
+        *,
+        rate: float | None = None,
+        overlap: OverlapWord | Overlap | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
+        by: str = "",
+        note: str = "",
+    ) -> Backfill:
+        """Send a run for each fire time from one time to another that has not succeeded, the oldest first.
+
+        Runs get new ids: workers discard ids that were revoked. What ran already is known from the history of the entry
+        alone, so without ``redisbeater_track_runs`` every fire time counts as missing. With an overlap other than
+        ``allow`` each run waits for the end of the one before it. Next run and counters stay as they are.
+
+        Arguments:
+            name: the name of the entry.
+            start: the first time, naive: in the entry's zone.
+            end: the last time, included; in the past.
+            rate: how many runs a second at most; None: as fast as the broker takes them.
+            overlap: what decides where another run of the entry is active; None: the entry's own.
+            dry_run: whether nothing is sent.
+            progress: called with the number of runs that were sent.
+            by: who, for the log. Default: user and host of this process.
+            note: why, for the log.
+
+        Raises:
+            EntryNotFound, InvalidEntry: there is no such entry, or it is broken.
+            ValueError: the span is no span in the past, or has more than 10,000 fire times.
+            SendFailed: the broker did not take a run; those before it were sent.
+        """
+        author, chosen = Author.of(by, note), read_overlap(overlap)
+        planned = plan_backfill(self._context, check_name(name), start, end)
+        if dry_run:
+            return planned
+        return send_backfill(self._caller, planned, rate=rate, overlap=chosen, author=author, progress=progress)
+
+    @property
+    def _caller(self) -> Caller:
+        """What sends runs from this process, of the app that is current."""
+        app = self._app
+        if self._run_caller is None or self._run_caller.app is not app:
+            self._run_caller = Caller(app)
+        return self._run_caller
+
+    # The schedule
+
+    def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
+        """Return what happened to an entry, or to the schedule without a name: the newest line first.
+
+        An ordinary run is no line; the log says what was changed, by whom and why, what was skipped and what failed.
+
+        Raises:
+            ValueError: ``limit`` is not from 1 to 10,000.
+        """
+        if type(limit) is not int or not 1 <= limit <= MOST_LINES_READ:
+            raise ValueError(f"limit: expected a whole number from 1 to {MOST_LINES_READ}, got {quoted(limit)}")
+        log = self._context.redis.log
+        lines = log.of_schedule(limit) if name is None else log.of_entry(check_name(name), limit)
+        return [redacted_line(self._context, line) for line in lines]
+
+    def why(self, name: str, at: datetime | None = None) -> Answer:
+        """Return why an entry does not run now, or why it did or did not run at a time, with what proves it.
+
+        It is answered from the entry, its plan, its :meth:`log`, the list of broken entries and the lock. Where these
+        prove nothing, the answer says so.
+
+        Arguments:
+            name: the name of the entry, or of one that was deleted within seven days.
+            at: the time; without seconds the whole minute. A naive one is in the entry's zone.
+
+        Raises:
+            EntryNotFound: nothing is known of that name.
+        """
+        return explain(self._context, check_name(name), at, max_interval=self._app.conf.beat_max_loop_interval or 0)
+
+    def pause(self, note: str = "", by: str = "", until: datetime | timedelta | None = None) -> Pause:
+        """Pause the whole schedule: no beat claims anything until :meth:`resume`, or ``until``.
+
+        Waits until what beats are sending is sent, half of ``redisbeater_lease_timeout`` at most; ``still_claimed`` of
+        the result says how many entries are left.
+        """
+        return pausing.pause(self._context, Author.of(by, note), until)
+
+    def resume(self, note: str = "", by: str = "") -> Resumption:
+        """End the pause. What came up meanwhile runs by its ``misfire_grace_time`` and ``coalesce``."""
+        return pausing.resume(self._context, Author.of(by, note))
+
+    @property
+    def is_paused(self) -> Pause | None:
+        """The pause of the schedule; None: it is not paused."""
+        return pausing.read_pause(self._context)
+
+    def status(self, *, details: bool = False) -> Status:
+        """Return who leads, who stands by, what is due, and what the leader reports about itself.
+
+        With ``details`` also the last hour in numbers and what the server says about itself, for which the runs of all
+        entries are counted: 20,000 at most.
+        """
+        return read_status(self._context, details=details)
+
+    def health(
+        self,
+        max_late: float | timedelta = 60.0,
+        require: Literal["leader", "any"] = "leader",
+        *,
+        self_token: str = "",
+        strict: bool = False,
+        timeout: float = 3.0,
+    ) -> Health:
+        """Return whether the schedule is healthy: a beat leads, or one runs, and nothing is later than ``max_late``.
+
+        Never raises for a Redis that does not answer: that is unhealthy. While the schedule is paused, nothing is late.
+
+        Arguments:
+            max_late: seconds, or a timedelta.
+            require: ``"leader"`` or ``"any"``: that a beat leads, or that one runs.
+            self_token: token, or host and process id, of one beat that alone must run.
+            strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
+            timeout: seconds that Redis may take.
+
+        Raises:
+            ValueError: an argument is not valid.
+        """
+        if require not in ("leader", "any"):
+            raise ValueError(f"require: expected 'leader' or 'any', got {quoted(require)}")
+        late = timedelta(seconds=_seconds(max_late, "max_late"))
+        pass_age = longest_pass(self._app.conf.beat_max_loop_interval or 0)
+        terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age)
+        return check_health(self._context, terms, timeout)
+
+    def upcoming(self, name: str, n: int = 5) -> list[UpcomingRun]:
+        """Return the next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
+        return RedisScheduleEntry(name, app=self._app).upcoming(n)
+
+    def next(
+        self, within: float | timedelta | None = None, limit: int = 20, *, start: datetime | None = None
+    ) -> list[ScheduledRun]:
+        """Return the next runs of the whole schedule, in the order of their times, each with its entry and its task.
+
+        Only what they take is read, a page of a thousand entries at least. A run that is overdue comes first.
+
+        Arguments:
+            within: only runs that are due within this many seconds from now; None: however far away they are.
+            limit: how many at most, up to 10,000.
+            start: only runs from this time on; ``within`` counts from it. Naive: in the app's zone.
+
+        Raises:
+            ValueError: an argument is not valid.
+        """
+        span = None if within is None else timedelta(seconds=_seconds(within, "within"))
+        return next_runs(self._context, within=span, limit=limit, start=self._instant("start", start))
+
+    def list(
+        self,
+        prefix: str | None = None,
+        task: TaskLike | None = None,
+        enabled: bool | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        *,
+        state: str | Collection[str] | None = None,
+        sort: str = "name",
+    ) -> EntryPage:
+        """Return a page of the entries, in the order of their names or another one.
+
+        Over all pages of a walk by name, each entry that exists from its first page to its last comes exactly once,
+        whatever runs or changes. One that is created during the walk may come or not; one that is deleted does not come
+        any more. Each entry is as it was when its page was read. In another order an entry that moves in the meantime
+        may come twice or not at all, and a page reads again what the pages before it have read.
+
+        Arguments:
+            prefix: only names that begin with this text.
+            task: only entries of this task: the task or its name.
+            enabled: only those that are, or are not; one that is disabled until a time to come is not.
+            queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
+            limit: how many at most, up to 10,000. A page may be shorter, even empty, and have a cursor all the same.
+            cursor: the one of the page before, None for the first; the filters and the order must be the same.
+            state: only entries in this state, or in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``,
+                ``failing``, ``late``. Broken ones that cannot be read are in ``broken`` of the page.
+            sort: ``name``; ``next``, by next run; ``last``, the newest last run first; ``late``, the latest first.
+
+        Raises:
+            ValueError: an argument is not valid.
+
+        Example::
+
+            page = store.list(task="proj.report")
+            while page.cursor is not None:
+                page = store.list(task="proj.report", cursor=page.cursor)
+        """
+        app = self._app
+        if self._listing is None or self._listing.app is not app:
+            self._listing = Listing(app)
+        wanted = Filter(prefix=prefix, task=as_task(task), enabled=enabled, queue=queue, labels=labels)
+        check_sort(sort)
+        return self._listing.page(wanted, limit=limit, cursor=cursor, states=checked_states(state), sort=sort)
+
+    def clock(self) -> datetime:
+        """Return the time of the Redis server, in the zone of entries without their own."""
+        now, zone = self._context.redis.clock()
+        return now.astimezone(self._context.in_zone(zone).zone)
+
+    def names(self) -> Iterator[str]:
+        """Return the names of all entries, in no order."""
+        return iter(self._context.redis.contents.names())
+
+    def count(self) -> int:
+        """Return the number of entries."""
+        return self._context.redis.contents.count()
+
+    def broken(self) -> dict[str, str]:
+        """Return the entries that were quarantined because they cannot be read or planned: name -> why."""
+        return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
+
+    def failing(self) -> dict[str, Failing]:
+        """Return the entries whose runs cannot be sent, name -> what is known, those that owe the oldest runs first.
+
+        Beat tries them again, at the latest after half a minute, and at once when they are edited. A broker that is
+        unavailable makes those entries fail that it was to get when the outage began.
+        """
+        redis = self._context.redis
+        snapshots = (snapshot for names in redis.failing.names() for snapshot in redis.load_many(names))
+        found = {snapshot.name: failing_of(snapshot) for snapshot in snapshots}
+        return {name: failing for name, failing in found.items() if failing is not None}
+
+    def late(self, more_than: float | timedelta = 60.0) -> Late:
+        """Return how many entries were due more than that many seconds ago and have not run, and the oldest lateness.
+
+        ``entries == 0`` is healthy. The number rises when no beat runs, when the broker is down, and with each entry
+        that is failing: that is late since the fire time that it owes.
+
+        Raises:
+            ValueError: ``more_than`` is negative or no number.
+        """
+        return self._context.redis.failing.late(_seconds(more_than))
+
+    # Files, and what is to come
+
+    def export(
+        self,
+        prefix: str | None = None,
+        owner: str | None = None,
+        state: bool = False,
+        redact: bool = False,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Export:
+        """Return entries as a file has them, all by default; ``to_text`` of the result makes its text.
+
+        Arguments:
+            prefix: only names that begin with this text.
+            owner: only those that the file of this owner declares.
+            state: also run counts, fire times and the identity of the schedule: a backup.
+            redact: blank the values of keys that name a secret, as ``redisbeater_redact`` says.
+            progress: called with the number of entries that were read.
+        """
+        found = collect(self._context, prefix=prefix or "", owner=owner or "", state=state, progress=progress)
+        return found.without_secrets(self._context.config.redact) if redact else found
+
+    def plan(
+        self,
+        export: Export,
+        owner: str | None = None,
+        *,
+        adopt: bool = False,
+        delete: bool = True,
+        state: bool = False,
+        note: str = "",
+        by: str = "",
+        progress: Callable[[int], None] | None = None,
+    ) -> Changes:
+        """Return what :meth:`apply` would change to make the entries of an owner those of a file; write nothing.
+
+        What operators changed stays until the file's own field changes.
+
+        Arguments:
+            export: the file, from ``Export.read`` or ``Export.from_text``.
+            owner: whose the entries are; by default the one that the file names.
+            adopt: take over entries of others that have a name of the file.
+            delete: delete the owner's entries that the file has not.
+            state: restore a backup, with run counts, fire times and identity. It needs no owner.
+            note: why, for the log.
+            by: who, for the log.
+            progress: called with the number of entries that were planned.
+
+        Raises:
+            InvalidEntry: an entry cannot be stored, or belongs to someone else.
+        """
+        author = Author.of(by, note)
+        terms = Terms(
+            owner=owner or export.owner,
+            author=author,
+            rules=task_options(self._app),
+            adopts=adopt,
+            deletes=delete,
+            restores=state,
+        )
+        return plan_changes(self._context, export, terms, progress)
+
+    def apply(
+        self, changes: Changes, done: Applied | None = None, progress: Callable[[int], None] | None = None
+    ) -> Applied:
+        """Apply what :meth:`plan` returned, deletions last, and return what was done.
+
+        An entry that was changed since the plan was made is left out, and is in ``conflicts``.
+
+        Arguments:
+            changes: the plan.
+            done: records what was done, also where an exception ends it; planning and applying again does the rest.
+            progress: called with the number of entries that are done.
+        """
+        done = Applied() if done is None else done
+        apply_changes(self._context, changes, done, progress)
+        return done
+
+    def simulate(
+        self,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        *,
+        entries: Iterable[RedisScheduleEntry] | Export | None = None,
+        prefix: str | None = None,
+        task: TaskLike | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        states: str | Collection[str] = (),
+        text: str = "",
+        progress: Callable[[int], None] | None = None,
+    ) -> Simulation:
+        """Return how many runs there will be from ``start``, now by default, up to ``end``, a day later by default.
+
+        Policies are those of now; what is overdue is left out. Naive times are in the zone of the schedule.
+
+        Arguments:
+            start: when it begins.
+            end: when it ends, not included.
+            entries: instead of the stored ones; as if each was created now.
+            prefix: only entries whose name begins with this text.
+            task: only entries of this task: the task or its name.
+            queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
+            states: only stored entries in one of these, as for :meth:`rows`.
+            text: only stored entries with this text, as for :meth:`rows`.
+            progress: called with the number of entries that were read, then of those whose runs were counted.
+
+        Raises:
+            ValueError: ``end`` is not after ``start``, or a state is none.
+        """
+        wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
+        return simulate_schedule(self._app, start, end, entries, wanted, progress, states=chosen, text=text)
+
+    def lint(
+        self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False
+    ) -> Findings:
+        """Return what will not run as its author means, in the schedule or in a file, the worst first.
+
+        Workers are asked which tasks they have registered, for a second; without an answer no task is unknown.
+
+        Arguments:
+            file: lint its entries, not those of the schedule.
+            progress: called with the number of entries that were read, then of those whose runs were counted.
+            sentry: report what the monitors of Sentry cannot say of an entry, too.
+        """
+        linter = Linter(self._app, progress, for_sentry=sentry)
+        return linter.schedule() if file is None else linter.file(file)
+
+    def __init__(self, app: Celery | None = None, *, prefix: str | None = None) -> None:
+        self._given_app, self._prefix = app, prefix
+
+    @property
+    def _app(self) -> Celery:
+        return with_prefix(app_or_default(self._given_app), self._prefix)
+
+    @property
+    def _context(self) -> Context:
+        return Context.of(self._app)
+
+    def _instant(self, name: str, given: datetime | None) -> datetime | None:
+        """Return the instant of a passed time; a naive one is in the app's zone."""
+        return None if given is None else checked_instant(given, self._context.zone, name)
+
+
+def _seconds(duration: float | timedelta, name: str = "more_than") -> float:
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < math.inf:
+        raise ValueError(f"{name}: expected seconds or a timedelta, at least 0, got {quoted(duration)}")
+    return float(seconds)

@@ -1,23 +1,152 @@
-"""The status of a schedule: who leads, who stands by, what is late. Read from what beats write and what is stored."""
+"""The status of a schedule: beats, server, numbers of the last hour; and its health as one answer."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Literal, TypeVar
 
 from redisbeater.context import Context
-from redisbeater.management.beats import read_beats, warning_of_lock
-from redisbeater.management.last_hour import LastHour, read_last_hour
-from redisbeater.management.pausing import read_pause
-from redisbeater.management.runs.record import workers_report
-from redisbeater.management.server_words import eviction_words, memory_words, persistence_words
+from redisbeater.display import shown
+from redisbeater.exceptions import StoreError
+from redisbeater.management.pausing import LONGEST_PASS, read_beats, read_pause, warning_of_lock
+from redisbeater.management.runs.history import NO_REPORTS, workers_report
 from redisbeater.model.beat_line import BeatLine, Pause, name_of
-from redisbeater.store import is_of_redbeat
+from redisbeater.model.run import State
+from redisbeater.store import Late, is_of_redbeat
 from redisbeater.store.server import ServerFacts
+from redisbeater.times import duration_words, relative_words
 
-__all__ = ("Server", "Status", "read_status")
+HOUR = timedelta(hours=1)
+
+#: How long after its fire time a run is late: what ``health`` allows by default.
+LATE = timedelta(seconds=60)
+
+#: Runs that are counted; with more, the numbers are the least that there can be.
+MOST_RUNS = 20_000
+
+_ENDS = (State.SUCCESS, State.FAILURE, State.LOST, State.REVOKED, State.EXPIRED)
+_ACTIVE = (State.SENT, State.STARTED, State.RETRY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastHour:
+    """What the entries of a schedule did in the last hour. Deleted entries do not count.
+
+    Attributes:
+        since: when it began.
+        sent: how many runs were sent. The numbers of runs are None where runs are not recorded.
+        success, failure, lost, revoked, expired: what became of these.
+        active: how many of these have not ended.
+        late: how many of these were sent a minute or more after their fire time.
+        skipped: how many fire times of this hour were skipped, for whatever reason.
+        is_at_least: whether there were more than is kept, or were counted.
+    """
+
+    since: datetime
+    sent: int | None
+    success: int | None
+    failure: int | None
+    lost: int | None
+    revoked: int | None
+    expired: int | None
+    active: int | None
+    late: int | None
+    skipped: int
+    is_at_least: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it."""
+        return {**vars(self), "since": self.since.isoformat()}
+
+
+def read_last_hour(context: Context, now: datetime) -> LastHour:
+    """Return the numbers of the hour before ``now``; at most 20,000 runs are read."""
+    since, is_tracked = now - HOUR, context.config.track_runs
+    found = context.redis.runs.tally(since, LATE, MOST_RUNS)
+    states = found.states
+    ends = {state.value.lower(): states[state.value] if is_tracked else None for state in _ENDS}
+    active = sum(states[state.value] for state in _ACTIVE)
+    sent = active + sum(states[state.value] for state in _ENDS)
+    return LastHour(
+        since=since,
+        sent=sent if is_tracked else None,
+        active=active if is_tracked else None,
+        late=found.late if is_tracked else None,
+        skipped=found.skipped,
+        is_at_least=found.is_at_least,
+        **ends,
+    )
+
+
+#: What is said of facts that the server keeps to itself.
+UNKNOWN = "unknown: the user of Redis may not ask (+info, +config|get), or this server does not say"
+
+#: What a crash loses, by when the append-only file is written to the disk.
+_LOSSES = {
+    "always": "a crash loses nothing",
+    "everysec": "a crash loses a second at most",
+    "no": "a crash loses what the system has not written yet",
+}
+
+
+def memory_words(facts: ServerFacts) -> str:
+    """Return how much memory the server uses and may use: ``12.3 MB of 100.0 MB``."""
+    if facts.used_memory is None:
+        return UNKNOWN if facts.max_memory is None else f"its limit is {_size(facts.max_memory)}"
+    used = _size(facts.used_memory)
+    if facts.max_memory is None:
+        return f"{used}; its limit is unknown"
+    return f"{used} of {_size(facts.max_memory)}" if facts.max_memory else f"{used}, no limit"
+
+
+def eviction_words(facts: ServerFacts) -> str:
+    """Return what the server does when its memory is full, and whether the schedule can be lost by that."""
+    policy = facts.policy
+    if not policy:
+        return "no limit of memory: nothing is evicted" if facts.max_memory == 0 else UNKNOWN
+    if facts.max_memory == 0:
+        return f"{policy}, without a limit of memory: nothing is evicted"
+    if facts.may_evict:
+        return f"{policy}: full memory evicts any key, and the schedule can be lost; set maxmemory-policy noeviction"
+    if policy.startswith("volatile"):
+        return f"{policy}: full memory evicts no entry, but the lock, runs, deleted entries, and a pause with an end"
+    return f"{policy}: full memory refuses changes, and nothing is lost"
+
+
+def persistence_words(facts: ServerFacts, now: datetime) -> str:
+    """Return what the server writes to its disk, and what a crash loses."""
+    problems = "".join(f"; {problem}" for problem in facts.problems)
+    if facts.has_log:
+        loss = f", fsync {facts.fsync}: {_LOSSES[facts.fsync]}" if facts.fsync in _LOSSES else ""
+        return f"append-only file (AOF){loss}{problems}"
+    if facts.has_snapshots is False:
+        return ("none: a restart of the server loses the schedule" if facts.has_log is False else UNKNOWN) + problems
+    if facts.has_snapshots:
+        return f"snapshots (RDB){_snapshot(facts, now)}{problems}"
+    if facts.has_log is False:
+        return f"no append-only file; whether it makes snapshots is unknown{_snapshot(facts, now)}{problems}"
+    return UNKNOWN
+
+
+def _snapshot(facts: ServerFacts, now: datetime) -> str:
+    if facts.last_snapshot is None:
+        return ""
+    last = f", the last {relative_words(facts.last_snapshot, now)}"
+    if facts.unsaved is None:
+        return last
+    return f"{last}: a crash loses {facts.unsaved:,} changes" if facts.unsaved else f"{last}, no change since"
+
+
+def _size(number: int) -> str:
+    """Return bytes as ``512 kB``, ``12.3 MB`` or ``1.5 GB``, in powers of 1,024 as Redis counts them."""
+    if number < 1024**2:
+        return f"{number / 1024:,.0f} kB"
+    return f"{number / 1024**2:,.1f} MB" if number < 1024**3 else f"{number / 1024**3:,.1f} GB"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,3 +327,176 @@ def _read_server(context: Context) -> Server:
     now, _ = context.redis.clock()
     offset = (asked_at + time.time()) / 2 - now.timestamp()
     return Server(facts=facts, now=now, clock_offset_ms=round(offset * 1000, 3))
+
+
+T = TypeVar("T")
+
+#: A problem: the check that found it, and what is wrong.
+Problem = tuple[str, str]
+
+#: How long a broker may be away.
+LONGEST_BROKER_OUTAGE = timedelta(seconds=60)
+
+#: How long the lock may be free beyond its timeout.
+HANDOVER = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What is expected of a healthy schedule.
+
+    Attributes:
+        max_late: how late the oldest entry may be.
+        require: ``"leader"``: a beat must lead; ``"any"``: a beat must run.
+        self_token: the token of one beat, or its host and process id, that alone must run; empty: the schedule.
+        strict: whether broken and failing entries are unhealthy, and workers that do not report runs.
+        longest_pass: how old the line of a beat may be.
+    """
+
+    max_late: timedelta = timedelta(seconds=60)
+    require: Literal["leader", "any"] = "leader"
+    self_token: str = ""
+    strict: bool = False
+    longest_pass: timedelta = LONGEST_PASS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Whether a schedule is healthy, and why not.
+
+    Attributes:
+        problems: what is wrong; empty: it is healthy.
+        failed: for each problem the check that found it: ``pass lead late redis broker entries workers``.
+        facts: what is said of a healthy schedule.
+        status: what was read; None: Redis did not answer.
+    """
+
+    problems: tuple[str, ...]
+    failed: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    status: Status | None = field(default=None, repr=False)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one line."""
+        return f"unhealthy: {'; '.join(self.problems)}" if self.problems else f"ok: {', '.join(self.facts)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it."""
+        status = self.status.as_dict() if self.status else None
+        found = {"problems": list(self.problems), "failed": list(self.failed)}
+        return {"healthy": self.is_healthy, **found, "status": status}
+
+
+def check_health(context: Context, terms: Terms, timeout: float) -> Health:
+    """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
+    late_after = terms.max_late.total_seconds()
+    try:
+        answer = answer_within(timeout, lambda: (read_status(context), context.redis.failing.late(late_after)))
+    except StoreError as exc:
+        return _unhealthy([("redis", f"Redis: {shown(str(exc))}")])
+    if answer is None:
+        return _unhealthy([("redis", f"no answer from Redis within {timeout:g} s")])
+    status, late = answer
+    problems = list(_problems(status, late, terms))
+    return replace(_unhealthy(problems), facts=tuple(_facts(status)), status=status)
+
+
+def answer_within(seconds: float, question: Callable[[], T]) -> T | None:
+    """Return the answer to a question to Redis; None if none comes in time: the question is left behind in a thread.
+
+    Raises:
+        StoreError: Redis cannot be reached, or refuses.
+    """
+    answers: SimpleQueue[T | StoreError] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(question())
+        except StoreError as exc:
+            answers.put(exc)
+
+    Thread(target=ask, name="question", daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except Empty:
+        return None
+    if isinstance(answer, StoreError):
+        raise answer
+    return answer
+
+
+def _unhealthy(problems: list[Problem]) -> Health:
+    return Health(problems=tuple(text for _, text in problems), failed=tuple(check for check, _ in problems))
+
+
+def _problems(status: Status, late: Late, terms: Terms) -> Iterator[Problem]:
+    if status.refusal:
+        yield "redis", f"Redis refuses changes: {status.refusal}"
+    yield from _problems_of_beats(status, terms)
+    if late.entries and status.pause is None:
+        entries = "1 entry" if late.entries == 1 else f"{late.entries:,} entries"
+        limit = duration_words(terms.max_late)
+        yield "late", f"{entries} late, oldest {duration_words(late.oldest)} (limit {limit})"
+    for beat in status.leaders:
+        away = beat.broker_away + (status.now - beat.last_pass) if beat.broker_away else timedelta(0)
+        if away > LONGEST_BROKER_OUTAGE:
+            yield "broker", f"{beat.name} has no broker for {duration_words(away)}"
+    if terms.strict and status.broken:
+        yield "entries", f"{status.broken:,} broken"
+    if terms.strict and status.failing:
+        yield "entries", f"{status.failing:,} failing"
+    if terms.strict and not status.workers_report:
+        yield "workers", NO_REPORTS
+
+
+def _problems_of_beats(status: Status, terms: Terms) -> Iterator[Problem]:
+    if terms.self_token:
+        own = [beat for beat in status.beats if terms.self_token in (beat.token, beat.name)]
+        if not own:
+            yield "pass", f"no beat {shown(terms.self_token)} has been seen within a minute"
+        yield from _hanging(status, own, terms.longest_pass)
+    elif terms.require == "any":
+        if not any(_age(status, beat) <= terms.longest_pass for beat in status.beats):
+            yield "pass", "no beat runs"
+    else:
+        if problem := _missing_leader(status):
+            yield "lead", problem
+        yield from _hanging(status, status.leaders, terms.longest_pass)
+
+
+def _missing_leader(status: Status) -> str:
+    if status.is_led:
+        return status.lock_warning
+    ages = [_age(status, beat) for beat in status.beats if beat.leads]
+    if ages and min(ages) < (status.lock_timeout or timedelta(0)) + HANDOVER:
+        return ""  # another beat takes over
+    return f"no leader for {duration_words(min(ages))}" if ages else "no leader"
+
+
+def _hanging(status: Status, beats: list[BeatLine], longest_pass: timedelta) -> Iterator[Problem]:
+    for beat in beats:
+        if (age := _age(status, beat)) > longest_pass:
+            yield "pass", f"{beat.name} made no pass for {duration_words(age)}"
+
+
+def _age(status: Status, beat: BeatLine) -> timedelta:
+    return max(status.now - beat.last_pass, timedelta(0))
+
+
+def _facts(status: Status) -> Iterator[str]:
+    if status.is_led:
+        yield f"leader {status.leader_name}"
+    for beat in status.leaders[:1]:
+        yield f"last pass {_age(status, beat).total_seconds():.1f} s ago"
+    if status.pause is not None:
+        yield f"paused{f' by {status.pause.by}' if status.pause.by else ''}"
+    elif status.due:
+        yield f"{status.due:,} due, oldest late {duration_words(status.oldest)}"
+    else:
+        yield "nothing late"

@@ -34,8 +34,6 @@ from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.interval import counts_from_last
 from redisbeater.schedules.zones import in_zone, read_zone
 
-__all__ = ("Decoder", "Definition")
-
 #: Keywords of ``apply_async`` that beat sets itself, so that options cannot.
 _SET_BY_BEAT = ("args", "kwargs", "producer")
 

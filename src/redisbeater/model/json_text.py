@@ -12,19 +12,6 @@ from typing import Any, NoReturn
 from redisbeater.display import quoted
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = (
-    "MAX_DEPTH",
-    "canonical",
-    "changed_fields",
-    "check_value",
-    "copied",
-    "from_person",
-    "from_text",
-    "is_plain",
-    "to_text",
-    "unique",
-)
-
 #: How many lists and objects may lie inside one another, the outermost included. Python stops at 1000 frames, of which
 #: copy.deepcopy, YAML and Celery's own code take several for each level; Ruby's JSON reads no more than 100 levels.
 MAX_DEPTH = 100

@@ -13,8 +13,6 @@ from redisbeater.display import shown
 from redisbeater.model import json_text
 from redisbeater.times import from_unix, to_unix
 
-__all__ = ("LogLine", "line_text")
-
 _STORED = re.compile(r"(\S+) (\d+) (\S+) ([a-z_]+) (.*)", re.DOTALL)
 
 

@@ -9,8 +9,6 @@ from redisbeater.model.definition import Definition
 from redisbeater.model.policies import INHERIT
 from redisbeater.model.run import Run, State
 
-__all__ = ("Verdict", "judge")
-
 #: Seconds until the first requeue; each further one takes twice as long, up to the longest.
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 10.0, 300.0
 

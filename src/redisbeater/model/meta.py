@@ -1,4 +1,4 @@
-"""The score of an entry in the schedule: the time at which beat must next look at it.
+"""The state of an entry beside its definition: meta, score, origin of a static one, and whether it is failing.
 
 It stands in the same field of the hash as the origin of a static entry, ``<application> <digest>``. The digests of the
 single fields tell which of them a file has changed since it was applied, so that the others keep what operators set.

@@ -11,19 +11,6 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.schedules.zones import decode_datetime, encode_datetime, in_iana_zone
 from redisbeater.times import MAX_SECONDS
 
-__all__ = (
-    "OPTIONS",
-    "OptionRules",
-    "check_expiry",
-    "check_options",
-    "decoded_options",
-    "encoded_options",
-    "linked_signatures",
-    "option_instant",
-    "owner_of_header",
-    "storable_options",
-)
-
 #: The greatest priority that a message can have.
 MOST_PRIORITY = 255
 

@@ -17,25 +17,6 @@ from redisbeater.model.options import OPTIONS
 from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
-__all__ = (
-    "agreed_zone",
-    "args_advice",
-    "as_schedule",
-    "as_task",
-    "checked_args",
-    "checked_instant",
-    "checked_kwargs",
-    "checked_meta",
-    "dict_or_given",
-    "for_entry",
-    "list_or_given",
-    "schedule_or_given",
-    "task_advice",
-    "task_or_given",
-    "unknown_field",
-    "zone_of_cron",
-)
-
 #: The object of the entry lies around its arguments.
 MOST_ARGUMENT_DEPTH = json_text.MAX_DEPTH - 1
 

@@ -6,26 +6,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Literal
 
-__all__ = (
-    "INHERIT",
-    "WORDED",
-    "Anchor",
-    "AnchorLike",
-    "AnchorWord",
-    "Coalesce",
-    "CoalesceLike",
-    "CoalesceWord",
-    "EvictionCheck",
-    "Inherit",
-    "OnFinish",
-    "OnFinishLike",
-    "OnFinishWord",
-    "Overlap",
-    "OverlapLike",
-    "OverlapWord",
-    "TextEnum",
-)
-
 #: The values of the enums below, for type checkers.
 CoalesceWord = Literal["latest", "earliest", "all"]
 OnFinishWord = Literal["keep", "disable", "delete"]

@@ -17,8 +17,6 @@ from redisbeater.schedules.budget import SEARCHING_STEPS
 from redisbeater.schedules.cron_expression import cron_expression
 from redisbeater.schedules.zones import in_zone
 
-__all__ = ("Defaults", "ResolvedPolicy", "inherited_policies")
-
 _MICROSECOND = timedelta(microseconds=1)
 
 

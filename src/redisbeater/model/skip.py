@@ -13,8 +13,6 @@ from redisbeater.model.meta import MAX_COUNT
 from redisbeater.model.policies import TextEnum
 from redisbeater.times import from_iso
 
-__all__ = ("Reason", "Skip", "Skipped", "add_skips", "read_skipped")
-
 
 class Reason(TextEnum):
     """Why a fire time is not run."""

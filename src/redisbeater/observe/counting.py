@@ -1,4 +1,4 @@
-"""``Beat``: the parts of one beat that probes and monitors watch, and what follows from them now."""
+"""What one beat counts, and what its probes and monitors watch of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redisbeater.broker.broker import Broker
 from redisbeater.config.settings import Config
 from redisbeater.context import Context
 from redisbeater.exceptions import causes
-from redisbeater.management.beats import longest_pass
+from redisbeater.management.pausing import longest_pass
 from redisbeater.model.skip import Reason
 from redisbeater.sending.counts import LATENESS_BOUNDS, Counts, Histogram, SentJob
 

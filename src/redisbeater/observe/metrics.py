@@ -1,4 +1,4 @@
-"""The catalogue of metrics: names, kinds, labels and meanings. Alerts and dashboard are checked against it.
+"""The metrics of a beat for Prometheus: the catalogue, its own numbers, and those of its schedule while it leads.
 
 This module needs ``prometheus_client``, the extra ``metrics``; others import it where they need it.
 """
@@ -21,7 +21,7 @@ from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
-from redisbeater.management.health import answer_within
+from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.meta import Meta
 from redisbeater.model.run import FINAL

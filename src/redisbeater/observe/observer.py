@@ -1,4 +1,4 @@
-"""Signs of life that need no request: a file that is touched, and messages to systemd."""
+"""``Observer``: starts and ends what a beat shows of itself; files that are touched, and messages to systemd."""
 
 from __future__ import annotations
 

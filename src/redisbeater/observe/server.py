@@ -1,4 +1,4 @@
-"""The verdict on a beat and its schedule: what ``/live`` and ``/health`` answer."""
+"""The HTTP server of a beat (``/live``, ``/health``, ``/metrics``), its verdict, and the dead man's switch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 from redisbeater.config.values import address_of
 from redisbeater.host_name import is_loopback, is_rebindable, named_host
 from redisbeater.log_lines import get_logger
-from redisbeater.management.health import HANDOVER, LONGEST_BROKER_OUTAGE, Health, Terms, check_health
+from redisbeater.management.status import HANDOVER, LONGEST_BROKER_OUTAGE, Health, Terms, check_health
 from redisbeater.observe.counting import Beat
 from redisbeater.times import duration_words
 

@@ -13,8 +13,6 @@ from redisbeater.exceptions import StoreError, StoreUnavailable
 from redisbeater.log_lines import get_logger
 from redisbeater.store.failure import will_pass
 
-__all__ = ("Outbox", "Report")
-
 logger = get_logger(__name__)
 
 #: How many reports are kept while Redis is away; the oldest is dropped for the next one.

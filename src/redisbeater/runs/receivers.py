@@ -26,8 +26,6 @@ from redisbeater.redaction import hidden, secrets_of
 from redisbeater.runs.process import OnceTask, Process, flush_all
 from redisbeater.runs.running import Running, add_headers, execution_of, is_tracked, is_tracked_request
 
-__all__ = ("install",)
-
 logger = get_logger(__name__)
 
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from redisbeater.exceptions import InvalidEntry
 
-__all__ = ("COUNTING_STEPS", "SEARCHING_STEPS", "Count", "Steps", "StepsExhausted")
-
 #: What finding the fire times of one plan may cost: about 30 ms of processor time.
 SEARCHING_STEPS = 60_000
 

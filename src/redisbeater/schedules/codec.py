@@ -1,4 +1,4 @@
-"""Rrules as they are stored: as RFC 5545 text, or as RedBeat's object if they were created from parts."""
+"""Schedules as they are stored: JSON of each kind, RedBeat's included."""
 
 from __future__ import annotations
 

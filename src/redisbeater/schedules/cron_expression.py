@@ -40,25 +40,6 @@ from redisbeater.schedules.crontab_text import (
 )
 from redisbeater.schedules.zones import in_zone, read_zone, zone_name
 
-__all__ = (
-    "is_hashed",
-    "read_hashed",
-    "resolved",
-    "DateRule",
-    "WeekdayRule",
-    "read_dates",
-    "read_weekdays",
-    "Fields",
-    "check_hashed",
-    "read_fields",
-    "refuse_never",
-    "resolve",
-    "ExpressionSlots",
-    "cron_expression",
-    "cron",
-)
-
-
 _HASHED = re.compile(r"H(\((?P<low>\d{1,2})-(?P<high>\d{1,2})\))?(/(?P<step>\d{1,2}))?", re.ASCII | re.IGNORECASE)
 
 #: The last day that every month has.

@@ -25,9 +25,6 @@ from celery.schedules import crontab
 
 from redisbeater.schedules.zones import Shift, offset_during, shift_on, shifts_between, steady_offset
 
-__all__ = ("CrontabSlots", "Slots", "slots_of", "count", "fires_at", "is_repeating", "next_fire_time", "nominal_times")
-
-
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 _ALL_HOURS = set(range(24))

@@ -31,22 +31,6 @@ from redisbeater.schedules.rrule.rrule import rrule
 from redisbeater.schedules.rrule_description import rrule_in_words
 from redisbeater.schedules.zones import in_zone, is_in_gap, read_zone
 
-__all__ = (
-    "crontab_in_brief",
-    "crontab_in_words",
-    "dates_in_words",
-    "days_in_words",
-    "kind_in_words",
-    "times_in_words",
-    "cron_expression_in_brief",
-    "cron_expression_in_words",
-    "clock_change_note",
-    "moved_times",
-    "describe",
-    "describe_in_brief",
-)
-
-
 #: Up to this many times of the day are always named one by one.
 _FEW = 3
 

@@ -1,4 +1,4 @@
-"""``clocked``: a schedule that fires once, at a given time.
+"""Intervals, and ``clocked``, which fires once, at a given time.
 
 An interval counts from its last fire time, so its fire times lie on a grid. A *relative* interval instead fires when
 the local clock shows a whole second, minute, hour or day: the largest of these units that fits into the interval.

@@ -1,4 +1,4 @@
-"""Time zones: the IANA zone that is meant by a name, or by a zone object of another library.
+"""Time zones: their names, local times and datetimes as they are stored.
 
 The code reads only :meth:`~datetime.datetime.utcoffset`, never ``dst()``: a shift may be 30 minutes or two hours, and
 "summer" time may be the standard one (Europe/Dublin). The shifts of a zone are days apart (since 1970: a week or more).

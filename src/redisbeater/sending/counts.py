@@ -11,8 +11,6 @@ from typing import Protocol
 from redisbeater.model.definition import Definition
 from redisbeater.model.plan import Plan
 
-__all__ = ("LATENESS_BOUNDS", "Counts", "Histogram", "SentJob")
-
 #: Upper bounds of the buckets of lateness, in seconds: mostly it is milliseconds, after an outage hours.
 LATENESS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0)
 

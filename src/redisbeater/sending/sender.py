@@ -1,4 +1,4 @@
-"""Send the message of a run with ``apply_async``, or as the worker of its app would read it.
+"""Send the message of a run with ``apply_async``, with prepared texts of its arguments.
 
 Celery builds these texts for logs and events token by token, a tenth of what a message costs, unless it gets them as
 options. It gets them only where it would build the same: not for tasks with their own ``apply_async``, which may add

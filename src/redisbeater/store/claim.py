@@ -1,4 +1,4 @@
-"""A claim: due entries that a beat has taken for a lease."""
+"""A claim: due entries that a beat has taken for a lease; and the commitments that end it."""
 
 from __future__ import annotations
 

@@ -25,18 +25,6 @@ from redisbeater.store.client import make_client
 from redisbeater.store.failure import CLIENT_ERRORS, is_transient, kind_of, right_hint, wrapped
 from redisbeater.store.keys import ABSENT
 
-__all__ = (
-    "cancelled",
-    "end_if_cancelled",
-    "Script",
-    "commands_of",
-    "load_script",
-    "Connection",
-    "Undo",
-    "unless_wrong_type",
-)
-
-
 #: Is set once nobody waits for what runs in this context; None: it goes on to its end, whoever waits.
 cancelled: ContextVar[Event | None] = ContextVar("cancelled", default=None)
 

@@ -14,8 +14,6 @@ from redisbeater.store.connection import Connection, unless_wrong_type
 from redisbeater.store.keys import Keys
 from redisbeater.times import from_unix, to_unix
 
-__all__ = ("Contents", "Unscheduled", "pages")
-
 T = TypeVar("T")
 
 #: What Lua writes as JSON of an empty list.

@@ -1,4 +1,4 @@
-"""The version of what beat writes to Redis.
+"""The keys of a schedule, and the version of what beat writes into them.
 
 =================  ===========  ====================================================================  ======
 key                type         members                                                               TTL

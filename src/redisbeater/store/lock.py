@@ -17,8 +17,6 @@ from redisbeater.store import keys as data_format
 from redisbeater.store.connection import Connection
 from redisbeater.store.keys import LOCK_RELEASED, Keys
 
-__all__ = ("HeldLock", "Lock", "is_of_redbeat", "lock_warning", "new_token")
-
 #: The lock is renewed when a third of its timeout has passed, so that two renewals may fail.
 RENEWALS_PER_TIMEOUT = 3
 

@@ -1,4 +1,4 @@
-"""The list of failing entries: those whose runs cannot be sent, each with the fire time that it owes."""
+"""What is measured over a whole schedule: late entries, and those that are failing."""
 
 from __future__ import annotations
 

@@ -13,8 +13,6 @@ from redisbeater.store.connection import Connection
 from redisbeater.store.failure import CLIENT_ERRORS, wrapped
 from redisbeater.store.keys import LOCK_RELEASED
 
-__all__ = ("Notifier",)
-
 #: How long the messages of a burst are collected, so that beat reads the schedule once for all of them.
 DRAIN_SECONDS = 0.005
 

@@ -1,4 +1,4 @@
-"""The reports about broken entries, and about declarations that cannot be stored: the reason, and since when."""
+"""Entries out of the schedule: quarantined because they are broken, or deleted and kept for a week."""
 
 from __future__ import annotations
 

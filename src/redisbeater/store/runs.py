@@ -1,4 +1,4 @@
-"""An execution of a run, as its worker reports it, and what the store answers.
+"""``RunStore``: the records of runs, as beat, workers and programs write and read them.
 
 .. code-block:: text
 

@@ -1,6 +1,4 @@
-"""The identity of a schedule, the namespace of its task ids.
-
-Names go in and snapshots come out. What beat alone does with entries that are due is in ``schedule.py``.
+"""``RedisSchedule``: one schedule in Redis; entries claimed and committed by beat, read and written by name.
 
 .. code-block:: text
 
@@ -46,10 +44,10 @@ from redisbeater.store.keys import SEVERAL, Keys
 from redisbeater.store.lock import HeldLock, Lock, lock_warning
 from redisbeater.store.measures import FailingEntries, Measures
 from redisbeater.store.notifier import Notifier
+from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, reports_as_json
 from redisbeater.store.records import KEEP_DELETED_SECONDS, Beats, Log, PageKeys, PauseKey
 from redisbeater.store.runs import RunStore
 from redisbeater.store.server import ServerFacts, name_of_server, read_refusal, read_server
-from redisbeater.store.quarantine import BrokenEntries, DeletedEntries, reports_as_json
 from redisbeater.store.snapshot import Change, Snapshot, changes_as_json
 from redisbeater.times import from_unix
 

@@ -12,8 +12,6 @@ import redis
 
 from redisbeater.times import from_unix
 
-__all__ = ("ServerFacts", "name_of_server", "read_refusal", "read_server")
-
 #: The settings that ``INFO`` does not have, and its limits where that is forbidden. Each pattern is one question.
 PATTERNS = ("maxmemory*", "save", "append*")
 

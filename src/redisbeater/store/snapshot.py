@@ -1,4 +1,4 @@
-"""One entry as it is stored at one instant."""
+"""One entry as it is stored at one instant, and a change of it to be written."""
 
 from __future__ import annotations
 

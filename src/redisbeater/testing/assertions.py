@@ -25,8 +25,6 @@ from redisbeater.schedules.zones import read_zone, zone_name
 from redisbeater.store import Snapshot
 from redisbeater.testing.schedule import read_moment, store_declared
 
-__all__ = ("assert_not_lost", "assert_runs_at", "assert_scheduled")
-
 
 def assert_scheduled(
     app: Celery,

@@ -26,8 +26,6 @@ from celery import Celery
 
 from redisbeater.testing.schedule import embedded_server, own_schedule
 
-__all__ = ("redisbeater_app", "redisbeater_celery", "redisbeater_redis_url")
-
 #: Names a server to be used in place of the embedded one.
 URL_VARIABLE = "REDISBEATER_TESTING_REDIS_URL"
 

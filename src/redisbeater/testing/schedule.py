@@ -1,4 +1,4 @@
-"""``FakeClock``: the clock of a schedule, as far as this process sees it, stands still until a test moves it."""
+"""A schedule for tests: a server, a clock that stands still, and ``run_due``: what beat would send at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The changes of entries: enable, disable, trigger, skip, delete, restore; of one, of the chosen, of all that match."""
+"""The changes of entries: enable, disable, trigger, skip, delete, restore; of one, of many; and their undoing."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from datetime import datetime, tzinfo
 from functools import partial
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from redisbeater.dashboard.access import local_path
-from redisbeater.dashboard.flash import MOST_UNDONE, Undo, flash
-from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.access import Form, local_path, read_form
+from redisbeater.dashboard.auth import Right
+from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, Undo, Visit, flash, keep_undo, read_undo
 from redisbeater.dashboard.site import JSONAnswer
-from redisbeater.dashboard.users import Right
-from redisbeater.dashboard.views.chosen import Chosen, Former, read_chosen
+from redisbeater.dashboard.views.editing import save_form
+from redisbeater.dashboard.views.queries import Chosen, Former, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
-from redisbeater.management.many import Outcome
+from redisbeater.management.bulk import Outcome
 from redisbeater.management.rows import Row
 from redisbeater.times import read_time
-
-__all__ = ("ACTIONS", "CHANGES", "MOST_SECONDS", "Work", "act_on")
 
 #: How long one form may take; then it says how far it came, and asks whether to go on.
 MOST_SECONDS = 10.0
@@ -250,7 +249,42 @@ CHANGES: Mapping[str, tuple[Change, Right]] = {
     "restore": (_restore, Right.EDIT),
 }
 
-ACTIONS = tuple(
-    Action(path=f"/entries/{verb}", answer=partial(act, verb, change), method="POST", right=right)
-    for verb, (change, right) in CHANGES.items()
+
+async def undo(visit: Visit) -> Page | Response:
+    """Undo the change that a form names by its id.
+
+    Raises:
+        HTTPException: 403, the right is missing; 409, there is nothing to undo.
+    """
+    form = await read_form(visit.request)
+    found = await read_undo(visit, form["id"])
+    if found is None:
+        raise HTTPException(409, "this cannot be undone any more: it is undone, or was more than an hour ago")
+    _check_right(visit, Right.EDIT if found.verb == "edit" else CHANGES[found.verb][1])
+    if found.verb == "edit":
+        answer, left = await save_form(visit, Form(list(found.former.items()))), None
+    else:
+        answer, left = await _bring_back(visit, form, found)
+    await keep_undo(visit, form["id"], left)
+    return answer
+
+
+async def _bring_back(visit: Visit, form: Form, found: Undo) -> tuple[Page | Response, Undo | None]:
+    """Change entries back; return the page, and what is left to undo if that took too long."""
+    former, work = {name: Former(*each) for name, each in found.former.items()}, Work()
+    answer = await act_on(found.verb, CHANGES[found.verb][0], visit, Chosen.of_undo(form, former), work)
+    return answer, Undo(verb=found.verb, former={name: former[name] for name in work.left}) if work.left else None
+
+
+def _check_right(visit: Visit, right: Right) -> None:
+    if not visit.may(right):
+        raise HTTPException(403, f"the right to {right.value} is missing")
+
+
+ACTIONS = (
+    *(
+        Action(path=f"/entries/{verb}", answer=partial(act, verb, change), method="POST", right=right)
+        for verb, (change, right) in CHANGES.items()
+    ),
+    Action(path="/undo", answer=undo, right=Right.OPERATE, method="POST"),
 )

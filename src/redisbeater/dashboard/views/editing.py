@@ -9,24 +9,20 @@ from typing import Any
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from redisbeater.dashboard.flash import Undo, flash
-from redisbeater.dashboard.forms import Form, read_form
-from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.access import Form, read_form
+from redisbeater.dashboard.auth import Right
+from redisbeater.dashboard.pages import Action, Page, Undo, Visit, flash
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
-from redisbeater.dashboard.users import Right
-from redisbeater.dashboard.views.entry import asked_name
+from redisbeater.dashboard.views.entries import asked_name
 from redisbeater.display import quoted, shown
 from redisbeater.exceptions import EditConflict, EntryExists, EntryNotFound, InvalidEntry
 from redisbeater.management.edit_report import EditReport
-from redisbeater.management.entry_words import SCHEDULE_WORDS, default_of, fields_of_entry
-from redisbeater.management.form_words import FormWords
-from redisbeater.management.preview import Preview
+from redisbeater.management.entry_words import SCHEDULE_WORDS, FormWords, default_of, fields_of_entry
+from redisbeater.management.lint import Preview
 from redisbeater.model import json_text
 from redisbeater.model.options import linked_signatures
 from redisbeater.redaction import BLANK
-
-__all__ = ("ACTIONS", "save_form")
 
 #: The texts of the form besides the name, the task and the schedule, as the options of ``create``.
 WORDS = (

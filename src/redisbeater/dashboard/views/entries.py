@@ -1,22 +1,138 @@
-"""The first page: the entries, with filters, orders and pages; and those that were deleted and can be restored."""
+"""The list of entries, and the page of one: why it does or does not run, its runs, definition and changes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
 
+from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import Action, Page, Visit
-from redisbeater.dashboard.views.entry import lateness_data
-from redisbeater.dashboard.views.query import EntryQuery
-from redisbeater.exceptions import EntryNotFound
+from redisbeater.dashboard.pictures import Strip, two_weeks
+from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, item_data, past_time
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.rows import Row, RowPage
 from redisbeater.management.search import STATES
+from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief
 
-__all__ = ("ACTIONS",)
+#: Fire times, and runs and lines of the log, on the page.
+UPCOMING, HISTORY = 10, 30
+
+#: Fire times that the picture of two weeks has at most: more of them would be one dark bar.
+MOST_MARKS = 400
+
+#: The words of the log that are changes by somebody.
+CHANGES = frozenset({"created", "changed", "enabled", "disabled", "restored", "deleted", "renamed", "skip", "fixed"})
+
+
+async def entry(visit: Visit) -> Page:
+    """Show one entry."""
+    name, store = asked_name(visit), visit.store
+    with_secrets = visit.query("secrets") == "1" and visit.may(Right.EDIT)
+    row = await store.row(name, has_secrets=with_secrets)
+    recorded = await store.recorded(name)
+    lines = await store.log(name)
+    answer, query = await store.why(name), HistoryQuery.of(visit, HISTORY, row.zone)
+    history, runs = await query.read(visit, name), (await store.newest_runs([name], HISTORY))[name]
+    data = {
+        **row.details(), **lateness_data(row, runs), **(recorded.as_dict() if recorded else {}),
+        "why": answer.as_dict(),
+        "history": [item_data(item) for item in history.items],
+        **({"errors": query.problems} if query.problems else {}),
+    }  # fmt: skip
+    values = {
+        "row": row,
+        "recorded": recorded,
+        "answer": answer,
+        "upcoming": (upcoming := await _upcoming(visit, row))[:UPCOMING],
+        "weeks": _two_weeks(visit, row, upcoming),
+        "history": history,
+        "query": query,
+        "states": RUN_STATES,
+        "changes": [line for line in lines if _is_change(line)],
+        "fields": _fields(row),
+        "with_secrets": with_secrets,
+        "tracks_runs": await store.tracks_runs(),
+        "runs": runs,
+    }
+    status = 422 if query.problems else 200
+    return Page(template="entry.html", values=values, data=data, fragment="content", status=status)
+
+
+def lateness_data(row: Row, runs: Sequence[RunBrief]) -> dict[str, float | None]:
+    """Return what JSON has of how late the last run of an entry was sent."""
+    late = row.last_late(runs)
+    return {"last_late": None if late is None else round(late.total_seconds(), 3)}
+
+
+def asked_name(visit: Visit) -> str:
+    """Return the name in the query.
+
+    Raises:
+        HTTPException: 400, there is none.
+    """
+    name = visit.query("name")
+    if not name:
+        raise HTTPException(400, "the address names no entry: ?name=... is missing")
+    return name
+
+
+async def _upcoming(visit: Visit, row: Row) -> Sequence[UpcomingRun]:
+    if row.fields is None or row.state == "missing":
+        return []
+    with suppress(InvalidEntry):  # it is broken, and the page says so
+        return await visit.store.upcoming(row.name, MOST_MARKS)
+    return []
+
+
+def _two_weeks(visit: Visit, row: Row, runs: Sequence[UpcomingRun]) -> Strip | None:
+    """Return the picture of the next two weeks; None where it would be one bar, or empty."""
+    end = visit.clock.now + timedelta(days=14)
+    if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
+        return None
+    return two_weeks([run.fire_time for run in runs], visit.clock.now, visit.clock.fixed or row.zone)
+
+
+def _is_change(line: LogLine) -> bool:
+    return line.what in CHANGES or ("by" in line.details and line.what != "triggered")
+
+
+def _fields(row: Row) -> list[tuple[str, Any]]:
+    """Return the definition as a table: what is set, in the order of the definition."""
+    parsed = row.parsed_definition
+    if not isinstance(parsed, dict):
+        return []
+    return [(field, value) for field, value in parsed.items() if field not in ("name", "schedule")]
+
+
+async def why(visit: Visit) -> Page:
+    """Say why an entry does not run, or why it did or did not at a time."""
+    name, at = asked_name(visit), visit.query("at").strip()
+    moment, problem, zone = None, "", await zone_of(visit, name)
+    if at:
+        try:
+            moment = past_time(visit, at, zone)
+        except ValueError as exc:
+            problem = str(exc)
+    answer = await visit.store.why(name, moment)
+    values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
+    status = 422 if problem else 200
+    data = {"error": problem, "field": "at"} if problem else answer.as_dict()
+    return Page(template="why.html", values=values, data=data, fragment="content", status=status)
+
+
+async def zone_of(visit: Visit, name: str) -> tzinfo | None:
+    """Return the zone of the local times of an entry; None: that of the schedule, as there is no such entry."""
+    with suppress(EntryNotFound, InvalidEntry):  # it was deleted, or no entry has such a name
+        return (await visit.store.row(name)).zone
+    return None
+
 
 #: Entries on a page, and runs in the bar of each.
 SIZE, RUNS = 50, 30
@@ -93,4 +209,8 @@ def _is_heavy(asked: QueryParams) -> bool:
     return "name" not in asked and EntryQuery.of(asked).is_heavy
 
 
-ACTIONS = (Action(path="/", answer=entries, is_heavy=_is_heavy),)
+ACTIONS = (
+    Action(path="/", answer=entries, is_heavy=_is_heavy),
+    Action(path="/entry", answer=entry),
+    Action(path="/why", answer=why),
+)

@@ -12,16 +12,12 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from redisbeater.dashboard.access import local_path
-from redisbeater.dashboard.flash import flash
-from redisbeater.dashboard.forms import read_form
-from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.access import local_path, read_form
+from redisbeater.dashboard.auth import Right
+from redisbeater.dashboard.pages import Action, Page, Visit, flash
 from redisbeater.dashboard.site import JSONAnswer
-from redisbeater.dashboard.users import Right
 from redisbeater.dashboard.views.actions import MOST_SECONDS
 from redisbeater.exceptions import RedisBeaterError, StoreError
-
-__all__ = ("ACTIONS",)
 
 #: Runs that one form changes at most. Stopping one may take two seconds: after ten the page asks whether to go on.
 MOST_RUNS = 1_000

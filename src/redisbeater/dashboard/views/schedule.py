@@ -1,25 +1,32 @@
-"""The pages about the schedule as a whole: status and findings; pause and resume; what a reader prefers."""
+"""The pages about the schedule as a whole: status, findings, history, upcoming runs, forecast, events; pause."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections import Counter
+from contextlib import aclosing
+from datetime import datetime, timezone
+from functools import partial
 from itertools import islice
 
-from starlette.responses import RedirectResponse, Response
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from redisbeater.dashboard.access import local_path
+from redisbeater.dashboard.access import local_path, read_form
 from redisbeater.dashboard.address import is_secure
-from redisbeater.dashboard.clock import CHOICES
-from redisbeater.dashboard.flash import flash
-from redisbeater.dashboard.forms import read_form
-from redisbeater.dashboard.pages import Action, Page, Visit
-from redisbeater.dashboard.site import THEME_COOKIE, ZONE_COOKIE, JSONAnswer
-from redisbeater.dashboard.users import Right
-from redisbeater.exceptions import InvalidEntry
+from redisbeater.dashboard.auth import Right
+from redisbeater.dashboard.hub import Events, TooManyStreams
+from redisbeater.dashboard.pages import Action, Page, Visit, flash
+from redisbeater.dashboard.pictures import QUARTERS, band_strip, forecast_strip
+from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, ZONE_COOKIE, JSONAnswer
+from redisbeater.dashboard.views.entries import zone_of
+from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, item_data, read_value, whole
+from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
+from redisbeater.exceptions import InvalidEntry, StoreError
 from redisbeater.management.search import STATES
-from redisbeater.times import read_time
-
-__all__ = ("ACTIONS",)
+from redisbeater.model.run import Run, State
+from redisbeater.times import read_duration, read_time
 
 #: Findings that are shown, the worst: to draw 100,000 of them would take all processor time for seconds.
 MOST_FINDINGS = 500
@@ -113,10 +120,164 @@ async def _done(visit: Visit, text: str, target: str, data: object) -> Response:
     return answer
 
 
+#: Items on a page.
+SIZE = 50
+
+#: The spans of the page on runs to come.
+SPANS = ("1h", "24h", "7d")
+
+
+async def upcoming(visit: Visit) -> Page:
+    """Show the runs to come, of one entry or of the whole schedule."""
+    name, limit = visit.query("name"), whole(visit.query("n"), 1, MOST, SIZE)
+    problems: dict[str, str] = {}
+    within = read_value(visit, "within", read_duration, problems)
+    start = read_value(visit, "at", lambda text: _coming_time(visit, text), problems)
+    runs: list[UpcomingRun] = []
+    if name:
+        runs += await visit.store.upcoming(name, min(limit, MOST_RUNS))
+    elif not problems:
+        runs += await visit.store.next(within, limit, start=start)
+    values = {"runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS}
+    data = {"errors": problems} if problems else [run.as_dict() for run in runs]
+    return Page(template="upcoming.html", values=values, data=data, fragment="content", status=422 if problems else 200)
+
+
+async def history(visit: Visit) -> Page:
+    """Show what became of runs, of one entry or of all, the newest first."""
+    name = visit.query("name")
+    zone = await zone_of(visit, name) if name else None
+    query = HistoryQuery.of(visit, SIZE, zone)
+    found = await query.read(visit, name)
+    errors = Counter(_first_line(item) for item in found.items if isinstance(item, Run) and item.state is State.FAILURE)
+    values = {
+        "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
+        "errors": errors, "states": RUN_STATES, "tracks_runs": await visit.store.tracks_runs(),
+    }  # fmt: skip
+    data = {
+        "items": [item_data(item) for item in found.items],
+        "before": found.before and found.before.isoformat(),
+        **({"errors": query.problems} if query.problems else {}),
+    }
+    status = 422 if query.problems else 200
+    return Page(template="history.html", values=values, data=data, fragment="content", status=status)
+
+
+async def run(visit: Visit) -> Page:
+    """Show one run."""
+    run_id = visit.query("id")
+    if not run_id:
+        raise HTTPException(400, "the address names no run: ?id=... is missing")
+    found = await visit.store.run(run_id)
+    values = {"run": found, "zone": await zone_of(visit, found.name)}
+    return Page(template="run.html", values=values, data=found.as_dict(), fragment="content")
+
+
+def _coming_time(visit: Visit, text: str) -> datetime:
+    zone = visit.clock.now.tzinfo
+    assert zone is not None, "the clock is aware"
+    return read_time(text, now=visit.clock.now, zone=zone)
+
+
+def _is_of_all(asked: QueryParams) -> bool:
+    """Return whether the runs of all entries are asked for."""
+    return not asked.get("name")
+
+
+def _first_line(run: Run) -> str:
+    return (run.error or "no reason").splitlines()[0]
+
+
+#: Runs of a week, going by its first day, that are counted at most while somebody waits for the page.
+MOST_OF_A_WEEK = 200_000
+
+
+async def forecast(visit: Visit) -> Page:
+    """Show the forecast of the entries that the filters of the list select."""
+    found = await visit.site.forecasts.get(EntryQuery.of(visit.request.query_params).selection)
+    strip = forecast_strip(found, visit.clock.fixed or visit.clock.now.tzinfo or timezone.utc)
+    data = {
+        "start": found.start.isoformat(),
+        "runs": found.runs,
+        "is_at_least": found.is_at_least,
+        "quarters": [found.counts.get(place, 0) for place in range(QUARTERS)],
+        "peak": found.peak and [found.peak.at.isoformat(), found.peak.runs],
+        "words": strip.words,
+    }
+    return Page(template="forecast.html", values={"forecast": found}, data=data, fragment="forecast")
+
+
+async def bands(visit: Visit) -> Page:
+    """Show when the entries with the most runs run, within 24 hours, or with ``within=7d`` within a week.
+
+    A week with too many runs is not counted: its first day is shown.
+    """
+    everything = EntryQuery().selection
+    found, days = await visit.site.forecasts.get(everything), 1
+    is_wide = visit.query("within") == "7d"
+    if is_wide and not found.is_at_least and 7 * found.runs <= MOST_OF_A_WEEK:
+        found, days = await visit.site.forecasts.get(everything, 7), 7
+    data = {
+        "start": found.start.isoformat(),
+        "days": days,
+        "is_at_least": found.is_at_least,
+        "entries": [{"name": band.name, "runs": band.runs, "quarters": dict(band.quarters)} for band in found.bands],
+    }
+    zone = visit.clock.fixed or visit.clock.now.tzinfo or timezone.utc
+    drawn = [(band.name, band.runs, band_strip(band, found.start, days, zone)) for band in found.bands]
+    values = {"bands": drawn, "days": days, "is_at_least": found.is_at_least, "is_cut": is_wide and days == 1}
+    return Page(template="bands.html", values=values, data=data, fragment="bands")
+
+
+async def events(visit: Visit) -> Response:
+    """Stream what changes: ``entries``, ``runs``, ``status``.
+
+    Raises:
+        HTTPException: 503, there are too many streams; the page asks every ten seconds then.
+    """
+    headers = {"X-Accel-Buffering": "no"}  # nginx passes it on at once
+    if visit.request.method == "HEAD":  # its answer has no end that anybody would wait for
+        return Response(media_type="text/event-stream", headers=headers)
+    try:
+        since, session = visit.request.query_params.get("since"), visit.site.session(visit.request)
+        is_known = partial(_is_known, visit, is_by_header=visit.site.can_log_out and session is None)
+        stream = visit.site.hub.open(since, session.id if session else "", is_known)
+    except TooManyStreams:
+        raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
+    return _Streaming(stream, media_type="text/event-stream", headers=headers)
+
+
+class _Streaming(StreamingResponse):
+    """Closes its events when it ends, also those of a browser that is gone before the first."""
+
+    body_iterator: Events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self.body_iterator):
+            await super().__call__(scope, receive, send)
+
+
+async def _is_known(visit: Visit, *, is_by_header: bool) -> bool:
+    """Return whether the person may still see the page: sessions end, and people lose their rights."""
+    if is_by_header:
+        return True  # what is in a header expires never, and takes long to check
+    try:
+        user = await visit.site.user(visit.request)
+    except StoreError:  # nobody has logged out because Redis is away
+        return True
+    return user is not None and Right.VIEW in user.rights
+
+
 ACTIONS = (
     Action(path="/status", answer=status),
     Action(path="/findings", answer=findings, is_heavy=lambda _: True),
     Action(path="/pause", answer=pause, method="POST", right=Right.OPERATE),
     Action(path="/resume", answer=resume, method="POST", right=Right.OPERATE),
     Action(path="/preferences", answer=prefer, method="POST"),
+    Action(path="/upcoming", answer=upcoming, is_heavy=_is_of_all),
+    Action(path="/history", answer=history, is_heavy=_is_of_all),
+    Action(path="/run", answer=run),
+    Action(path="/forecast", answer=forecast, is_heavy=lambda _: True),
+    Action(path="/bands", answer=bands, is_heavy=lambda _: True),
+    Action(path="/events", answer=events, has_json=False),
 )

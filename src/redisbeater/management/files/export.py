@@ -1,19 +1,176 @@
-"""``Export``: the entries of a file, or of a schedule that is to become one."""
+"""The text of a file, JSON or YAML: written, and read without surprises and bounded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from redisbeater.display import did_you_mean, quoted, shown, unsafe_character
-from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.files.text import decoded, parse, render
-from redisbeater.model.json_text import check_value
+from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
+from redisbeater.model.json_text import MAX_DEPTH, check_value, unique
 from redisbeater.redaction import redacted
+from redisbeater.store import pages
 
-__all__ = ("Export", "FileEntry", "check_owner")
+#: Bytes of a file at most: a backup of 100,000 entries takes a fifth of it as JSON.
+MOST_JSON_BYTES, MOST_YAML_BYTES = 256_000_000, 8_000_000
+
+#: Lists and objects inside one another: an entry lies two levels deep.
+_MOST_LEVELS = MAX_DEPTH + 3
+
+#: Entries of YAML that are written at a time.
+PIECE = 250
+
+_INSTALL = "YAML needs PyYAML: pip install redisbeater[yaml], or write the file as JSON"
+
+
+def decoded(content: bytes, file: str) -> str:
+    """Return the text of the bytes of a file.
+
+    Raises:
+        InvalidEntry: they are not UTF-8.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as exc:
+        place = _place(content[: exc.start].decode())
+        raise InvalidEntry(file, f"is no UTF-8 text: the byte {content[exc.start]:#04x}, {place}") from exc
+
+
+def parse(text: str, file: str) -> Any:
+    """Return the value of a text; one that begins with a brace is JSON, any other YAML.
+
+    Raises:
+        InvalidEntry: it is neither, it is too large or nested too deeply, or it has a key twice.
+    """
+    is_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    most = MOST_JSON_BYTES if is_json else MOST_YAML_BYTES
+    if len(text) > most:
+        raise InvalidEntry(file, f"has {len(text):,} characters; at most {most:,} are read")
+    try:
+        return json.loads(text.lstrip("\ufeff"), object_pairs_hook=unique) if is_json else _parse_yaml(text)
+    except RecursionError as exc:
+        raise InvalidEntry(file, f"nested too deeply; at most {_MOST_LEVELS} levels") from exc
+    except ValueError as exc:
+        raise InvalidEntry(file, f"not {'JSON' if is_json else 'YAML'}: {exc}") from exc
+
+
+def render(data: Mapping[str, Any], *, as_yaml: bool = False, progress: Callable[[int], None] | None = None) -> str:
+    """Return the text of an object that JSON can hold; ``progress`` gets the number of written entries of YAML.
+
+    Raises:
+        ImproperlyConfigured: PyYAML is not installed.
+        InvalidEntry: it is too large to be read as YAML.
+    """
+    if not as_yaml:
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    text = "".join(_yaml_parts(data, progress or (lambda count: None)))
+    if len(text) > MOST_YAML_BYTES:
+        raise InvalidEntry("YAML", f"has {len(text):,} characters; at most {MOST_YAML_BYTES:,} are read: write JSON")
+    return text
+
+
+def _place(before: str) -> str:
+    """Return the line and the column of what follows a text."""
+    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+
+
+def _yaml_parts(data: Mapping[str, Any], progress: Callable[[int], None]) -> Iterator[str]:
+    """Yield an object as YAML, a page of each of its objects at a time; libyaml, where it is there, is much faster."""
+    yaml = _yaml()
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    dumper = type("Dumper", (base,), {"ignore_aliases": lambda self, data: True})  # our loader refuses them
+    dump = partial(yaml.dump, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)
+    for key, value in data.items():
+        if not isinstance(value, dict) or not value:
+            yield dump({key: value})
+            continue
+        for number, page in enumerate(pages(list(value.items()), PIECE)):
+            first, _, lines = dump({key: dict(page)}).partition("\n")
+            yield lines if number else f"{first}\n{lines}"
+            progress(number * PIECE + len(page))
+
+
+def _yaml() -> Any:
+    try:
+        import yaml
+    except ImportError as exc:
+        raise ImproperlyConfigured(_INSTALL) from exc
+    return yaml
+
+
+def _parse_yaml(text: str) -> Any:
+    yaml = _yaml()
+    try:
+        loader = _loader(yaml)(text)
+        return loader.get_single_data()
+    except yaml.reader.ReaderError as exc:
+        raise ValueError(f"{exc.reason}, U+{exc.character:04X}, {_place(text[: exc.position])}") from exc
+    except (yaml.YAMLError, ValueError) as exc:  # its scanner lets chr() and int() refuse what is too large for them
+        mark, problem = getattr(exc, "problem_mark", None) or loader.get_mark(), getattr(exc, "problem", None) or exc
+        raise ValueError(f"{problem}, line {mark.line + 1}, column {mark.column + 1}") from exc
+
+
+def _loader(yaml: Any) -> Any:
+    """Return a loader of the kinds of values that JSON has, which reads times and dates as texts.
+
+    It refuses keys that are no texts, or there twice, and aliases: a few aliases of aliases make gigabytes of a small
+    file; ``defaults`` say the same.
+    """
+
+    class Loader(yaml.SafeLoader):
+        levels = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                self._refuse("aliases are not accepted; use defaults", self.peek_event().start_mark)
+            self.levels += 1
+            if self.levels > _MOST_LEVELS:
+                self._refuse(f"nested too deeply; at most {_MOST_LEVELS} levels", self.peek_event().start_mark)
+            node = super().compose_node(parent, index)
+            self.levels -= 1
+            return node
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep=deep)
+            except (ValueError, LookupError):  # its constructors raise what int() and their tables raise
+                self._refuse(f"{quoted(node.value)} cannot be read as {node.tag.rpartition(':')[2]}", node.start_mark)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if not isinstance(key, yaml.ScalarNode):
+                    self._refuse("a key must be a text, not a list or an object", key.start_mark)
+                name = self.construct_object(key)
+                if not isinstance(name, str):
+                    what = f"the key {shown(key.value)} means {quoted(name)}; write it as a text: {quoted(key.value)}"
+                    self._refuse(what, key.start_mark)
+                if name in seen:
+                    self._refuse(f"{quoted(name)} is there twice", key.start_mark)
+                seen.add(name)
+            return super().construct_mapping(node, deep=deep)
+
+        def construct_yaml_int(self, node: Any) -> Any:
+            return node.value if ":" in node.value else super().construct_yaml_int(node)
+
+        def _refuse(self, problem: str, mark: Any) -> NoReturn:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+    kinds = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")}
+    Loader.yaml_implicit_resolvers = {
+        char: [(tag, pattern) for tag, pattern in resolvers if tag in kinds]
+        for char, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    Loader.yaml_constructors = {
+        tag: construct for tag, construct in yaml.SafeLoader.yaml_constructors.items() if tag in kinds or tag is None
+    }
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
+    return Loader
+
 
 #: The version of the form of files.
 FORMAT = 1

@@ -1,33 +1,173 @@
-"""Plan what applying a file changes: compare its entries with those that are stored; write nothing."""
+"""Plan what a file changes: entries created, changed and deleted, and the state of those in a backup."""
 
 from __future__ import annotations
 
+import json
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
+from typing import Any, NamedTuple
 
 from redisbeater.context import Context
 from redisbeater.display import quoted
 from redisbeater.editing.changes import PlannedUpsert
 from redisbeater.editing.compare_and_set import applied
-from redisbeater.editing.edit import Author
+from redisbeater.editing.edit import Author, Edit
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.blanking import check_not_blanked
-from redisbeater.management.files.changes import Changes, FieldDifference, Override, PlannedChange
 from redisbeater.management.files.definitions import FIELDS, definition_of
 from redisbeater.management.files.export import Export, FileEntry, check_owner
-from redisbeater.management.files.state import restored_meta, restored_score
 from redisbeater.model import json_text
 from redisbeater.model.definition import Definition
 from redisbeater.model.fields import NULLABLE, shown_value
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.meta import NEW, Meta, changed_since, file_origin, file_owner
+from redisbeater.model.meta import FINISHED, NEW, Meta, Score, changed_since, file_origin, file_owner
 from redisbeater.model.options import OptionRules
 from redisbeater.store import Snapshot, pages
 
-__all__ = ("Terms", "plan_changes")
+
+def state_of(snapshot: Snapshot, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of an entry that was read, with the fields of its definition that no file has."""
+    texts = {
+        "recorded_run": snapshot.recorded_run,
+        "score": snapshot.score.to_text() if snapshot.score else "",
+        "skipped": snapshot.skipped,
+        "origin": snapshot.origin,
+    }
+    meta = json_text.from_text(snapshot.meta, "meta") if snapshot.meta else {}
+    state = {"meta": meta, **texts, "extra": dict(extra)}
+    return {name: value for name, value in state.items() if value}
+
+
+def restored_meta(state: Mapping[str, Any]) -> Meta:
+    """Return the meta of a backup.
+
+    Raises:
+        InvalidEntry: it cannot be read.
+    """
+    if not state.get("meta"):
+        return NEW
+    return Meta.from_text(json.dumps(state["meta"]), str(state.get("recorded_run", "")))
+
+
+def restored_score(state: Mapping[str, Any]) -> Score:
+    """Return the score of a backup; one in the past is a fire time that beat treats as missed.
+
+    Raises:
+        InvalidEntry: it cannot be read.
+    """
+    text = state.get("score")
+    try:
+        return Score.from_text(str(text)) if text else FINISHED
+    except (ValueError, OverflowError) as exc:
+        raise InvalidEntry("state.score", f"expected UNIX seconds, got {quoted(text)}") from exc
+
+
+class FieldDifference(NamedTuple):
+    """A field, or a part of one such as ``kwargs.pages``, and its values as they are stored."""
+
+    path: str
+    before: Any
+    after: Any
+
+
+class Override(NamedTuple):
+    """A field that an operator set otherwise than the file; it stays until the file's own field changes."""
+
+    field: str
+    what: str
+    by: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedChange:
+    """What becomes of one entry.
+
+    Attributes:
+        kind: ``create``, ``change``, ``delete`` or ``keep``.
+        before, after: the entry as it is and as it will be; None where there is none that can be read.
+        fields: what changes.
+        overrides: what operators set and stays so.
+        change: what is written; None: nothing. One that is kept may be written as well: what the file says of it has
+            changed, and it is like that already.
+        edit: what writing it does to the entry as that was read.
+        origin: of one that is deleted, the origin that it must still have.
+    """
+
+    kind: str
+    name: str
+    before: StoredEntry | None = None
+    after: StoredEntry | None = None
+    fields: tuple[FieldDifference, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    change: PlannedUpsert | None = None
+    edit: Edit | None = None
+    origin: str = ""
+
+    def still_holds(self, now: datetime, zone: str) -> bool:
+        """Tell whether the edit can be written as it was planned: its next run has not passed, nor the zone changed."""
+        if self.edit is None or self.change is None or self.edit.snapshot.zone != zone:
+            return False
+        score = self.edit.score
+        if score is None or score.dormant or self.change.score is not None:
+            return True
+        return score.fire_time is not None and score.fire_time > now
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What applying a file changes, as :meth:`redisbeater.ScheduleStore.plan` returns it.
+
+    Attributes:
+        entries: the planned change of each entry.
+        now: the time of the Redis server at which it was planned.
+        zone: the zone of entries without their own.
+        schedule_id: the identity of the schedule to restore; empty: it stays.
+        restores: whether it is a backup that is restored.
+    """
+
+    owner: str
+    author: Author
+    now: datetime
+    zone: tzinfo
+    entries: tuple[PlannedChange, ...]
+    schedule_id: str = ""
+    restores: bool = False
+
+    def of_kind(self, kind: str) -> list[PlannedChange]:
+        """Return the entries that are created, changed, deleted or kept."""
+        return [each for each in self.entries if each.kind == kind]
+
+    @property
+    def differ(self) -> bool:
+        """Whether applying it would create, change or delete an entry."""
+        return any(each.kind != "keep" for each in self.entries)
+
+    @property
+    def due_at_once(self) -> int:
+        """The number of entries that will be due as soon as they are restored."""
+        afters = (each.after for each in self.entries if each.change is not None)
+        scores = (after.score for after in afters if after is not None and self.restores)
+        return sum(1 for score in scores if not score.dormant and score.fire_time and score.fire_time <= self.now)
+
+
+@dataclass(kw_only=True)
+class Applied:
+    """What was done so far of :class:`Changes`.
+
+    Attributes:
+        created, changed, deleted: the names.
+        conflicts: entries that were left out, and why.
+    """
+
+    created: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    conflicts: dict[str, str] = field(default_factory=dict)
+
 
 #: For at most this many entries that keep what operators set, the log is read to name who set it.
 MOST_ASKED = 100

@@ -11,8 +11,6 @@ from celery import Celery
 from redisbeater.exceptions import ImproperlyConfigured
 from redisbeater.management.migration.candidate import Candidate
 
-__all__ = ("DjangoSource",)
-
 
 class DjangoSource:
     """The periodic tasks of a Django project."""

@@ -19,13 +19,18 @@ from django_celery_beat.schedulers import ModelEntry
 from redisbeater.display import quoted, text_of
 from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.migration.candidate import Candidate, OldEngine, SourceError
-from redisbeater.management.migration.old_engine import SimulatedClock, engine_app, fire_times, on_clock
+from redisbeater.management.migration.candidate import (
+    Candidate,
+    OldEngine,
+    SimulatedClock,
+    SourceError,
+    engine_app,
+    fire_times,
+    on_clock,
+)
 from redisbeater.schedules import clocked
 from redisbeater.schedules.zones import zone_name
 from redisbeater.store import pages
-
-__all__ = ("read", "switch")
 
 #: Databases bound the parameters of a query.
 NAMES_OF_A_QUERY = 500

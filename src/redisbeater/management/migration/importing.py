@@ -17,8 +17,6 @@ from redisbeater.management.migration.candidate import Candidate, Source
 from redisbeater.management.migration.comparison import MOST_FIRE_TIMES, Comparison, Comparisons
 from redisbeater.store import SAVE_PAGE, Snapshot, pages
 
-__all__ = ("Import", "ImportedEntry")
-
 
 @dataclass(kw_only=True)
 class ImportedEntry:

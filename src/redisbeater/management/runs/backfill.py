@@ -14,18 +14,13 @@ from redisbeater.editing.edit import Author
 from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.exceptions import RunActive, StoreError, WrongType
 from redisbeater.log_lines import get_logger
-from redisbeater.management.runs.caller import Caller
-from redisbeater.management.runs.history import MOST_RUNS
-from redisbeater.management.runs.reserved import Errand, send_run
-from redisbeater.management.runs.waiting import LONGEST_LOOK_SECONDS, wait_for_event
-from redisbeater.management.trigger import triggered_run
+from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, MOST_RUNS, wait_for_event
+from redisbeater.management.runs.reserved import Caller, Errand, send_run, triggered_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, State
 from redisbeater.schedules import interval
 from redisbeater.schedules.zones import in_zone
-
-__all__ = ("MOST_FIRE_TIMES", "Backfill", "plan_backfill", "send_backfill")
 
 logger = get_logger(__name__)
 

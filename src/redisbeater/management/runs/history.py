@@ -1,29 +1,150 @@
-"""The history of an entry, or of the schedule: its runs and the lines of its log, the newest first."""
+"""The history of runs: records, newest first; one run; waiting for its end; its facts in words."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import did_you_mean, quoted
-from redisbeater.exceptions import ImproperlyConfigured, RunNotFound
+from redisbeater.exceptions import ImproperlyConfigured, RunNotFound, StoreError, StoreUnavailable
+from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import redacted_line, shown_run
 from redisbeater.model.log_line import LogLine
-from redisbeater.model.run import Run, RunBrief, State
-from redisbeater.store import pages
-from redisbeater.times import EPOCH
+from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
+from redisbeater.store import Notifier, pages
+from redisbeater.times import EPOCH, duration_words, relative_words, span_words
 
-__all__ = (
-    "MOST_RUNS",
-    "HistoryPage",
-    "check_states",
-    "check_tracked",
-    "newest_runs",
-    "read_history",
-    "read_run",
-)
+logger = get_logger(__name__)
+
+
+#: So many runs can be sent before it is odd that no worker has reported one.
+UNREPORTED = 20
+
+#: What is said where no worker has reported.
+NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """The newest run of an entry, and how many of its runs came to what."""
+
+    last: Run | None
+    counts: RunCounts
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON has of it."""
+        return {"last_run": self.last and self.last.as_dict(), "counts": vars(self.counts)}
+
+
+def read_recorded(context: Context, name: str) -> Recorded | None:
+    """Return what is recorded of the runs of an entry; None: runs are not recorded."""
+    if not context.config.track_runs:
+        return None
+    runs = context.redis.runs
+    newest = runs.history(name, 1)
+    return Recorded(last=shown_run(context, newest[0]) if newest else None, counts=runs.counts(name))
+
+
+def workers_report(context: Context) -> bool:
+    """Return whether workers report runs; True also where none is expected: nothing is recorded, or little was sent."""
+    if not context.config.track_runs:
+        return True
+    runs = context.redis.runs
+    return runs.has_reported() or runs.totals().get("SENT", 0) < UNREPORTED
+
+
+#: How many runs tell how long one usually takes.
+FEWEST_FOR_USUAL = 3
+
+
+def lateness(run: Run) -> timedelta | None:
+    """Return how long after its fire time a run was sent; None: not known, or it has no fire time of its schedule."""
+    if run.kind is not Kind.SCHEDULE or run.sent_at is None or run.fire_time is None:
+        return None
+    return max(run.sent_at - run.fire_time, timedelta(0))
+
+
+def late_words(late: timedelta) -> str:
+    """Return how late a run was sent: ``0.04 s``, ``3 min 20 s``."""
+    return f"{late.total_seconds():.2f} s" if late < timedelta(seconds=10) else duration_words(late, units=2)
+
+
+def took(run: Run, now: datetime) -> timedelta | None:
+    """Return how long a run took, or how long it has been executed so far; None: it has not started."""
+    if run.started_at is None:
+        return None
+    end = run.finished_at or (now if run.state is State.STARTED else run.seen_at)
+    return None if end is None else max(end - run.started_at, timedelta(0))
+
+
+def outcome_words(run: Run, now: datetime) -> str:
+    """Return the state of a run with its duration and its worker: ``SUCCESS in 41.2 s on celery@w2``."""
+    length = took(run, now)
+    where = f" on {run.worker}" if run.worker else ""
+    if run.state is State.STARTED:
+        since = f", running for {span_words(length, units=2)}" if length is not None else ""
+        return f"STARTED{where}{since}"
+    if run.state in (State.SUCCESS, State.FAILURE) and length is not None:
+        return f"{run.state} in {span_words(length)}{where}"
+    return f"{run.state}{where}"
+
+
+def end_words(run: Run, now: datetime) -> str:
+    """Return how a run has ended, for the line of a command: its state, duration, worker and error."""
+    detail = run.error or run.note
+    return outcome_words(run, now) + (f": {detail}" if detail and run.state is not State.SUCCESS else "")
+
+
+def note_words(run: Run, now: datetime) -> str:
+    """Return what a table of runs says of one besides its states and times."""
+    return ", ".join(filter(None, _notes(run, now)))
+
+
+def _notes(run: Run, now: datetime) -> Iterator[str]:
+    if run.state is State.STARTED:
+        yield f"seen {relative_words(run.seen_at, now)}" if run.seen_at else ""
+    elif run.state is State.BUFFERED:
+        yield "waits for the run before it"
+    elif run.state in (State.SENT, State.RETRY):
+        yield "no worker has reported its start" if run.state is State.SENT else "to be tried again"
+    yield run.error
+    yield run.note
+    if run.state is State.LOST and run.resend_at is not None:
+        yield f"sent again {relative_words(run.resend_at, now)}" if run.resend_at > now else "to be sent again"
+    yield "asked to stop" if run.is_to_stop and not run.is_final else ""
+    yield _origin(run)
+    yield f"{run.starts:,} executions" if run.starts > max(run.attempt, 1) else ""
+    yield run.result
+
+
+def _origin(run: Run) -> str:
+    if run.kind is Kind.SCHEDULE:
+        return ""
+    by = f" by {run.by}" if run.by else ""
+    return f"restart of {run.restart_of}{by}" if run.kind is Kind.RESTART else f"{run.kind}{by}"
+
+
+def usual_seconds(runs: Sequence[Run]) -> float | None:
+    """Return the median duration of runs that have succeeded; None where there are too few."""
+    known = [run.took for run in runs if run.state is State.SUCCESS and run.took is not None]
+    return median(known) if len(known) >= FEWEST_FOR_USUAL else None
+
+
+def usually(runs: Sequence[Run]) -> str:
+    """Return how long runs usually take, `` (usual: 40 s)``; empty where nobody knows."""
+    seconds = usual_seconds(runs)
+    if seconds is None:
+        return ""
+    length = timedelta(seconds=seconds)
+    return f" (usual: {span_words(length) if seconds < 1 else duration_words(length)})"
+
 
 #: How many runs and lines are read at once.
 MOST_RUNS = 10_000
@@ -187,3 +308,78 @@ def _lines(context: Context, name: str | None, before: datetime | None, *, only_
         and (before is None or line.last < before)
         and (not only_skipped or line.what == "skipped")
     ]
+
+
+#: The longest time between two looks, as a message may be lost, and the shortest, as other runs end as well.
+LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS = 1.0, 0.05
+
+
+def deadline_of(timeout: float | timedelta | None) -> float:
+    """Return when a time-out, in seconds or as a timedelta, is over, by the monotonic clock; None: never."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    return math.inf if seconds is None else time.monotonic() + seconds
+
+
+def wait_for_end(
+    context: Context, run_id: str, timeout: float | timedelta | None, progress: Callable[[Run], None] | None = None
+) -> Run:
+    """Wait until a run has ended, for ``timeout`` at most, and return it as it is then.
+
+    It listens to the events of runs, and also reads the run each second. ``progress`` is called after each time. Once
+    it has found the run, it outlasts an outage of Redis, such as a failover.
+
+    Raises:
+        RunNotFound: none of that id is kept.
+        StoreUnavailable: Redis cannot be reached at the first look, or when the time is over.
+    """
+    check_tracked(context)
+    deadline = deadline_of(timeout)
+    events = context.redis.runs.events()
+    try:
+        with suppress(StoreError):
+            events.listen()
+        run = read_run(context, run_id)
+        while True:
+            if progress is not None:
+                progress(shown_run(context, run))
+            left = deadline - time.monotonic()
+            if run.is_final or left <= 0:
+                return shown_run(context, run)
+            wait_for_event(events, min(left, LONGEST_LOOK_SECONDS))
+            run = _read_again(context, run_id, deadline)
+    finally:
+        events.close()
+
+
+def _read_again(context: Context, run_id: str, deadline: float) -> Run:
+    """Read a run; while Redis cannot be reached, try again until the deadline."""
+    is_first = True
+    while True:
+        try:
+            return read_run(context, run_id)
+        except StoreUnavailable as exc:
+            wait_on(exc, run_id, deadline, is_first=is_first)
+            is_first = False
+            time.sleep(LONGEST_LOOK_SECONDS)
+
+
+def wait_on(outage: StoreUnavailable, run_id: str, deadline: float, *, is_first: bool) -> None:
+    """Log that a wait for a run goes on in an outage of Redis, such as a failover, the first time.
+
+    Raises:
+        StoreUnavailable: the deadline is over, and nobody knows whether the run has ended.
+    """
+    if time.monotonic() >= deadline:
+        raise outage
+    if is_first:
+        logger.warning("still waiting for the end of run %s: %s", run_id, outage)
+
+
+def wait_for_event(events: Notifier, seconds: float) -> None:
+    """Wait until a run has changed, ``seconds`` at most; a busy schedule cannot make the waits arbitrarily short."""
+    until = time.monotonic() + seconds
+    try:
+        events.wait(seconds)
+        time.sleep(min(SHORTEST_LOOK_SECONDS, seconds))
+    except StoreError:
+        time.sleep(max(until - time.monotonic(), 0))

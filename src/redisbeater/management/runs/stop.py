@@ -1,27 +1,30 @@
-"""Stop runs: one that waits for beat ends at once, one that is executed is asked through Celery's remote control."""
+"""Stop runs, through Celery's remote control where one is executed, and restart those that have ended."""
 
 from __future__ import annotations
 
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from celery import Celery
 
 from redisbeater.context import Context
-from redisbeater.display import shown
+from redisbeater.display import quoted, shown
 from redisbeater.editing.edit import Author
-from redisbeater.exceptions import RunNotFound, StoreError
+from redisbeater.editing.stored_entry import load
+from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, RunNotFound, StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import shown_run
-from redisbeater.management.runs.history import check_tracked
-from redisbeater.management.runs.words import outcome_words
-from redisbeater.model.run import Run, State
-from redisbeater.sending.run import revoke
-
-__all__ = ("Stopped", "stop_run")
+from redisbeater.management.runs.history import check_tracked, outcome_words, read_run
+from redisbeater.management.runs.reserved import Caller, Errand, send_run
+from redisbeater.model.policies import Overlap
+from redisbeater.model.resolved_policy import ResolvedPolicy
+from redisbeater.model.run import Kind, Payload, Run, State
+from redisbeater.sending.run import renewed_expiry, revoke, run_again
 
 logger = get_logger(__name__)
+
 
 #: How long to wait for the end of a run that was asked to stop, the answer of its worker included.
 WAIT_SECONDS = 2.0
@@ -126,3 +129,45 @@ def _stopped(context: Context, outcome: Literal["REVOKED", "ASKED", "CANNOT"], r
     now, _ = context.redis.clock()
     sentence = f"{outcome}: {why} ({outcome_words(run, now)})"
     return Stopped(outcome=outcome, sentence=sentence, run=shown_run(context, run))
+
+
+def restart_run(caller: Caller, run_id: str, overlap: Overlap | None, author: Author) -> str:
+    """Send a run that has ended again, and return the id of the new one; :meth:`redisbeater.ScheduleStore.restart`.
+
+    Raises:
+        RunNotFound: none of that id is kept.
+        RunActive: it has not ended, or the overlap of its entry refuses another run.
+        InvalidEntry: what is needed to send it is not kept, as it has succeeded.
+        SendFailed: the broker did not take it.
+    """
+    context = Context.of(caller.app)
+    ended = read_run(context, run_id)
+    if not ended.is_final:
+        raise RunActive(f"run {run_id} of {quoted(ended.name)} is {ended.state}: stop it, or wait", runs=(run_id,))
+    if not ended.payload:
+        problem = f"ended with {ended.state}, and what is needed to send it is not kept; trigger {quoted(ended.name)}"
+        raise InvalidEntry("$.run", f"{run_id} {problem} instead")
+    now, _ = context.redis.clock()
+    new_id = str(uuid.uuid4())
+    run = run_again(
+        ended.name, Payload.from_text(ended.payload), ended.fire_time or now, app=caller.app, task_id=new_id
+    )
+    run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
+    policy = _overlap(context, ended.name) if overlap is None else overlap
+    errand = Errand(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id)
+    is_sent = send_run(caller, run, errand, now)
+    logger.info("entry %r: run %s restarted as %s", ended.name, run_id, new_id)
+    try:
+        line = author.line("restarted", run=run_id, **{"as": new_id}, buffered=None if is_sent else True)
+        context.redis.log.add_to_entry(ended.name, line)
+    except StoreError as exc:
+        logger.warning("run %s was restarted, but the log of its entry does not say so: %s", run_id, exc)
+    return new_id
+
+
+def _overlap(context: Context, name: str) -> Overlap:
+    """Return the overlap of an entry; ``allow`` where it is gone or broken."""
+    try:
+        return ResolvedPolicy.of(load(context, name).definition, context.defaults).overlap
+    except (EntryNotFound, InvalidEntry):
+        return Overlap.ALLOW

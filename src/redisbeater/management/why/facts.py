@@ -1,19 +1,18 @@
-"""The facts about one entry that are stored: the entry, its log, the log of the schedule, and who leads."""
+"""``Answer``: why an entry did or did not run, and the facts that prove it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 from redisbeater.context import Context
 from redisbeater.display import shown
 from redisbeater.editing.stored_entry import StoredEntry
 from redisbeater.exceptions import EntryNotFound
-from redisbeater.management.beats import LONGEST_PASS, longest_pass, read_beats, warning_of_lock
 from redisbeater.management.blanking import redacted_line, shown_run
-from redisbeater.management.pausing import read_pause
-from redisbeater.management.why.answer import Evidence
+from redisbeater.management.pausing import LONGEST_PASS, longest_pass, read_beats, read_pause, warning_of_lock
 from redisbeater.model.beat_line import BeatLine, Pause
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.resolved_policy import ResolvedPolicy
@@ -21,15 +20,45 @@ from redisbeater.model.run import Run
 from redisbeater.store import Snapshot
 from redisbeater.times import EPOCH, clock_words, from_iso, relative_words
 
-__all__ = (
-    "MOST_SHOWN",
-    "Facts",
-    "author_of",
-    "author_words",
-    "evidence_of",
-    "read_facts",
-    "zone_of_entry",
-)
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One fact behind an answer; ``at`` is when it happened, aware UTC, or None."""
+
+    text: str
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Why an entry did or did not run.
+
+    Attributes:
+        verdict: a word for programs: ``waits``, ``being_sent``, ``late``, ``no_leader``, ``paused``, ``failing``,
+            ``broker_away``, ``no_pass``, ``redis_refuses``, ``disabled``, ``broken``, ``not_started``, ``ended``,
+            ``spent``, ``finished``, ``ran``, ``missed``, ``coalesced``, ``left_out``, ``skip``,
+            ``disabled_until``, ``max_runs``, ``out_of_bounds``, ``created_later``, ``deleted``, ``gone``,
+            ``no_fire_time`` or ``unknown``; where runs are recorded also
+            ``queued``, ``buffered``, ``running``, ``failed``, ``lost``, ``revoked``, ``expired`` and ``overlap``.
+        sentence: the answer for people, with times in the zone of the entry.
+        evidence: what it follows from, and what else is known of that time.
+        advice: what can be done about it; often empty.
+    """
+
+    verdict: str
+    sentence: str
+    evidence: tuple[Evidence, ...] = ()
+    advice: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields for JSON; times are ISO 8601, UTC."""
+        return {
+            "verdict": self.verdict,
+            "sentence": self.sentence,
+            "evidence": [{"at": fact.at.isoformat() if fact.at else None, "text": fact.text} for fact in self.evidence],
+            "advice": self.advice,
+        }
+
 
 #: The most lines of a log that are shown as evidence.
 MOST_SHOWN = 5
@@ -225,3 +254,41 @@ def _local(value: object, time_words: Callable[[datetime], str]) -> str:
     """Return an instant in the zone of the entry; anything else as it is."""
     moment = from_iso(value)
     return str(value) if moment is None else time_words(moment)
+
+
+#: The words of the schedule's log after which nobody leads, until another beat does.
+_ENDS = ("lock_lost", "stopped_leading")
+
+_WORDS = ("leading", "standing_by", *_ENDS)
+
+
+def since_nobody_leads(facts: Facts) -> str:
+    """Return since when nobody leads, as far as the log of the schedule knows; else an empty text."""
+    ended = lead_ended(facts.schedule_lines)
+    return f" since {facts.time(ended)}" if ended else ""
+
+
+def lead_ended(lines: Iterable[LogLine]) -> datetime | None:
+    """Return when the last beat ceased to lead; None: the lines of the schedule's log, the newest first, do not say."""
+    line = next((line for line in lines if line.what in _WORDS), None)
+    return line.last if line is not None and line.what in _ENDS else None
+
+
+def evidence_of_leaders(facts: Facts) -> tuple[Evidence, ...]:
+    """Return the newest lines about who led as evidence."""
+    lines = [line for line in facts.schedule_lines if line.what in _WORDS]
+    return evidence_of(facts, lines[:3]) or (Evidence(text="the log of the schedule does not say since when"),)
+
+
+def without_leader(facts: Facts, fire_time: datetime) -> str:
+    """Return the sentence that nobody led at a fire time, from when to when; empty: the log does not prove it."""
+    following = None
+    for line in facts.schedule_lines:
+        if line.what not in ("leading", *_ENDS) or line.last is None:
+            continue
+        if line.last <= fire_time:
+            if line.what not in _ENDS or following is None:
+                return ""
+            return f"Nobody led from {facts.time(line.last)} to {facts.time(following)}: nothing ran meanwhile."
+        following = line.last if line.what == "leading" else None
+    return ""

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import MAXYEAR, datetime, timedelta
+from dataclasses import replace
+from datetime import MAXYEAR, datetime, timedelta, tzinfo
 
-from redisbeater.exceptions import InvalidEntry
-from redisbeater.management.why.answer import Answer, Evidence
-from redisbeater.management.why.facts import MOST_SHOWN, Facts, author_of, evidence_of
-from redisbeater.management.why.leadership import without_leader
+from redisbeater.context import Context
+from redisbeater.display import quoted
+from redisbeater.exceptions import InvalidEntry, WrongType
+from redisbeater.management.why.facts import (
+    MOST_SHOWN,
+    Answer,
+    Evidence,
+    Facts,
+    author_of,
+    evidence_of,
+    read_facts,
+    without_leader,
+)
 from redisbeater.management.why.present import absence, answer_now, owed_run
 from redisbeater.management.why.runs import of_run, overlap_evidence, overlap_sentence
 from redisbeater.model.log_line import LogLine
@@ -20,8 +30,6 @@ from redisbeater.schedules import interval
 from redisbeater.schedules.description import moved_times
 from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words, from_iso
-
-__all__ = ("answer_at",)
 
 _MINUTE, _SECOND = timedelta(minutes=1), timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -345,3 +353,31 @@ def _shortly_before(policy: ResolvedPolicy, until: datetime) -> Iterator[datetim
     first = policy.timetable.next(until - _GAP)
     if first is not None and first < until:
         yield from reversed(policy.timetable.newest_of(60, first, until - _MICROSECOND))
+
+
+def explain(
+    context: Context,
+    name: str,
+    at: datetime | None = None,
+    *,
+    now: datetime | None = None,
+    max_interval: float = 0.0,
+    shown_in: tzinfo | None = None,
+) -> Answer:
+    """Return why an entry did or did not run; :meth:`redisbeater.ScheduleStore.why`.
+
+    Arguments:
+        context: the app whose schedule it is.
+        name: the name of the entry.
+        at: the time that is asked about; None: now.
+        now: what takes the place of the server's time.
+        max_interval: seconds, the ``beat_max_loop_interval`` of the app.
+        shown_in: the zone of the times in the answer; None: that of the entry.
+
+    Raises:
+        EntryNotFound: nothing is known of that name.
+    """
+    if at is not None and not isinstance(at, datetime):
+        raise WrongType("$.at", f"expected a datetime, got {quoted(at)}")
+    facts = replace(read_facts(context, name, now, max_interval), shown_in=shown_in)
+    return answer_now(facts) if at is None else answer_at(facts, in_zone(at, facts.zone))

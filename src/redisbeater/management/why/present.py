@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from redisbeater.management.why.answer import Answer, Evidence
-from redisbeater.management.why.facts import Facts, author_of, author_words
-from redisbeater.management.why.leadership import evidence_of_leaders, since_nobody_leads
+from redisbeater.management.why.facts import (
+    Answer,
+    Evidence,
+    Facts,
+    author_of,
+    author_words,
+    evidence_of_leaders,
+    since_nobody_leads,
+)
 from redisbeater.management.why.runs import in_the_way, run_evidence, unstarted
 from redisbeater.model.beat_line import Pause
 from redisbeater.model.meta import Failing
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.schedules.zones import in_zone
 from redisbeater.times import duration_words
-
-__all__ = ("absence", "answer_now", "owed_run")
 
 #: The words of an entry's log that say whether it may run.
 _STATES = ("enabled", "disabled", "finished", "created")

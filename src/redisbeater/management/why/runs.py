@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from redisbeater.display import quoted
-from redisbeater.management.runs.words import late_words, lateness, outcome_words, took, usually
-from redisbeater.management.why.answer import Answer, Evidence
-from redisbeater.management.why.facts import Facts, author_words, evidence_of
+from redisbeater.management.runs.history import late_words, lateness, outcome_words, took, usually
+from redisbeater.management.why.facts import Answer, Evidence, Facts, author_words, evidence_of
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import Run, State
 from redisbeater.model.skip import Reason
 from redisbeater.times import clock_words, duration_words, relative_words, span_words
-
-__all__ = ("in_the_way", "of_run", "overlap_evidence", "overlap_sentence", "run_evidence", "unstarted")
 
 #: A worker that is idle starts a run in less.
 SOON = timedelta(seconds=5)

@@ -1,4 +1,4 @@
-"""A period of a recurrence rule (a year, a month or a week) and its occurrences, as numbered seconds.
+"""The periods of a recurrence rule (years, months, weeks, or units of one length) and the days that match.
 
 Such a rule proceeds in units of one length, numbered from the first day of the calendar, and arithmetic finds those
 that are in phase. An occurrence lies in a unit that is in phase, on a day that matches, at an allowed time.

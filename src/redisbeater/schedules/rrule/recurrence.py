@@ -1,4 +1,4 @@
-"""The occurrences of a recurrence rule from any local time, found without stepping through all since its start.
+"""The occurrences of a recurrence rule, and of a recurrence with its additional and excluded dates.
 
 dateutil steps through all occurrences since the start and, if there are no more, through all periods until the year
 9999. So it only finds the days of one year or one month at a time, and arithmetic selects the periods. Local times

@@ -16,8 +16,6 @@ from redisbeater.schedules.rrule.rule import FREQUENCIES, PARTS, RuleClock, make
 from redisbeater.schedules.rrule.text import is_text, read_text, rfc_name, write_text
 from redisbeater.schedules.zones import in_iana_zone, in_zone, offset_at, read_zone, zone_name
 
-__all__ = ("rrule",)
-
 _MICROSECOND = timedelta(microseconds=1)
 
 

@@ -1,4 +1,4 @@
-"""The clock of a rule: which of its local times fire at which instants; local times are numbered seconds."""
+"""One recurrence rule: its parts, its times of day, and its clock: which local times fire at which instants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates and times as RFC 5545 text: ``20260101T090000``, followed by ``Z`` in UTC."""
+"""RFC 5545 text: dates, rules, and whole recurrences, read and written."""
 
 from __future__ import annotations
 

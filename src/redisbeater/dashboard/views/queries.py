@@ -1,0 +1,349 @@
+"""What a page is asked for, all of it in its address: a bookmark or the back button shows the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, tzinfo
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus, urlencode
+
+from starlette.exceptions import HTTPException
+
+from redisbeater.dashboard.access import MOST_BYTES, Form, read_form
+from redisbeater.dashboard.pages import Visit
+from redisbeater.exceptions import InvalidEntry
+from redisbeater.management.search import SORTS, STATES, checked_states
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.run import Run, State
+from redisbeater.times import read_time
+
+#: The names in the address, and in forms that choose all entries that match.
+FILTERS = ("q", "prefix", "state", "task", "queue", "label")
+
+#: The highest number of a page: a number in an address may be any.
+MOST_PAGES = 1_000_000
+
+#: Up to this page of the entries in the order of their next runs or of their lateness, few of them are read.
+MOST_SHORT_PAGES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryQuery:
+    """Which entries a page shows, in which order."""
+
+    q: str = ""
+    prefix: str = ""
+    state: str = ""
+    task: str = ""
+    queue: str = ""
+    label: str = ""
+    sort: str = "next"
+    page: int = 1
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> EntryQuery:
+        """Read it from an address or a form; what is no such value is left out."""
+        texts = {name: given.get(name, "").strip() for name in FILTERS}
+        sort, page = given.get("sort", ""), whole(given.get("page", ""), 1, MOST_PAGES)
+        if texts["state"] not in (*STATES, "deleted"):
+            texts["state"] = ""
+        return cls(**texts, sort=sort if sort in SORTS else "next", page=page)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether anything but the order is chosen."""
+        return any(getattr(self, name) for name in FILTERS)
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it takes many entries to answer, of a large schedule."""
+        is_in_order = self.sort in ("next", "late") and self.page <= MOST_SHORT_PAGES
+        return self.state != "deleted" and (self.is_filtered or not is_in_order)
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """What ``store.rows()`` takes."""
+        return {**self.selection, "sort": self.sort}
+
+    @property
+    def selection(self) -> dict[str, Any]:
+        """What ``store.rows()`` and ``store.simulate()`` take to select entries."""
+        key, _, value = self.label.partition("=")
+        return {
+            "text": self.q,
+            "prefix": self.prefix or None,
+            "states": [self.state] if self.state in STATES else [],
+            "task": self.task or None,
+            "queue": self.queue or None,
+            "labels": {key: value} if self.label else None,
+        }
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The filters that are set, for forms."""
+        return [(name, getattr(self, name)) for name in FILTERS if getattr(self, name)]
+
+    def link(self, **changes: Any) -> str:
+        """Return the query of the same page with something changed; another choice begins on its first page."""
+        changed = replace(self, **{"page": 1, **changes})
+        default = EntryQuery()
+        pairs = [(field.name, getattr(changed, field.name)) for field in fields(changed)]
+        given = [(name, value) for name, value in pairs if value != getattr(default, name)]
+        return f"?{urlencode(given)}" if given else "?"
+
+
+def whole(text: str, least: int, most: int, default: int | None = None) -> int:
+    """Return the number of a text within bounds; the default, or the least, for what is none."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+    return (least if default is None else default) if number is None else min(max(number, least), most)
+
+
+#: Entries that one form changes at most.
+MOST_ENTRIES = 1_000
+
+#: Bytes of their names at most, where all that match are chosen: the form that asks sends them back, with a note.
+MOST_NAME_BYTES = MOST_BYTES - 8 * 1024
+
+
+class Former(NamedTuple):
+    """What an undo of a change needs to know.
+
+    Attributes:
+        version: the version that the entry must still have; empty: it was deleted.
+        until: until when it was disabled.
+        skipped: the fire times that were left out.
+    """
+
+    version: str = ""
+    until: str = ""
+    skipped: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What a form about entries says.
+
+    Attributes:
+        form: all of its fields.
+        names: the entries.
+        total: how many match, where that are more than one form changes.
+        is_about: whether that may be some too high.
+        versions: by name, the one that an entry must still have; an entry that is not here may have any.
+        former: of an undo, by name, what it brings back. No form has it, but only what Redis kept of the change.
+        undo_id: of an undo, its id.
+    """
+
+    form: Form
+    names: list[str]
+    total: int
+    is_about: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[str, Former] = field(default_factory=dict)
+    undo_id: str = ""
+
+    @classmethod
+    def of_undo(cls, form: Form, former: Mapping[str, Former]) -> Chosen:
+        """Return the entries that an undo brings back; the person has confirmed it by the button."""
+        versions = {name: each.version for name, each in former.items() if each.version}
+        return cls(
+            form=Form([("confirm", "1"), ("next", form["next"])]), names=list(former), total=len(former),
+            versions=versions, former=former, undo_id=form["id"],
+        )  # fmt: skip
+
+    def until(self, name: str) -> str:
+        """Return until when an entry is to be disabled; empty: until it is enabled."""
+        return self.former[name].until if name in self.former else self.form["until"].strip()
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the person has seen what is about to happen."""
+        return self.form["confirm"] == "1"
+
+    @cached_property
+    def one(self) -> str:
+        """The name, if there is one; else empty."""
+        return self.names[0] if len(self.names) == 1 else ""
+
+
+async def read_chosen(visit: Visit) -> Chosen:
+    """Read the form of a change: ``name`` in its address or once or many in the form; or ``all=1`` with filters.
+
+    Raises:
+        HTTPException: 400, it names no entry, or not each with its version; 413, too many; 422, there is no such state.
+    """
+    form = await read_form(visit.request)
+    given = [name for name in [*visit.queries("name"), *form.all("name")] if name]
+    names, versions = list(dict.fromkeys(given)), _versions(form, given)
+    total, is_about = len(names), False
+    if form["all"] == "1":
+        query = _query(form)
+        if query.state == "deleted":
+            deleted = [name for name in await visit.store.deleted() if query.q.casefold() in name.casefold()]
+            names, total = deleted[:MOST_ENTRIES], len(deleted)
+        else:
+            found = await visit.site.heavy_reads.read(
+                visit.request, visit.user, lambda store: store.rows(1, MOST_ENTRIES, **query.filters)
+            )
+            names = [row.name for row in found.rows if row.fields or row.definition]
+            total, is_about = found.total, found.is_about
+        names = _that_fit(names)
+    if not names:
+        raise HTTPException(400, "no entry is chosen")
+    if len(names) > MOST_ENTRIES:
+        raise HTTPException(413, f"one form changes at most {MOST_ENTRIES:,} entries")
+    return Chosen(form=form, names=names, total=total, is_about=is_about, versions=versions)
+
+
+def _versions(form: Form, names: list[str]) -> dict[str, str]:
+    """Return the versions that a form names, one for each name and in their order; none, if it has none."""
+    versions = form.all("if_version")
+    if versions and len(versions) != len(names):
+        raise HTTPException(400, f"if_version: expected one for each name, got {len(versions)} for {len(names)}")
+    return dict(zip(names, versions))
+
+
+def _query(form: Form) -> EntryQuery:
+    """Return the filters of a form. What is no state would select all entries: it is refused."""
+    state = form["state"].strip()
+    try:
+        checked_states([state] if state not in ("", "deleted") else [])
+    except ValueError as exc:
+        raise HTTPException(422, str(exc)) from exc
+    return EntryQuery.of(form.flat)
+
+
+def _that_fit(names: list[str]) -> list[str]:
+    """Return the first names, as many as a form can send."""
+    sizes = accumulate(len("name=&") + len(quote_plus(name, errors="replace")) for name in names)
+    return [name for name, size in zip(names, sizes) if size <= MOST_NAME_BYTES]
+
+
+#: Items that may be asked for, and runs that are read where a page filters by task or worker.
+MOST, MOST_READ = 200, 1_000
+
+#: What ``state`` may be.
+RUN_STATES = (*map(str, State), "skipped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundHistory:
+    """Runs and lines of a log, the newest first, and what gets the next page; None: there is none."""
+
+    items: list[Run | LogLine]
+    before: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryQuery:
+    """Which runs and lines a page shows.
+
+    Attributes:
+        state, task, worker, since: the filters as they were written.
+        states, start, before: what they mean.
+        limit: how many.
+        problems: what is wrong with them, by name.
+    """
+
+    state: str
+    task: str
+    worker: str
+    since: str
+    limit: int
+    states: list[str]
+    start: datetime | None
+    before: datetime | None
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, visit: Visit, size: int, zone: tzinfo | None = None) -> HistoryQuery:
+        """Read it from an address.
+
+        Arguments:
+            visit: the request.
+            size: how many items a page has where the address does not say.
+            zone: that of local times; default: the zone of the schedule.
+        """
+        problems: dict[str, str] = {}
+        before = read_value(visit, "before", datetime.fromisoformat, problems)
+        if before is not None and before.tzinfo is None:
+            before = before.replace(tzinfo=visit.clock.now.tzinfo)
+        return cls(
+            state=", ".join(_words(visit)),
+            task=visit.query("task").strip(),
+            worker=visit.query("worker").strip(),
+            since=visit.query("since").strip(),
+            limit=whole(visit.query("n"), 1, MOST, size),
+            states=_states(visit, problems),
+            start=read_value(visit, "since", lambda text: past_time(visit, text, zone), problems),
+            before=before,
+            problems=problems,
+        )
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.pairs)
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The filters that are set, for links."""
+        names = ("state", "task", "worker", "since")
+        return [(name, getattr(self, name)) for name in names if getattr(self, name)]
+
+    async def read(self, visit: Visit, name: str) -> FoundHistory:
+        """Read the history of an entry, or of all for an empty name."""
+        is_searched = bool(self.task or self.worker)
+        limit = MOST_READ if is_searched else self.limit
+        found = await visit.store.history(name or None, limit, self.before, since=self.start, states=self.states)
+        items = [item for item in found if self._is_wanted(item)]
+        if is_searched:
+            return FoundHistory(items=items[: self.limit], before=None)
+        return FoundHistory(items=items, before=found.before)
+
+    def _is_wanted(self, item: Run | LogLine) -> bool:
+        if isinstance(item, LogLine):
+            return not (self.task or self.worker)
+        return self.task in ("", item.task) and self.worker in ("", item.worker)
+
+
+def read_value(visit: Visit, name: str, read: Callable[[str], Any], problems: dict[str, str]) -> Any:
+    """Return what a text in the address means; None: there is none, or it cannot be read, which is a problem then."""
+    text = visit.query(name).strip()
+    try:
+        return read(text) if text else None
+    except (ValueError, InvalidEntry) as exc:
+        problems[name] = str(exc)
+        return None
+
+
+def item_data(item: Run | LogLine) -> dict[str, object]:
+    """Return what JSON has of a run, or of a line of a log."""
+    if isinstance(item, Run):
+        return {"type": "run", **item.as_dict()}
+    times = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}
+    return {"type": "log", "what": item.what, "count": item.count, **times, "details": dict(item.details)}
+
+
+def past_time(visit: Visit, text: str, zone: tzinfo | None = None) -> datetime:
+    """Return the time that a text means in a zone, that of the schedule by default: the newest one that has passed.
+
+    Raises:
+        ValueError: it is none.
+    """
+    zone = zone or visit.clock.now.tzinfo
+    assert zone is not None, "the clock is aware"
+    return read_time(text, now=visit.clock.now, zone=zone, is_past=True)
+
+
+def _words(visit: Visit) -> list[str]:
+    return [word.strip() for text in visit.queries("state") for word in text.split(",") if word.strip()]
+
+
+def _states(visit: Visit, problems: dict[str, str]) -> list[str]:
+    known, words = {state.lower(): state for state in RUN_STATES}, [word.lower() for word in _words(visit)]
+    if any(word not in known for word in words):
+        problems["state"] = f"expected {', '.join(known.values())}"
+    return [known[word] for word in words if word in known]

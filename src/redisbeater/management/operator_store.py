@@ -1,0 +1,171 @@
+"""The stores of command line and page: what only they need besides the API. None of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from redisbeater.display import quoted
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.entry import RedisScheduleEntry
+from redisbeater.entry_name import check_name
+from redisbeater.management.entry_words import (
+    EntryWords,
+    FormWords,
+    drafted,
+    form_words,
+    restored_words,
+)
+from redisbeater.management.future import Held, next_clock_change, read_held
+from redisbeater.management.lint import Preview, preview_entry
+from redisbeater.management.pausing import Watcher
+from redisbeater.management.registered import is_registered, task_names
+from redisbeater.management.rows import Row, RowPage, page_of_rows, row_of
+from redisbeater.management.runs.history import (
+    Recorded,
+    read_recorded,
+)
+from redisbeater.management.search import Filter, check_sort, checked_states
+from redisbeater.model.fields import TaskLike
+from redisbeater.model.passed_values import as_task
+
+if TYPE_CHECKING:
+    pass
+from redisbeater.management.async_store import AsyncScheduleStore, Awaited
+from redisbeater.management.schedule_store import ScheduleStore
+
+
+class OperatorStore(ScheduleStore):
+    """The schedule of an app, with what people see of it and the texts that they write."""
+
+    def row(self, name: str, *, has_secrets: bool = False) -> Row:
+        """Return one entry as :meth:`rows` has it, with its last change; a broken one, too.
+
+        With ``has_secrets`` the values that ``redisbeater_redact`` names are not blanked.
+
+        Raises:
+            EntryNotFound: there is none of that name.
+        """
+        return row_of(self._context, name, has_secrets=has_secrets)
+
+    def rows(
+        self,
+        number: int = 1,
+        size: int = 50,
+        *,
+        text: str = "",
+        prefix: str | None = None,
+        task: TaskLike | None = None,
+        queue: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        states: str | Collection[str] = (),
+        sort: str = "next",
+    ) -> RowPage:
+        """Return a page of the entries as people list them, broken ones too: state, next and last run, words.
+
+        Arguments:
+            number: which page, from 1 on.
+            size: how many entries it has.
+            text: only entries with this text in their name, task or description, in any case.
+            prefix: only names that begin with this text.
+            task: only entries of this task: the task or its name.
+            queue: only entries whose options name this queue.
+            labels: only entries that have all of these.
+            states: only entries in one of these: ``enabled``, ``disabled``, ``finished``, ``broken``, ``failing``,
+                ``late``; empty: all.
+            sort: ``next``, ``name``, ``last`` or ``late``.
+
+        Raises:
+            ValueError: an argument is not valid.
+        """
+        wanted, chosen = Filter(prefix=prefix, task=as_task(task), queue=queue, labels=labels), checked_states(states)
+        check_sort(sort)
+        for name, value in (("number", number), ("size", size)):
+            if type(value) is not int or value < 1:
+                raise ValueError(f"{name}: expected a whole number, at least 1, got {quoted(value)}")
+        return page_of_rows(self._context, wanted, number, size, states=chosen, sort=sort, text=text)
+
+    def tasks(self) -> Sequence[str]:
+        """Return the names of the tasks of the app, without Celery's own; imports its modules as a worker does."""
+        return task_names(self._app)
+
+    def is_registered(self, task: TaskLike) -> bool | None:
+        """Tell whether the app has that task, or one of that name; imports its modules. None: it cannot."""
+        return is_registered(self._app, as_task(task))
+
+    def held(self) -> Held:
+        """Return how many fire times have come and have not run: while the schedule is paused, they wait."""
+        return read_held(self._context)
+
+    def recorded(self, name: str) -> Recorded | None:
+        """Return the newest run of an entry, and how many of its runs came to what; None: runs are not recorded."""
+        return read_recorded(self._context, check_name(name))
+
+    def watch(self) -> Watcher:
+        """Return what waits for changes of the schedule and of its runs."""
+        return Watcher(self._context)
+
+    def words(self, words: Mapping[str, Any], name: str = "") -> EntryWords:
+        """Read the fields of an entry from words such as ``{"every": "1h30m"}``, those of the command line.
+
+        Arguments:
+            words: texts by the names of the options of ``create``.
+            name: the entry to change, whose zone local times are in; empty for a new one.
+        """
+        return EntryWords(self._context, words, name)
+
+    def form_words(self, name: str) -> FormWords:
+        """Return an entry as the texts that :meth:`words` reads, with the values of secrets blanked.
+
+        Raises:
+            EntryNotFound, InvalidEntry: as for :meth:`get`.
+        """
+        return form_words(self._context, check_name(name))
+
+    def restored_words(self, name: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        """Return words with the stored values where :meth:`form_words` had blanked a secret and nobody changed it.
+
+        Raises:
+            EntryNotFound, InvalidEntry: as for :meth:`get`.
+        """
+        return restored_words(self._context, check_name(name), words)
+
+    def draft(self, name: str, task: str, words: EntryWords) -> RedisScheduleEntry:
+        """Return an entry of words, without looking whether there is one of that name; write nothing.
+
+        Raises:
+            InvalidEntry: a word cannot be read, or the schedule is missing.
+        """
+        return drafted(self._app, name, task, words)
+
+    def preview(self, entry: RedisScheduleEntry, n: int = 5) -> Preview:
+        """Return what an entry would do that is created now: its schedule in words, its next runs, what lint says.
+
+        Raises:
+            InvalidEntry: it could not be stored.
+        """
+        return preview_entry(self._context, entry, n)
+
+    def next_clock_change(self, entry: RedisScheduleEntry) -> UpcomingRun | None:
+        """Return the first run within a year that a change of the clocks moves, or that falls into a repeated hour."""
+        return next_clock_change(entry)
+
+
+class AsyncOperatorStore(AsyncScheduleStore):
+    """The same for the page, to be awaited."""
+
+    _kind = OperatorStore
+
+    row = Awaited(OperatorStore.row)
+    rows = Awaited(OperatorStore.rows, is_long_read=True)
+    tasks = Awaited(OperatorStore.tasks)
+    is_registered = Awaited(OperatorStore.is_registered)
+    held = Awaited(OperatorStore.held, is_long_read=True)
+    recorded = Awaited(OperatorStore.recorded)
+    watch = Awaited(OperatorStore.watch)
+    words = Awaited(OperatorStore.words)
+    form_words = Awaited(OperatorStore.form_words)
+    restored_words = Awaited(OperatorStore.restored_words)
+    draft = Awaited(OperatorStore.draft)
+    preview = Awaited(OperatorStore.preview)
+    next_clock_change = Awaited(OperatorStore.next_clock_change)
