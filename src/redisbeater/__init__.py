@@ -27,7 +27,6 @@ from redisbeater.schedules import clocked, cron, describe, rrule
 if TYPE_CHECKING:
     from redisbeater.management.async_store import AsyncScheduleStore
     from redisbeater.management.files.export import Export
-    from redisbeater.management.future import ScheduledRun
     from redisbeater.management.schedule_store import ScheduleStore
     from redisbeater.management.search import EntryPage
     from redisbeater.management.why.facts import Answer, Evidence
@@ -53,7 +52,6 @@ __all__ = (
     "RunActive",
     "RunNotFound",
     "ScheduleStore",
-    "ScheduledRun",
     "SendFailed",
     "StoreError",
     "StoreUnavailable",
@@ -75,7 +73,6 @@ _LATER = {
     "Export": "redisbeater.management.files.export",
     "RedisScheduler": "redisbeater.scheduler",
     "ScheduleStore": "redisbeater.management.schedule_store",
-    "ScheduledRun": "redisbeater.management.future",
 }
 
 if not TYPE_CHECKING:  # for a type checker each name is imported above, and others do not exist

@@ -23,7 +23,7 @@ from support.servers import Server
 from support.topologies import SERVICE, Cluster, Sentinels, app_with, running_watcher
 from support.waiting import wait_until
 
-from redisbeater import RedisScheduler, ScheduleStore, StoreError, StoreUnavailable
+from redisbeater import RedisScheduler, StoreError, StoreUnavailable
 from redisbeater.cli import redisbeater
 from redisbeater.context import Context
 from redisbeater.management.operator_store import OperatorStore
@@ -85,7 +85,7 @@ class Workout:
         entry.executed()
         assert entry.upcoming()
         assert entry.rank is not None
-        store = ScheduleStore(self.app)
+        store = OperatorStore(self.app)
         for number in (1, 2):
             store.update("report", args=[number])
         assert [line.count for line in store.log("report", 1)] == [2]
@@ -134,7 +134,7 @@ class Workout:
         leader, standby = RedisScheduler(self.app), RedisScheduler(self.app)
         standby.is_served = True
         leader.tick()
-        assert "static" not in set(ScheduleStore(self.app).names())
+        assert "static" not in set(OperatorStore(self.app).names())
         resigning = threading.Timer(0.05, leader.close)
         resigning.start()
         try:

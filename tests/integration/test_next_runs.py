@@ -30,7 +30,7 @@ def test_runs_of_all_entries_come_in_the_order_of_their_times(store: ScheduleSto
     store.create("fast", "proj.fast", 20)
     store.create("never", "proj.never", 1, enabled=False)
 
-    runs = store.next(limit=6)
+    runs = store.upcoming(limit=6)
 
     assert [run.name for run in runs] == ["fast", "fast", "slow", "fast", "fast", "slow"]
     assert [run.due_at for run in runs] == sorted(run.due_at for run in runs)
@@ -41,14 +41,14 @@ def test_only_runs_within_a_time_are_returned(store: ScheduleStore) -> None:
     store.create("often", "proj.often", 60)
     store.create("daily", "proj.daily", 86_400)
 
-    assert {run.name for run in store.next(within=timedelta(minutes=5))} == {"often"}
-    assert len(store.next(within=301)) == 5
+    assert {run.name for run in store.upcoming(within=timedelta(minutes=5))} == {"often"}
+    assert len(store.upcoming(within=301)) == 5
 
 
 def test_an_entry_ends_with_its_last_run(store: ScheduleStore) -> None:
     store.create("thrice", "proj.work", 60, max_runs=3)
 
-    assert [run.name for run in store.next()] == ["thrice"] * 3
+    assert [run.name for run in store.upcoming()] == ["thrice"] * 3
 
 
 def test_a_broken_entry_hides_no_other(store: ScheduleStore, client: redis.Redis, prefix: str) -> None:
@@ -56,13 +56,13 @@ def test_a_broken_entry_hides_no_other(store: ScheduleStore, client: redis.Redis
     store.create("odd", "proj.work", 60)
     client.hset(f"{prefix}odd", "definition", "no JSON")
 
-    assert [run.name for run in store.next()] == ["whole"]
+    assert [run.name for run in store.upcoming()] == ["whole"]
 
 
 @pytest.mark.parametrize("arguments", [{"limit": 0}, {"limit": 10_001}, {"limit": True}, {"within": -1}])
 def test_wrong_arguments_are_refused(store: ScheduleStore, arguments: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(arguments))}: expected"):
-        store.next(**arguments)
+        store.upcoming(**arguments)
 
 
 def test_of_a_big_schedule_only_the_first_pages_are_read(store: ScheduleStore, app: Celery) -> None:

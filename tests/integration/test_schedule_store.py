@@ -550,7 +550,7 @@ def bound_current(app: Celery) -> Iterator[None]:
         (lambda store: store.rows(0), "^number: expected a whole number, at least 1, got 0"),
         (lambda store: store.rows(1, 0), "^size: expected a whole number, at least 1, got 0"),
         (lambda store: store.simulate("2030-01-01"), "^start: expected a datetime, got '2030-01-01'"),
-        (lambda store: store.next(start="noon"), "^start: expected a datetime, got 'noon'"),
+        (lambda store: store.upcoming(start="noon"), "^start: expected a datetime, got 'noon'"),
         (lambda store: store.history("a", since="noon"), "^since: expected a datetime, got 'noon'"),
         (lambda store: store.update("a", last_run_at=now()), r"^\$.last_run_at: .*reschedule\(\) or executed\(\)"),
         (lambda store: store.upsert("a"), "^entry: expected a RedisScheduleEntry, got 'a'"),
@@ -572,7 +572,7 @@ def test_a_naive_time_is_in_the_zone_of_the_app(make_app: Callable[..., Celery])
     local = datetime(2030, 1, 1, 9, 0)
     later, earlier = (now().astimezone(app.timezone).replace(tzinfo=None) + each for each in (MINUTE, -MINUTE))
 
-    assert store.next(start=local, limit=1)[0].fire_time == local.replace(tzinfo=app.timezone)
+    assert store.upcoming(start=local, limit=1)[0].fire_time == local.replace(tzinfo=app.timezone)
     assert len(store.history("a", before=later, since=earlier).items) == 1
     assert not store.history("a", since=later).items
     assert not store.history("a", before=earlier).items

@@ -156,7 +156,7 @@ def test_a_simulation_counts_the_runs_that_upcoming_shows(vienna: Celery) -> Non
     since = START + timedelta(hours=12, minutes=10)
 
     shown = {
-        name: [run.due_at for run in store.next(within=2 * DAY, limit=1000, start=START - DAY) if run.name == name]
+        name: [run.due_at for run in store.upcoming(within=2 * DAY, limit=1000, start=START - DAY) if run.name == name]
         for name in ("left out", "resumed", "bounded", "spread")
     }
 

@@ -152,7 +152,7 @@ def test_a_name_is_enough_for_what_is_stored(app: Celery) -> None:
 
     assert RedisScheduleEntry("report", app=app).upcoming(3) == expected
     assert ScheduleStore(app).upcoming("report", 3) == expected
-    assert ScheduleStore(app).upcoming("report", n=3) == expected
+    assert ScheduleStore(app).upcoming("report", limit=3) == expected
 
 
 def test_a_name_that_is_not_stored_is_an_error(app: Celery) -> None:
@@ -290,6 +290,6 @@ def test_runs_print_as_texts(app: Celery) -> None:
 
     texts = run.as_dict()
 
-    assert list(texts) == ["fire_time", "local", "due_at", "note"]
+    assert list(texts) == ["name", "task", "fire_time", "local", "due_at", "note"]
     assert texts["fire_time"].endswith("T03:00:00+00:00")
     assert texts["local"].endswith("T12:00:00+09:00")

@@ -39,7 +39,7 @@ FLOORS = (
     ("sending",),
     ("management", "beat", "dispatch", "runs"),
     ("observe",),
-    ("scheduler", "testing"),
+    ("scheduler", "testing", "results"),
     ("serving",),
     ("",),  # the public names of the package
     ("dashboard",),

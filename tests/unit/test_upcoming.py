@@ -51,6 +51,8 @@ def test_a_run_has_its_time_in_utc_and_in_local_time() -> None:
     (run,) = upcoming(stored(cron("0 9 * * *"), timezone="Europe/Vienna"), 1)
 
     assert run == UpcomingRun(
+        name="report",
+        task="proj.report",
         fire_time=utc("2026-01-01 08:00"),
         local=datetime(2026, 1, 1, 9, tzinfo=ZoneInfo("Europe/Vienna")),
         due_at=utc("2026-01-01 08:00"),
@@ -243,6 +245,8 @@ def test_a_run_as_texts_is_iso_8601() -> None:
     (run,) = upcoming(stored(cron("30 2 * * *"), at("2026-03-08 03:00"), jitter=0), 1)
 
     assert run.as_dict() == {
+        "name": "report",
+        "task": "proj.report",
         "fire_time": "2026-03-08T07:00:00+00:00",
         "local": "2026-03-08T03:00:00-04:00",
         "due_at": "",

@@ -235,7 +235,7 @@ def _details(found: Run, view: View, zone: tzinfo) -> Iterator[tuple[str, str]]:
     yield "sent", moment(found.sent_at) + (f", {span_words(late)} late" if late is not None else "")
     yield "started", moment(found.started_at)
     yield "seen", moment(found.seen_at) if found.finished_at is None else ""
-    yield "ended", moment(found.finished_at)
+    yield "finished", moment(found.finished_at)
     yield "sent again", moment(found.resend_at)
     executions = f", {found.starts:,} executions" if found.starts > found.attempt else ""
     yield "attempt", f"{found.attempt}{executions}"

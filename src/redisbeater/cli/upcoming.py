@@ -26,7 +26,7 @@ from redisbeater.context import Context
 from redisbeater.display import printable_json, shown
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.entry_name import check_name
-from redisbeater.management.future import MOST_LISTED_RUNS, ScheduledRun, next_runs, next_runs_of
+from redisbeater.management.future import MOST_LISTED_RUNS, NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.why.facts import Answer, zone_of_entry
 from redisbeater.management.why.past import explain
 from redisbeater.times import clock_words, date_words, read_duration, read_time, relative_words
@@ -83,17 +83,14 @@ def _lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
         yield f"  {shown(answer.advice)}"
 
 
-#: How many runs are shown of one entry, and of the whole schedule.
-OF_ENTRY, OF_SCHEDULE = 5, 20
-
-
 @redisbeater.command()
 @OPTIONAL_NAME
 @click.option(
     "-n",
     "count",
     type=click.IntRange(1, MOST_LISTED_RUNS),
-    help=f"Number of runs: {OF_ENTRY} of an entry, {OF_SCHEDULE} of the schedule; with --within all, up to 10,000.",
+    help=f"Number of runs: {NEXT_OF_ENTRY} of an entry, {NEXT_OF_SCHEDULE} of the schedule; with --within all, "
+    "up to 10,000.",
 )
 @click.option("--within", metavar="DURATION", help="Only runs within this time: 24h, 90m.")
 @click.option("--at", "at", metavar="TIME", help="Only runs from this time on: tomorrow 09:00.")
@@ -123,7 +120,7 @@ def upcoming(
     start = None if at is None else _moment(at, app, name, view)
     if name is not None and count is not None and count > MOST_RUNS:
         raise BadInput(f"-n: expected 1 to {MOST_RUNS} runs of one entry, got {count}")
-    limit = count or (MOST_LISTED_RUNS if within else OF_ENTRY if name else OF_SCHEDULE)
+    limit = count or (MOST_LISTED_RUNS if within else NEXT_OF_ENTRY if name else NEXT_OF_SCHEDULE)
     runs: Sequence[UpcomingRun]
     if name is None:
         with Progress("read") as progress:
@@ -135,17 +132,17 @@ def upcoming(
     elif as_json:
         print_lines(printable_json(run.as_dict()) for run in runs)
     else:
-        print_lines(_run_lines(runs, view))
+        print_lines(_run_lines(runs, view, is_of_all=name is None))
 
 
 def _none(name: str | None, is_bounded: bool) -> str:
     """Return what is printed where there is no run."""
     if is_bounded:
         return "none in that time"
-    return "none: no entry is enabled and has a fire time left" if name is None else _NONE_OF_ENTRY
+    return "none: no entry is enabled and has a fire time left" if name is None else _NONE_NEXT_OF_ENTRY
 
 
-_NONE_OF_ENTRY = "none: the entry is disabled or has finished"
+_NONE_NEXT_OF_ENTRY = "none: the entry is disabled or has finished"
 
 
 def _duration(text: str | None) -> timedelta | None:
@@ -162,10 +159,11 @@ def _moment(text: str, app: Celery, name: str | None, view: View) -> datetime:
         raise BadInput(f"--at {exc}") from exc
 
 
-def _run_lines(runs: Sequence[UpcomingRun], view: View) -> list[str]:
+def _run_lines(runs: Sequence[UpcomingRun], view: View, *, is_of_all: bool) -> list[str]:
     lines = [("FIRE TIME (UTC)", "LOCAL", "IN", "NAME", "SENT", "NOTE"), *(_run_line(run, view) for run in runs)]
-    used = [place for place in range(6) if place < 3 or any(line[place] for line in lines[1:])]
-    return aligned([[line[place] for place in used] for line in lines], view.width)
+    noted = (place for place in (4, 5) if any(line[place] for line in lines[1:]))
+    columns = [0, 1, 2, *([3] if is_of_all else []), *noted]
+    return aligned([[line[place] for place in columns] for line in lines], view.width)
 
 
 def _run_line(run: UpcomingRun, view: View) -> tuple[str, str, str, str, str, str]:
@@ -175,7 +173,7 @@ def _run_line(run: UpcomingRun, view: View) -> tuple[str, str, str, str, str, st
         f"{run.fire_time:%Y-%m-%d %H:%M:%S}",
         f"{date_words(local)} {local:%H:%M:%S %Z}",
         relative_words(run.fire_time, view.now).removeprefix("in "),
-        run.name if isinstance(run, ScheduledRun) else "",
+        run.name,
         delay,
         run.note,
     )

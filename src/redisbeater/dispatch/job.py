@@ -115,8 +115,8 @@ class EarlierRuns:
         if not policy.runs_alone:
             return NO_RUNS
         counts_from_end = policy.anchor is Anchor.EXECUTION and not claimed.active
-        ended_at = self._last_end() if counts_from_end else None
-        return Activity(active=claimed.active, buffered=claimed.buffered, ended_at=ended_at)
+        finished_at = self._last_end() if counts_from_end else None
+        return Activity(active=claimed.active, buffered=claimed.buffered, finished_at=finished_at)
 
     def _last_end(self) -> datetime | None:
         for run in self._runs.history(self._claimed.name, 1, states=FINAL):

@@ -29,6 +29,8 @@ class UpcomingRun:
     """One planned run.
 
     Attributes:
+        name: the entry that it is of.
+        task: what that runs.
         fire_time: aware UTC.
         local: the fire time in the entry's zone.
         due_at: when beat sends it, aware UTC; later than the fire time when the entry has jitter.
@@ -36,6 +38,8 @@ class UpcomingRun:
             clocks has on it; empty: neither.
     """
 
+    name: str
+    task: str
     fire_time: datetime
     local: datetime
     due_at: datetime
@@ -44,6 +48,8 @@ class UpcomingRun:
     def as_dict(self) -> dict[str, str]:
         """Return the fields as texts, for printing and JSON."""
         return {
+            "name": self.name,
+            "task": self.task,
             "fire_time": self.fire_time.isoformat(),
             "local": self.local.isoformat(),
             "due_at": "" if self.due_at == self.fire_time else self.due_at.isoformat(),
@@ -99,7 +105,7 @@ def first_runs(definition: Definition, defaults: Defaults, now: datetime, n: int
     found: list[UpcomingRun] = []
     with suppress(OverflowError, StepsExhausted):  # those that were found are shown
         while fire_time is not None and len(found) < min(n, policy.max_runs or n):
-            found.append(_planned(fire_time, policy))
+            found.append(_planned(fire_time, policy, definition))
             fire_time = policy.kept(policy.timetable.next(fire_time))
     return found
 
@@ -120,13 +126,16 @@ def _fire_times(stored: StoredEntry, policy: ResolvedPolicy, start: datetime | N
 
 
 def _run(fire_time: datetime, policy: ResolvedPolicy, stored: StoredEntry) -> UpcomingRun:
-    return _planned(fire_time, policy, _lateness(stored) if policy.due_at(fire_time) <= stored.now else "")
+    note = _lateness(stored) if policy.due_at(fire_time) <= stored.now else ""
+    return _planned(fire_time, policy, stored.definition, note)
 
 
-def _planned(fire_time: datetime, policy: ResolvedPolicy, note: str = "") -> UpcomingRun:
+def _planned(fire_time: datetime, policy: ResolvedPolicy, definition: Definition, note: str = "") -> UpcomingRun:
     timetable = policy.timetable
     notes = [note, clock_change_note(timetable.schedule, timetable.local_zone, fire_time)]
     return UpcomingRun(
+        name=definition.name,
+        task=definition.task,
         fire_time=fire_time.astimezone(timezone.utc),
         local=fire_time.astimezone(timetable.local_zone),
         due_at=policy.due_at(fire_time),

@@ -148,8 +148,7 @@ class AsyncScheduleStore:
     log = Awaited(ScheduleStore.log)
     why = Awaited(ScheduleStore.why)
     executed = Awaited(ScheduleStore.executed)
-    upcoming = Awaited(ScheduleStore.upcoming)
-    next = Awaited(ScheduleStore.next, is_long_read=True)
+    upcoming = Awaited(ScheduleStore.upcoming, is_long_read=True)
     list = Awaited(ScheduleStore.list, is_long_read=True)
     clock = Awaited(ScheduleStore.clock)
     newest_runs = Awaited(ScheduleStore.newest_runs)
@@ -244,7 +243,7 @@ class AsyncScheduleStore:
 
 
 class AsyncBulk:
-    """Many changes, as :class:`~redisbeater.management.bulk.Bulk` makes them, to be awaited; also several at a time.
+    """Many changes, as :class:`~redisbeater.results.Bulk` makes them, to be awaited; also several at a time.
 
     A call that is cancelled may go on in its thread: the next one waits for it, so that no change is lost.
     """

@@ -192,7 +192,7 @@ def next_clock_change(entry: RedisScheduleEntry) -> UpcomingRun | None:
         return None
     with suppress(OverflowError, StepsExhausted, InvalidEntry):
         for change in _changes(timetable.local_zone, now):
-            if found := _affected(timetable, max(change - _AROUND, now), change + _AROUND):
+            if found := _affected(definition, timetable, max(change - _AROUND, now), change + _AROUND):
                 return found
     return None
 
@@ -210,14 +210,21 @@ def _offset(moment: datetime, zone: tzinfo) -> timedelta | None:
     return moment.astimezone(zone).utcoffset()
 
 
-def _affected(timetable: Timetable, start: datetime, end: datetime) -> UpcomingRun | None:
+def _affected(definition: Definition, timetable: Timetable, start: datetime, end: datetime) -> UpcomingRun | None:
     fire_time, zone = timetable.next(start), timetable.local_zone
     for _ in range(MOST_FIRE_TIMES):
         if fire_time is None or fire_time > end:
             return None
         if note := clock_change_note(timetable.schedule, zone, fire_time):
             instant = fire_time.astimezone(timezone.utc)
-            return UpcomingRun(fire_time=instant, local=fire_time.astimezone(zone), due_at=instant, note=note)
+            return UpcomingRun(
+                name=definition.name,
+                task=definition.task,
+                fire_time=instant,
+                local=fire_time.astimezone(zone),
+                due_at=instant,
+                note=note,
+            )
         fire_time = timetable.next(fire_time)
     return None
 
@@ -225,17 +232,8 @@ def _affected(timetable: Timetable, start: datetime, end: datetime) -> UpcomingR
 #: The most runs that are listed at once.
 MOST_LISTED_RUNS = 10_000
 
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduledRun(UpcomingRun):
-    """One planned run, and the entry and the task that it is of."""
-
-    name: str
-    task: str
-
-    def as_dict(self) -> dict[str, str]:
-        """Return the fields as texts, for printing and JSON."""
-        return {"name": self.name, "task": self.task, **super().as_dict()}
+#: How many are listed of one entry, and of the whole schedule, unless somebody asks for another number.
+NEXT_OF_ENTRY, NEXT_OF_SCHEDULE = 5, 20
 
 
 def next_runs(
@@ -245,8 +243,8 @@ def next_runs(
     limit: int = 20,
     start: datetime | None = None,
     progress: Callable[[int], None] | None = None,
-) -> list[ScheduledRun]:
-    """Return the next runs; :meth:`redisbeater.ScheduleStore.next`.
+) -> list[UpcomingRun]:
+    """Return the next runs; :meth:`redisbeater.ScheduleStore.upcoming`.
 
     Arguments:
         context: the app whose schedule it is.
@@ -262,7 +260,7 @@ def next_runs(
     agenda = _Agenda(context, start, progress)
     begin = start or context.redis.clock()[0]
     end = None if within is None else begin + within
-    found: list[ScheduledRun] = []
+    found: list[UpcomingRun] = []
     for run in agenda.runs():
         if len(found) == limit or (end is not None and run.due_at > end):
             break
@@ -298,10 +296,10 @@ class _Agenda:
         self._read = 0
         #: No entry that was not read yet is due before; None: all were read.
         self._frontier: datetime | None = datetime.min.replace(tzinfo=context.redis.clock()[0].tzinfo)
-        self._waiting: list[tuple[datetime, str, int, ScheduledRun, Iterator[ScheduledRun]]] = []
+        self._waiting: list[tuple[datetime, str, int, UpcomingRun, Iterator[UpcomingRun]]] = []
         self._seen: set[str] = set()
 
-    def runs(self) -> Iterator[ScheduledRun]:
+    def runs(self) -> Iterator[UpcomingRun]:
         """Yield the runs, the next one first."""
         while True:
             while self._frontier is not None and not (self._waiting and self._waiting[0][0] <= self._frontier):
@@ -329,18 +327,17 @@ class _Agenda:
         if self._progress is not None:
             self._progress(self._read)
 
-    def _add(self, runs: Iterator[ScheduledRun]) -> None:
+    def _add(self, runs: Iterator[UpcomingRun]) -> None:
         run = next(runs, None)
         if run is not None:
             heappush(self._waiting, (run.due_at, run.name, id(runs), run, runs))
 
-    def _runs_of(self, snapshot: Snapshot) -> Iterator[ScheduledRun]:
+    def _runs_of(self, snapshot: Snapshot) -> Iterator[UpcomingRun]:
         """Yield the runs of an entry; of one that is broken none."""
         try:
             stored = StoredEntry.from_snapshot(snapshot, self._context.reader.codec)
             defaults = self._context.in_zone(stored.zone).defaults
-            for run in runs_from(stored, defaults, self._start):
-                yield ScheduledRun(**vars(run), name=snapshot.name, task=stored.definition.task)
+            yield from runs_from(stored, defaults, self._start)
         except Exception:  # a custom schedule is the application's code, and must not hide the other entries
             return
 

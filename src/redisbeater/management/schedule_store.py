@@ -33,7 +33,7 @@ from redisbeater.management.entry_words import (
 from redisbeater.management.files.apply import apply_changes, collect
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Applied, Changes, Terms, plan_changes
-from redisbeater.management.future import ScheduledRun, next_runs
+from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.pausing import Resumption, longest_pass
 from redisbeater.management.renaming import copy_entry, rename_entry, restore_entry, retry
@@ -613,27 +613,37 @@ class ScheduleStore:
         terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age)
         return check_health(self._context, terms, timeout)
 
-    def upcoming(self, name: str, n: int = 5) -> list[UpcomingRun]:
-        """Return the next ``n`` runs of an entry; :meth:`redisbeater.RedisScheduleEntry.upcoming`."""
-        return RedisScheduleEntry(name, app=self._app).upcoming(n)
+    def upcoming(
+        self,
+        name: str | None = None,
+        limit: int | None = None,
+        *,
+        within: float | timedelta | None = None,
+        start: datetime | None = None,
+    ) -> list[UpcomingRun]:
+        """Return the next runs of an entry, or without a name of the whole schedule, in the order of their times.
 
-    def next(
-        self, within: float | timedelta | None = None, limit: int = 20, *, start: datetime | None = None
-    ) -> list[ScheduledRun]:
-        """Return the next runs of the whole schedule, in the order of their times, each with its entry and its task.
-
-        Only what they take is read, a page of a thousand entries at least. A run that is overdue comes first.
+        Of the whole schedule only what they take is read, a page of a thousand entries at least. A run that is overdue
+        comes first.
 
         Arguments:
+            name: the entry.
+            limit: how many at most, up to 10,000; default: 5 of an entry, 20 of the schedule.
             within: only runs that are due within this many seconds from now; None: however far away they are.
-            limit: how many at most, up to 10,000.
             start: only runs from this time on; ``within`` counts from it. Naive: in the app's zone.
 
         Raises:
+            EntryNotFound: there is no such entry.
             ValueError: an argument is not valid.
         """
         span = None if within is None else timedelta(seconds=_seconds(within, "within"))
-        return next_runs(self._context, within=span, limit=limit, start=self._instant("start", start))
+        begin = self._instant("start", start)
+        if name is None:
+            return next_runs(
+                self._context, within=span, limit=NEXT_OF_SCHEDULE if limit is None else limit, start=begin
+            )
+        number = NEXT_OF_ENTRY if limit is None else limit
+        return next_runs_of(self._context, check_name(name), within=span, limit=number, start=begin)
 
     def list(
         self,
@@ -827,8 +837,8 @@ class ScheduleStore:
             task: only entries of this task: the task or its name.
             queue: only entries whose options name this queue.
             labels: only entries that have all of these.
-            states: only stored entries in one of these, as for :meth:`rows`.
-            text: only stored entries with this text, as for :meth:`rows`.
+            states: only stored entries in one of these, as for :meth:`list`.
+            text: only stored entries with this text, as for :meth:`list`.
             progress: called with the number of entries that were read, then of those whose runs were counted.
 
         Raises:

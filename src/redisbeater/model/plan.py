@@ -110,12 +110,12 @@ class Activity:
     Attributes:
         active: ids of runs that were sent and have not ended; a few of them if there are many.
         buffered: id of the run that waits until they have ended; empty: none does.
-        ended_at: when the last run ended, aware UTC; read only for an interval that counts from there.
+        finished_at: when the last run ended, aware UTC; read only for an interval that counts from there.
     """
 
     active: tuple[str, ...] = ()
     buffered: str = ""
-    ended_at: datetime | None = None
+    finished_at: datetime | None = None
 
 
 #: No run of the entry is active, or nobody knows.
@@ -293,9 +293,9 @@ def _after_execution(policy: ResolvedPolicy, now: datetime, activity: Activity) 
     if activity.active:
         following = policy.timetable.next(now)
         return Score(fire_time=now + ANCHOR_LOOK if following is None else min(now + ANCHOR_LOOK, following))
-    if activity.ended_at is None:
+    if activity.finished_at is None:
         return None
-    following = policy.timetable.next(activity.ended_at)
+    following = policy.timetable.next(activity.finished_at)
     return Score.planned(following) if following is None or following > now else None
 
 

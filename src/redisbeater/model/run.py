@@ -339,6 +339,7 @@ class RunBrief(NamedTuple):
         moment: its fire time, or else when it was sent, aware UTC; None: not known.
         took: seconds from its start to its end, or to the last renewal of its lease; None: it has not started.
         sent_at: when it was sent, aware UTC; None: not known.
+        finished_at: when it ended, aware UTC; None: it has not, or nobody has reported it.
     """
 
     id: str
@@ -346,6 +347,7 @@ class RunBrief(NamedTuple):
     moment: datetime | None
     took: float | None
     sent_at: datetime | None = None
+    finished_at: datetime | None = None
 
     @classmethod
     def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
@@ -357,8 +359,8 @@ class RunBrief(NamedTuple):
         moment = sent_at if fire_time is None else fire_time
         end = seen_at if finished_at is None else finished_at
         took = None if started_at is None or end is None else max(end - started_at, 0.0)
-        sent = None if sent_at is None else from_unix(sent_at)
-        return cls(run_id, state, None if moment is None else from_unix(moment), took, sent)
+        instants = [None if seconds is None else from_unix(seconds) for seconds in (moment, sent_at, finished_at)]
+        return cls(run_id, state, instants[0], took, *instants[1:])
 
     @property
     def is_final(self) -> bool:

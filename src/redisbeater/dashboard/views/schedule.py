@@ -134,10 +134,9 @@ async def upcoming(visit: Visit) -> Page:
     within = read_value(visit, "within", read_duration, problems)
     start = read_value(visit, "at", lambda text: _coming_time(visit, text), problems)
     runs: list[UpcomingRun] = []
-    if name:
-        runs += await visit.store.upcoming(name, min(limit, MOST_RUNS))
-    elif not problems:
-        runs += await visit.store.next(within, limit, start=start)
+    if not problems:
+        number = min(limit, MOST_RUNS) if name else limit
+        runs += await visit.store.upcoming(name or None, number, within=within, start=start)
     values = {"runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS}
     data = {"errors": problems} if problems else [run.as_dict() for run in runs]
     return Page(template="upcoming.html", values=values, data=data, fragment="content", status=422 if problems else 200)

@@ -1,0 +1,69 @@
+"""The results of the API: the classes whose objects methods of the store return, for annotations and ``isinstance``."""
+
+from __future__ import annotations
+
+from redisbeater.editing.changes import PlannedUpsert
+from redisbeater.editing.edit import Edit
+from redisbeater.editing.upcoming import UpcomingRun
+from redisbeater.management.async_store import AsyncBulk
+from redisbeater.management.bulk import Bulk, Outcome
+from redisbeater.management.edit_report import EditReport
+from redisbeater.management.files.export import FileEntry
+from redisbeater.management.files.plan import Applied, Changes, FieldDifference, Override, PlannedChange
+from redisbeater.management.lint_rules import Finding
+from redisbeater.management.pausing import Resumption
+from redisbeater.management.runs.backfill import Backfill
+from redisbeater.management.runs.history import HistoryPage
+from redisbeater.management.runs.stop import Stopped
+from redisbeater.management.search import EntryPage
+from redisbeater.management.simulation import Band, Simulation
+from redisbeater.management.status import Health, LastHour, Server, Status
+from redisbeater.management.why.facts import Answer, Evidence
+from redisbeater.model.beat_line import BeatLine, Pause
+from redisbeater.model.log_line import LogLine
+from redisbeater.model.meta import Failing, Score
+from redisbeater.model.run import Kind, Run, RunBrief, RunCounts, State
+from redisbeater.store.measures import Late
+from redisbeater.store.server import ServerFacts
+
+__all__ = (
+    "Answer",
+    "Applied",
+    "AsyncBulk",
+    "Backfill",
+    "Band",
+    "BeatLine",
+    "Bulk",
+    "Changes",
+    "Edit",
+    "EditReport",
+    "EntryPage",
+    "Evidence",
+    "Failing",
+    "FieldDifference",
+    "FileEntry",
+    "Finding",
+    "Health",
+    "HistoryPage",
+    "Kind",
+    "LastHour",
+    "Late",
+    "LogLine",
+    "Outcome",
+    "Override",
+    "Pause",
+    "PlannedChange",
+    "PlannedUpsert",
+    "Resumption",
+    "Run",
+    "RunBrief",
+    "RunCounts",
+    "Score",
+    "Server",
+    "ServerFacts",
+    "Simulation",
+    "State",
+    "Status",
+    "Stopped",
+    "UpcomingRun",
+)
