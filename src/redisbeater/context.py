@@ -17,7 +17,7 @@ from redisbeater.broker.task_options import TaskOptions
 from redisbeater.config import values
 from redisbeater.config.settings import Config
 from redisbeater.exceptions import ImproperlyConfigured, InvalidEntry
-from redisbeater.model.reader import Reader
+from redisbeater.model.reader import EntryReader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
 from redisbeater.schedules.zones import read_zone, zone_name
@@ -79,7 +79,7 @@ class Context:
     application: str
     defaults: Defaults
     codec: ScheduleCodec
-    reader: Reader
+    reader: EntryReader
     redis: RedisSchedule
     #: The contexts that :meth:`in_zone` has returned, by the names of their zones.
     _others: dict[str, Context] = field(default_factory=dict, compare=False, repr=False)
@@ -98,7 +98,9 @@ class Context:
             defaults = replace(self.defaults, zone=read_zone(name, "zone"))
         except InvalidEntry:
             return self
-        return replace(self, defaults=defaults, reader=Reader(self.codec, defaults, self.reader.ignored), _others={})
+        return replace(
+            self, defaults=defaults, reader=EntryReader(self.codec, defaults, self.reader.ignored), _others={}
+        )
 
     @property
     def zone(self) -> tzinfo:
@@ -136,7 +138,7 @@ class Context:
     @classmethod
     def _of(cls, app: Celery, config: Config) -> Context:
         defaults, codec = _defaults(app, config), ScheduleCodec(config.schedule_classes)
-        reader = Reader(codec, defaults)
+        reader = EntryReader(codec, defaults)
         return cls(
             config=config,
             application=config.application or app.main or "__main__",

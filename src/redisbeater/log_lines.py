@@ -102,7 +102,8 @@ def _safe(values: tuple[Any, ...]) -> tuple[Any, ...]:
         shares[index] = max(room // left, LEAST_SHOWN)
         room -= min(shares[index], len(texts[index]))
     return tuple(
-        _text(texts[index], value, shares[index]) if index in texts else value for index, value in enumerate(values)
+        _safe_text(texts[index], value, shares[index]) if index in texts else value
+        for index, value in enumerate(values)
     )
 
 
@@ -113,7 +114,7 @@ def _is_safe(value: Any) -> bool:
     return not isinstance(value, (str, BaseException))
 
 
-def _text(text: str, value: Any, limit: int) -> _Text:
+def _safe_text(text: str, value: Any, limit: int) -> _Text:
     safe = _Text(shown(text, limit))
     safe.quoted = quoted(value, limit)
     return safe

@@ -45,7 +45,7 @@ from redisbeater.exceptions import (
     ZoneChanging,
 )
 from redisbeater.log_lines import escape_lines, get_logger
-from redisbeater.observe.counting import Beat, counts_for
+from redisbeater.observe.counting import BeatParts, counts_for
 from redisbeater.observe.observer import Observer
 from redisbeater.sending.sender import Sender
 from redisbeater.store import Claim
@@ -117,7 +117,7 @@ class RedisScheduler(Scheduler):
         )
         self._passes = Passes(self._counts)
         parts = (self._broker, self._outage, self._clock, self._heartbeat, self._passes)
-        self._observer = Observer(Beat(self._context, self._counts, leadership, *parts, self.max_interval))
+        self._observer = Observer(BeatParts(self._context, self._counts, leadership, *parts, self.max_interval))
         self._claim_limit = ClaimLimit(config.batch_size, self._dispatcher.pace)
         #: The dispatch that is not finished yet, if there is one.
         self._dispatch: ClaimDispatch | None = None

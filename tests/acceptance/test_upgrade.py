@@ -15,8 +15,8 @@ from redisbeater import RedisScheduleEntry
 
 #: Makes the beats that are started from now on newer ones.
 NEWER = """
-from redisbeater.store import data_format
-data_format.FORMAT = 2
+from redisbeater.store import keys
+keys.FORMAT = 2
 """
 
 ENTRIES = {f"entry {number}" for number in range(20)}

@@ -17,7 +17,7 @@ from redisbeater.context import Context
 from redisbeater.dispatch.job import Job
 from redisbeater.display import MOST_REDACTED
 from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.pausing import Changes
+from redisbeater.management.pausing import LiveChanges
 from redisbeater.management.rows import rows
 from redisbeater.management.search import EVERY
 
@@ -200,5 +200,5 @@ def test_a_message_about_runs_that_is_not_ours_is_one_about_any(
 
     for message in ("no JSON", "[" * 100_000, "5"):
         wait_until(lambda text=message: client.publish(f"{prefix}:events", text), "a watcher that listens")
-        assert watcher.wait(60.0) == Changes(names=None, runs=True)
+        assert watcher.wait(60.0) == LiveChanges(names=None, runs=True)
     watcher.close()

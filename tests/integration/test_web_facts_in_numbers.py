@@ -87,7 +87,7 @@ def test_a_pause_with_an_end_does_not_keep_open_pages_busy(
     store: ScheduleStore, let_pass: Callable[[float], None]
 ) -> None:
     store.pause("deploy", until=timedelta(hours=1))
-    looks = hub.Looks(store)
+    looks = hub.StatusPoller(store)
     found = []
     for _ in range(4):
         let_pass(hub.LOOK_SECONDS)

@@ -18,7 +18,7 @@ from redisbeater.dashboard import create_app, token
 from redisbeater.dashboard import hub as hubs
 from redisbeater.dashboard.hub import MOST_KEPT, MOST_STREAMS, Hub
 from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.pausing import Changes
+from redisbeater.management.pausing import LiveChanges
 
 pytestmark = pytest.mark.one_server
 
@@ -92,7 +92,7 @@ def test_a_stream_begins_with_what_has_changed_since_its_page_was_drawn(app: Cel
         await asyncio.to_thread(store.disable, "report")
         found = [await first_events(hub, mark)]
         for _ in range(MOST_KEPT):
-            hub.publish(Changes(runs=True))
+            hub.publish(LiveChanges(runs=True))
         return [*found, *[await first_events(hub, other) for other in (mark, "", "other-0", "²-²", f"{mark}0")]]
 
     named, *others = asyncio.run(told())

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from redisbeater.observe.metrics import CATALOGUE, Kind, series_names
+from redisbeater.observe.metrics import CATALOGUE, MetricKind, series_names
 from support.scrape import Samples
 
 #: Seconds from one sample to the next, and how many of them a beat is healthy, and in trouble unless a test needs more.
@@ -24,7 +24,9 @@ INTERVAL, HEALTHY, TROUBLED = 60, 20, 20
 #: A schedule that is healthy all the time: it must not hide the trouble of the one that is tested.
 OTHER = "other:"
 
-GROWING = {series for name, entry in CATALOGUE.items() if entry.kind is not Kind.GAUGE for series in series_names(name)}
+GROWING = {
+    series for name, entry in CATALOGUE.items() if entry.kind is not MetricKind.GAUGE for series in series_names(name)
+}
 
 
 @dataclass(frozen=True, kw_only=True)

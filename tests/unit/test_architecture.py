@@ -38,8 +38,8 @@ FLOORS = (
     ("entry",),
     ("sending",),
     ("management", "beat", "dispatch", "runs"),
-    ("observe",),
-    ("scheduler", "testing", "results"),
+    ("results", "observe"),
+    ("scheduler", "testing"),
     ("serving",),
     ("",),  # the public names of the package
     ("dashboard",),

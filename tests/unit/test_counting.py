@@ -8,7 +8,7 @@ import pytest
 
 from redisbeater.model.skip import Reason, Skip
 from redisbeater.observe.counting import MOST_TASKS, Meter
-from redisbeater.observe.metrics import CATALOGUE, RUN_BOUNDS, Kind, RunTotals
+from redisbeater.observe.metrics import CATALOGUE, RUN_BOUNDS, MetricKind, RunTotals
 from redisbeater.sending.counts import LATENESS_BOUNDS, Counts, Histogram
 
 NOW = datetime(2026, 11, 22, tzinfo=timezone.utc)
@@ -135,7 +135,7 @@ def test_totals_of_other_programs_are_left_out(field: str) -> None:
 
 def test_only_counters_end_with_total_and_durations_are_in_seconds() -> None:
     assert not [name for name in CATALOGUE if name.endswith("_total")]
-    assert [name for name, entry in CATALOGUE.items() if entry.kind is Kind.HISTOGRAM] == [
+    assert [name for name, entry in CATALOGUE.items() if entry.kind is MetricKind.HISTOGRAM] == [
         "lateness_seconds",
         "pass_seconds",
         "run_seconds",

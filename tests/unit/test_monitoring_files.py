@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from redisbeater.observe.metrics import CATALOGUE, Kind, series_names
+from redisbeater.observe.metrics import CATALOGUE, MetricKind, series_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALERTS = [
@@ -23,7 +23,7 @@ DASHBOARD = json.loads((DOCS / "monitoring" / "grafana.json").read_text(encoding
 
 #: Name of a series -> its labels. A monitor adds ``instance`` and ``pod``.
 SERIES = {
-    series: {"schedule", "instance", "pod", *entry.labels, *(["le"] if entry.kind is Kind.HISTOGRAM else [])}
+    series: {"schedule", "instance", "pod", *entry.labels, *(["le"] if entry.kind is MetricKind.HISTOGRAM else [])}
     for name, entry in CATALOGUE.items()
     for series in series_names(name)
 }
@@ -98,6 +98,6 @@ def test_the_dashboard_has_its_four_rows() -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_metric_is_documented(name: str) -> None:
-    ending = "_total" if CATALOGUE[name].kind is Kind.COUNTER else ""
+    ending = "_total" if CATALOGUE[name].kind is MetricKind.COUNTER else ""
 
     assert f"``redisbeater_{name}{ending}``" in (DOCS / "metrics.rst").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from support.pages import DOCS
 from redisbeater.cli import redisbeater
 from redisbeater.config.settings import Config
 from redisbeater.config.values import PREFIX
-from redisbeater.observe.metrics import CATALOGUE, Kind
+from redisbeater.observe.metrics import CATALOGUE, MetricKind
 
 ROOT = DOCS.parent
 PAGES = sorted(DOCS.glob("*.rst"))
@@ -202,7 +202,7 @@ def text_of_all() -> dict[str, str]:
 def test_every_setting_and_metric_that_a_page_names_exists() -> None:
     known = {f"{PREFIX}{setting.name}" for setting in fields(Config)}
     for name, metric in CATALOGUE.items():
-        known |= {f"redisbeater_{name}", f"redisbeater_{name}{'_total' if metric.kind is Kind.COUNTER else ''}"}
+        known |= {f"redisbeater_{name}", f"redisbeater_{name}{'_total' if metric.kind is MetricKind.COUNTER else ''}"}
     known |= {f"redisbeater_{name}_{part}" for name in CATALOGUE for part in ("bucket", "sum", "count")}
     known |= {f"redisbeater_{name}" for name in ("app", "celery", "redis_url", "attempt", "lease")}  # fixtures, headers
     unknown = {

@@ -10,7 +10,7 @@ import pytest
 from celery.schedules import BaseSchedule
 
 from redisbeater.exceptions import InvalidEntry
-from redisbeater.model.reader import LONGEST_TEXT, Reader
+from redisbeater.model.reader import LONGEST_TEXT, EntryReader
 from redisbeater.model.resolved_policy import Defaults
 from redisbeater.schedules import ScheduleCodec
 
@@ -18,11 +18,11 @@ HOURLY = {"__type__": "interval", "every": 3600.0, "relative": False}
 
 
 @pytest.fixture
-def reader() -> Reader:
-    return Reader(ScheduleCodec(), Defaults(zone=timezone.utc))
+def reader() -> EntryReader:
+    return EntryReader(ScheduleCodec(), Defaults(zone=timezone.utc))
 
 
-def schedule_of(reader: Reader, name: str, schedule: Any) -> BaseSchedule:
+def schedule_of(reader: EntryReader, name: str, schedule: Any) -> BaseSchedule:
     definition, _ = reader.read(name, json.dumps({"task": "proj.report", "schedule": schedule}))
     return definition.schedule
 
@@ -35,11 +35,11 @@ def schedule_of(reader: Reader, name: str, schedule: Any) -> BaseSchedule:
         pytest.param({"__type__": "crontab", "minute": [0, 30]}, id="crontab-with-a-list"),
     ],
 )
-def test_entries_of_one_schedule_share_it(reader: Reader, schedule: dict[str, Any]) -> None:
+def test_entries_of_one_schedule_share_it(reader: EntryReader, schedule: dict[str, Any]) -> None:
     assert schedule_of(reader, "first", schedule) is schedule_of(reader, "second", schedule)
 
 
-def test_a_schedule_that_only_looks_like_one_that_was_read_is_refused(reader: Reader) -> None:
+def test_a_schedule_that_only_looks_like_one_that_was_read_is_refused(reader: EntryReader) -> None:
     schedule_of(reader, "first", {**HOURLY, "every": 1})
 
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule\.every: expected seconds, got True"):
@@ -47,12 +47,12 @@ def test_a_schedule_that_only_looks_like_one_that_was_read_is_refused(reader: Re
 
 
 @pytest.mark.parametrize("schedule", [None, 60, "hourly", [], {}], ids=["null", "number", "text", "list", "no-type"])
-def test_stored_data_that_is_not_a_schedule_is_refused(reader: Reader, schedule: Any) -> None:
+def test_stored_data_that_is_not_a_schedule_is_refused(reader: EntryReader, schedule: Any) -> None:
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule"):
         schedule_of(reader, "report", schedule)
 
 
-def test_a_date_with_an_unknown_part_is_refused_by_its_path(reader: Reader) -> None:
+def test_a_date_with_an_unknown_part_is_refused_by_its_path(reader: EntryReader) -> None:
     moment = {"__type__": "datetime", "year": 2026, "month": 1, "day": 1, "timezone": "UTC", "tzinfo": 1}
 
     with pytest.raises(InvalidEntry, match=r"^\$\.schedule\.at"):
@@ -60,7 +60,9 @@ def test_a_date_with_an_unknown_part_is_refused_by_its_path(reader: Reader) -> N
 
 
 @pytest.mark.parametrize(("characters", "is_remembered"), [(100, True), (LONGEST_TEXT, False)])
-def test_a_definition_is_remembered_unless_it_is_long(reader: Reader, characters: int, is_remembered: bool) -> None:
+def test_a_definition_is_remembered_unless_it_is_long(
+    reader: EntryReader, characters: int, is_remembered: bool
+) -> None:
     text = json.dumps({"task": "proj.report", "schedule": HOURLY, "args": ["x" * characters]})
 
     first, second = (reader.read("report", text)[0] for _ in range(2))

@@ -15,7 +15,7 @@ from redisbeater.editing.stored_entry import stored_definition
 from redisbeater.exceptions import RedisBeaterError, StoreError, StoreUnavailable
 from redisbeater.log_lines import event, get_logger
 from redisbeater.model.definition import Definition
-from redisbeater.model.lost_run import Verdict, judge
+from redisbeater.model.lost_run import LossDecision, judge
 from redisbeater.model.run import Run, State
 from redisbeater.sending.counts import Counts
 from redisbeater.signals import run_finished, run_lost, run_requeued
@@ -142,7 +142,7 @@ class Monitor:
 
     def _judge(self, overdue: list[Run]) -> tuple[int, int]:
         """Judge runs for up to STEP_SECONDS. Return how many were judged, and how many of them were lost."""
-        now, definitions = self._read({run.name for run in overdue})
+        now, definitions = self._read_definitions({run.name for run in overdue})
         until, judged, logged = time.monotonic() + STEP_SECONDS, 0, 0
         for run in overdue:
             judged += 1
@@ -159,7 +159,7 @@ class Monitor:
             logger.warning("%d more runs are lost; celery redisbeater history has them", logged - LOGGED_RUNS)
         return judged, logged
 
-    def _read(self, names: Iterable[str]) -> tuple[datetime, Mapping[str, Definition]]:
+    def _read_definitions(self, names: Iterable[str]) -> tuple[datetime, Mapping[str, Definition]]:
         """Return the server's time, and the definitions of the entries that exist and can be read."""
         snapshots = self._context.redis.load_many(sorted(names))
         definitions = {}
@@ -183,13 +183,13 @@ class Monitor:
             )
 
 
-def _log(run: Run, verdict: Verdict, *, is_shown: bool) -> None:
+def _log(run: Run, verdict: LossDecision, *, is_shown: bool) -> None:
     if is_shown:
         extra = event(_signal_of(verdict).name, run=run.id, name=run.name, state=verdict.state.value, note=verdict.note)
         logger.warning("entry %r: run %s is %s: %s", run.name, run.id, verdict.state.lower(), verdict.note, extra=extra)
 
 
-def _announce(run: Run, verdict: Verdict) -> None:
+def _announce(run: Run, verdict: LossDecision) -> None:
     """Fire the signals that a run was lost and is to be sent again, or that it ended since nobody had started it."""
     judged = replace(run, state=verdict.state, note=verdict.note)
     if verdict.state is not State.LOST:
@@ -200,7 +200,7 @@ def _announce(run: Run, verdict: Verdict) -> None:
         run_requeued.send(run.name, run=judged)
 
 
-def _signal_of(verdict: Verdict) -> Any:
+def _signal_of(verdict: LossDecision) -> Any:
     if verdict.state is not State.LOST:
         return run_finished
     return run_lost if verdict.requeue_in is None else run_requeued

@@ -57,7 +57,7 @@ def plan_lines(changes: Changes, title: str, view: View, context: Context) -> li
     same = len(changes.of_kind("keep"))
     head = ", ".join([*counts, f"{same:,} as {'it is' if same == 1 else 'they are'}"])
     width = max([12, *(len(shown(each.name)) for each in changes.entries if each.kind != "keep" or each.overrides)])
-    lines = (line for each in changes.entries for line in _lines(each, width, view, context))
+    lines = (line for each in changes.entries for line in _change_lines(each, width, view, context))
     owner = f", owner {shown(changes.owner)}" if changes.owner else ""
     return [f"{title}{owner}: {head}", *lines]
 
@@ -99,7 +99,7 @@ def _as_dict(difference: FieldDifference, context: Context) -> dict[str, Any]:
     }
 
 
-def _lines(each: PlannedChange, width: int, view: View, context: Context) -> Iterator[str]:
+def _change_lines(each: PlannedChange, width: int, view: View, context: Context) -> Iterator[str]:
     name = shown(each.name).ljust(width)
     if each.kind == "create" and each.after is not None:
         yield f"  + {name}  {'   '.join(_created(each.after, view, context))}"

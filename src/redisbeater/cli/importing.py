@@ -81,7 +81,7 @@ def _options(function: Callable[..., Source]) -> Callable[..., None]:
             undo.append(_line(app, "delete", "--", *imported))
             if disable_source and (disabled := work.disable_source()):
                 undo.append(_line(app, "import", source.name, *source.place, "--enable-source", "--", *disabled))
-        print_lines([_json(source, work, undo)] if as_json else _lines(work, undo))
+        print_lines([_json(source, work, undo)] if as_json else _import_lines(work, undo))
         if work.of_state("refused"):
             raise click.exceptions.Exit(BadInput.exit_code)
 
@@ -178,7 +178,7 @@ def _line(app: Celery, *words: str) -> str:
     return shlex.join(["celery", "-A", name, "redisbeater", *where, *words])
 
 
-def _lines(work: Import, undo: Sequence[str]) -> Iterator[str]:
+def _import_lines(work: Import, undo: Sequence[str]) -> Iterator[str]:
     yield from aligned_heads([(each.name, _schedule(each)) for each in work.entries], map(_outcome, work.entries))
     counts = [(state, len(work.of_state(state))) for state in _STATES]
     yield ", ".join(f"{count:,} {_WORDS.get(state, state)}" for state, count in counts if count) or "nothing to import"

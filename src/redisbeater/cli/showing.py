@@ -57,11 +57,11 @@ def details(row: Row, view: View, defaults: Defaults, recorded: Recorded | None 
     title = "   ".join([shown(row.name), shown(call, None), shown(f"{row.state}, {row.origin}{_version(row)}")])
     return [
         title,
-        *(f"  {name:<12} {shown(value, None)}" for name, value in _lines(row, view, defaults, recorded) if value),
+        *(f"  {name:<12} {shown(value, None)}" for name, value in _entry_facts(row, view, defaults, recorded) if value),
     ]
 
 
-def _lines(row: Row, view: View, defaults: Defaults, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
+def _entry_facts(row: Row, view: View, defaults: Defaults, recorded: Recorded | None) -> Iterator[tuple[str, str]]:
     yield "description", row.description
     yield "schedule", row.schedule
     yield "cron", row.cron

@@ -94,7 +94,7 @@ def simulate(
     if as_json:
         click.echo(printable_json(_as_dict(found, per), indent=2))
     else:
-        print_lines(_lines(found, per, view.now.astimezone(view.zone)))
+        print_lines(_simulation_lines(found, per, view.now.astimezone(view.zone)))
 
 
 def _time(option: str, text: str, now: datetime, view: View) -> datetime:
@@ -123,7 +123,7 @@ def _peak(peak: Peak | None) -> dict[str, Any] | None:
     return None if peak is None else {"at": peak.at.isoformat(), "runs": peak.runs}
 
 
-def _lines(found: Simulation, per: str, now: datetime) -> Iterator[str]:
+def _simulation_lines(found: Simulation, per: str, now: datetime) -> Iterator[str]:
     start = found.start.astimezone(found.zone)
     hours, rest = divmod(found.end - found.start, timedelta(hours=1))
     length = f"{hours} h" if hours <= 48 and not rest else duration_words(found.end - found.start, units=2)

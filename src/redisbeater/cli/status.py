@@ -56,10 +56,10 @@ def status(app: Celery, as_json: bool, watch: float | None, now: str | None, is_
 
 def status_lines(found: Status, view: View) -> list[str]:
     """Return a status as lines for people."""
-    return [f"{name:<10} {shown(text, None)}" for name, text in _lines(found, view)]
+    return [f"{name:<10} {shown(text, None)}" for name, text in _status_facts(found, view)]
 
 
-def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
+def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
     entries = "1 entry" if found.entries == 1 else f"{found.entries:,} entries"
     identity = f", id {found.id}" if found.id else ""
     schedule = f"{found.prefix} at {found.address}, {entries}{identity}"

@@ -54,7 +54,7 @@ def why(app: Celery, name: str, at: str | None, as_json: bool, now: str | None, 
     if as_json:
         click.echo(printable_json(answer.as_dict(), indent=2))
     else:
-        print_lines(_lines(answer, view, zone))
+        print_lines(_answer_lines(answer, view, zone))
 
 
 def zone_of(app: Celery, name: str) -> tzinfo:
@@ -74,7 +74,7 @@ def read_past(text: str, now: datetime, zone: tzinfo) -> datetime:
         raise BadInput(f"--at {exc}") from exc
 
 
-def _lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
+def _answer_lines(answer: Answer, view: View, zone: tzinfo) -> Iterator[str]:
     yield shown(answer.sentence, None)
     for fact in answer.evidence:
         when = clock_words(view.local(fact.at, zone), view.now_in(zone)) if fact.at else "now"

@@ -96,7 +96,7 @@ _OTHERS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class EntryOptions:
     """What was passed of the shared options.
 
     Attributes:
@@ -134,7 +134,7 @@ class Given:
 
 
 def definition_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options to a command, which gets what was passed as :class:`Given` after the app."""
+    """Add the options to a command, which gets what was passed as :class:`EntryOptions` after the app."""
 
     @functools.wraps(function)
     def run(app: Celery, **passed: Any) -> None:
@@ -146,7 +146,7 @@ def definition_options(function: Callable[..., None]) -> Callable[..., None]:
         )
         author = {name: passed.pop(name) for name in ("note", "by")}
         shared = {name: passed.pop(name) for name in ("dry_run", "as_json", "now", "is_utc")}
-        function(app, Given(options=options, author=author, **shared), **passed)
+        function(app, EntryOptions(options=options, author=author, **shared), **passed)
 
     for option in reversed(_OTHERS):
         run = option(run)
@@ -190,7 +190,7 @@ SHOWN_RUNS = 3
 @command
 @definition_options
 def create(
-    app: Celery, given: Given, *, name: str | None, task: str | None, json_file: str | None, if_missing: bool
+    app: Celery, given: EntryOptions, *, name: str | None, task: str | None, json_file: str | None, if_missing: bool
 ) -> None:
     """Create an entry. Show its schedule in words and its next runs.
 
@@ -234,7 +234,9 @@ def _from_options(
     return store.draft(name, task, store.words(words))
 
 
-def _show_created(store: OperatorStore, app: Celery, entry: RedisScheduleEntry, given: Given, like: str = "") -> None:
+def _show_created(
+    store: OperatorStore, app: Celery, entry: RedisScheduleEntry, given: EntryOptions, like: str = ""
+) -> None:
     view, runs, change = given.view(app), entry.upcoming(SHOWN_RUNS), store.next_clock_change(entry)
     zone = entry.definition().zone(view.zone)
     words = describe(entry.schedule, zone)
@@ -246,11 +248,13 @@ def _show_created(store: OperatorStore, app: Celery, entry: RedisScheduleEntry, 
         click.echo(printable_json(data, indent=2))
     else:
         print_lines([f"{shown(entry.name)}: {'would be created' if given.dry_run else 'created'}{like}"])
-        print_lines(f"  {name:<12} {shown(value, None)}" for name, value in _lines(words, runs, change, view, entry))
+        print_lines(
+            f"  {name:<12} {shown(value, None)}" for name, value in _draft_facts(words, runs, change, view, entry)
+        )
     _warn_of_task(store, app, entry)
 
 
-def _lines(
+def _draft_facts(
     words: str, runs: Sequence[UpcomingRun], change: UpcomingRun | None, view: View, entry: RedisScheduleEntry
 ) -> Iterator[tuple[str, str]]:
     yield "schedule", words
@@ -285,7 +289,7 @@ def _warn_of_task(store: OperatorStore, app: Celery, entry: RedisScheduleEntry) 
 @click.option("--task", help="The task to run.")
 @command
 @definition_options
-def copy(app: Celery, given: Given, *, name: str, new: str, task: str | None) -> None:
+def copy(app: Celery, given: EntryOptions, *, name: str, new: str, task: str | None) -> None:
     """Create an entry like another one, with what is named changed. The copy starts again, without runs.
 
     \b
@@ -315,7 +319,7 @@ def _with_labels(entry: RedisScheduleEntry, changes: Mapping[str, str]) -> dict[
 @command
 @definition_options
 def update(
-    app: Celery, given: Given, *, name: str, task: str | None, unset: Sequence[str], if_version: str | None
+    app: Celery, given: EntryOptions, *, name: str, task: str | None, unset: Sequence[str], if_version: str | None
 ) -> None:
     """Change an entry: only what is named. Show the changed fields, and the next run before and after.
 

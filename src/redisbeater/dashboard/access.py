@@ -16,10 +16,10 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.address import client_of, here, network_of, root_of
 from redisbeater.dashboard.auth import Login, User, credentials
-from redisbeater.dashboard.pages import Action, Page, Visit, delete_flash, read_flash
+from redisbeater.dashboard.pages import Action, Page, PageRequest, delete_flash, read_flash
 from redisbeater.dashboard.site import JSONAnswer, Site
 from redisbeater.exceptions import StoreError
-from redisbeater.management.future import Held
+from redisbeater.management.future import HeldRuns
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.search import LATE
 from redisbeater.management.status import Status
@@ -108,19 +108,19 @@ class Head:
     pass_age: float | None
     lead_ended: datetime | None
     late: int
-    held: Held | None
+    held: HeldRuns | None
 
 
-async def read_head(visit: Visit) -> Head:
+async def read_head(req: PageRequest) -> Head:
     """Read what the head of a page says."""
-    status = await visit.store.status()
+    status = await req.store.status()
     ages = [(status.now - beat.last_pass).total_seconds() for beat in status.leaders]
-    ended = None if status.is_led else lead_ended(await visit.store.log(limit=LINES))
+    ended = None if status.is_led else lead_ended(await req.store.log(limit=LINES))
     held, late = None, 0
     if status.pause:
-        held = await visit.site.held.get(status)
+        held = await req.site.held.get(status)
     elif status.oldest >= LATE:
-        late = (await visit.store.late(LATE)).entries
+        late = (await req.store.late(LATE)).entries
     age = max(min(ages), 0.0) if ages else None
     return Head(status=status, pass_age=age, lead_ended=ended, late=late, held=held)
 
@@ -144,19 +144,19 @@ def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
 
     async def respond(request: Request, user: User, store: AsyncOperatorStore) -> Response:
         mark = await _mark(site, request, as_json=as_json)  # before anything is read that may change
-        visit = Visit(site=site, store=store, request=request, user=user, clock=await site.clock(request))
-        page = await action.answer(visit)
+        req = PageRequest(site=site, store=store, request=request, user=user, clock=await site.clock(request))
+        page = await action.answer(req)
         if not isinstance(page, Page):
             return page
-        if as_json or (request.method == "POST" and visit.wants_json):
+        if as_json or (request.method == "POST" and req.wants_json):
             return JSONAnswer(page.data, page.status)
-        flash = await read_flash(visit)
-        values = {"visit": visit, "clock": visit.clock, "head": await read_head(visit), "mark": mark, "flash": flash}
+        flash = await read_flash(req)
+        values = {"req": req, "clock": req.clock, "head": await read_head(req), "mark": mark, "flash": flash}
         drawn = site.render(
             request, page.template, {**values, **page.values}, status=page.status, fragment=page.fragment
         )
         if flash:
-            delete_flash(visit, drawn)
+            delete_flash(req, drawn)
         return drawn
 
     return answer

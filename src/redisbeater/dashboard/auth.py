@@ -64,7 +64,9 @@ _N, _R, _P = 2**14, 8, 1
 def hash_password(password: str) -> str:
     """Return the text to store for a password: ``scrypt$n$r$p$salt$hash``."""
     salt = secrets.token_bytes(16)
-    return "$".join(("scrypt", str(_N), str(_R), str(_P), _text(salt), _text(_hash(password, salt, _N, _R, _P))))
+    return "$".join(
+        ("scrypt", str(_N), str(_R), str(_P), _base64_text(salt), _base64_text(_hash(password, salt, _N, _R, _P)))
+    )
 
 
 def check_password(password: str, stored: str) -> bool:
@@ -110,7 +112,7 @@ def _hash(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
     return hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=64 * 2**20)
 
 
-def _text(data: bytes) -> str:
+def _base64_text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 

@@ -17,7 +17,7 @@ from operator import or_
 from redisbeater.exceptions import StoreError
 from redisbeater.log_lines import get_logger
 from redisbeater.management.operator_store import OperatorStore
-from redisbeater.management.pausing import Changes, Watcher
+from redisbeater.management.pausing import LiveChanges, Watcher
 
 logger = get_logger(__name__)
 
@@ -26,7 +26,7 @@ logger = get_logger(__name__)
 MOST_KEPT = 64
 
 #: What pages hear where nobody knows what has changed.
-EVERYTHING = Changes(names=None, status=True)
+EVERYTHING = LiveChanges(names=None, status=True)
 
 
 class RecentChanges:
@@ -35,10 +35,10 @@ class RecentChanges:
     def __init__(self) -> None:
         #: Marks of another process, or of another time of listening, are none.
         self._name = secrets.token_hex(4)
-        self._kept: deque[Changes] = deque(maxlen=MOST_KEPT)
+        self._kept: deque[LiveChanges] = deque(maxlen=MOST_KEPT)
         self._number = 0
 
-    def add(self, changes: Changes) -> None:
+    def add(self, changes: LiveChanges) -> None:
         """Add what has just changed."""
         self._kept.append(changes)
         self._number += 1
@@ -48,14 +48,14 @@ class RecentChanges:
         """The present, for :meth:`since`."""
         return f"{self._name}-{self._number}"
 
-    def since(self, mark: str) -> Changes:
+    def since(self, mark: str) -> LiveChanges:
         """Return what has changed since a mark; everything, where nobody knows."""
         name, _, number = mark.partition("-")
         is_known = name == self._name and number.isascii() and number.isdigit() and len(number) < 19
         missed = self._number - int(number) if is_known else -1
         if not 0 <= missed <= len(self._kept):
             return EVERYTHING
-        return reduce(or_, list(self._kept)[len(self._kept) - missed :], Changes())
+        return reduce(or_, list(self._kept)[len(self._kept) - missed :], LiveChanges())
 
 
 #: Streams of one process at most; further pages ask every ten seconds.
@@ -95,17 +95,17 @@ class _Stream:
         self.loop = asyncio.get_running_loop()
         #: Whether the hub hears what changes, or cannot because Redis is away; and whether something is to be sent.
         self.is_served, self.ready = asyncio.Event(), asyncio.Event()
-        self.pending = Changes()
+        self.pending = LiveChanges()
         self.session, self.has_ended = session, False
 
-    def add(self, changes: Changes) -> None:
+    def add(self, changes: LiveChanges) -> None:
         """Add changes; called in the loop of the page."""
         self.pending |= changes
         self.ready.set()
 
-    def take(self) -> Changes:
+    def take(self) -> LiveChanges:
         """Return what is to be sent, and begin again."""
-        taken, self.pending = self.pending, Changes()
+        taken, self.pending = self.pending, LiveChanges()
         self.ready.clear()
         return taken
 
@@ -114,7 +114,7 @@ class _Stream:
         self.has_ended = True
         self.ready.set()
 
-    async def heard(self, is_known: Callable[[], Awaitable[bool]]) -> AsyncIterator[Changes]:
+    async def heard(self, is_known: Callable[[], Awaitable[bool]]) -> AsyncIterator[LiveChanges]:
         """Yield what is to be sent until the session ends; nothing, now and then, where nothing changes."""
         sent_at = checked_at = time.monotonic()
         while not self.has_ended:
@@ -126,7 +126,7 @@ class _Stream:
             elif self.pending or now - sent_at >= COMMENT_SECONDS:
                 sent_at = now
                 yield self.take()
-        yield Changes(status=True)  # the page asks for all, and learns why it gets nothing
+        yield LiveChanges(status=True)  # the page asks for all, and learns why it gets nothing
 
 
 class Events:
@@ -194,7 +194,7 @@ class Hub:
         """End the streams of a session."""
         self._call(lambda stream: stream.end() if session and stream.session == session else None)
 
-    def publish(self, changes: Changes) -> None:
+    def publish(self, changes: LiveChanges) -> None:
         """Tell all open pages of changes, and those that open soon."""
         if changes:
             with self._lock:
@@ -208,7 +208,7 @@ class Hub:
             await stream.is_served.wait()  # a change before hello would reach no page
             yield b"retry: 3000\nevent: hello\ndata: {}\n\n"  # a page that never sees it is behind a proxy that buffers
             with self._lock:
-                missed = Changes() if since is None else self._recent.since(since)
+                missed = LiveChanges() if since is None else self._recent.since(since)
             if missed:
                 stream.add(missed)
             async for changes in stream.heard(is_known):
@@ -237,7 +237,7 @@ class Hub:
     def _listen(self) -> None:
         """Listen until nobody does any more; the thread of the hub."""
         store = self._store()
-        watcher, looks, outage = store.watch(), Looks(store), _Outage()
+        watcher, looks, outage = store.watch(), StatusPoller(store), _Outage()
         try:
             with suppress(StoreError):  # the loop says so
                 watcher.wait(0)
@@ -273,7 +273,7 @@ class Hub:
                 self._leave(stream)
 
 
-def encoded(changes: Changes) -> bytes:
+def encoded(changes: LiveChanges) -> bytes:
     """Return changes as events: ``entries`` with their names, ``runs``, ``status``."""
     lines = []
     if changes.names is None:
@@ -287,7 +287,7 @@ def encoded(changes: Changes) -> bytes:
     return "".join(lines).encode()
 
 
-def _gathered(watcher: Watcher, looks: Looks) -> Changes | None:
+def _gathered(watcher: Watcher, looks: StatusPoller) -> LiveChanges | None:
     """Wait for a change, and gather those that follow it at once; None: Redis is away."""
     try:
         found = watcher.wait(WAIT_SECONDS)
@@ -308,18 +308,18 @@ class _Outage:
     def __init__(self) -> None:
         self._tell_at: float | None = None
 
-    def told(self, found: Changes | None) -> Changes:
+    def told(self, found: LiveChanges | None) -> LiveChanges:
         """Return what pages hear; ``found`` is what has changed, None while Redis is away."""
         if found is not None:
             is_over, self._tell_at = self._tell_at is not None, None
             return EVERYTHING if is_over else found
         if self._tell_at is not None and time.monotonic() < self._tell_at:
-            return Changes()
+            return LiveChanges()
         self._tell_at = time.monotonic() + LOOK_SECONDS
         return EVERYTHING
 
 
-class Looks:
+class StatusPoller:
     """What no message tells: looked at every few seconds, and told where it has changed."""
 
     def __init__(self, store: OperatorStore) -> None:
@@ -327,10 +327,10 @@ class Looks:
         self._next = 0.0
         self._known: tuple[Hashable, int] | None = None
 
-    def changes(self) -> Changes:
+    def changes(self) -> LiveChanges:
         """Return what has changed since the last look; nothing, if that was just now."""
         if time.monotonic() < self._next:
-            return Changes()
+            return LiveChanges()
         self._next = time.monotonic() + LOOK_SECONDS
         status = self._store.status()
         # Without its end, which is never quite the same when it is read again.
@@ -339,6 +339,6 @@ class Looks:
         sent = sum(beat.sent for beat in status.beats)
         known, self._known = self._known, (head, sent)
         if known is None:
-            return Changes()
+            return LiveChanges()
         has_run = sent != known[1] and not self._store.tracks_runs  # with records, each run has its message
-        return Changes(names=None if has_run else frozenset(), status=head != known[0])
+        return LiveChanges(names=None if has_run else frozenset(), status=head != known[0])

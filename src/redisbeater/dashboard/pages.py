@@ -47,7 +47,7 @@ class Page:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Visit:
+class PageRequest:
     """A request by somebody who may make it; ``store`` is the schedule, in threads for requests of its kind."""
 
     site: Site
@@ -87,7 +87,7 @@ class Action:
     """
 
     path: str
-    answer: Callable[[Visit], Awaitable[Page | Response]]
+    answer: Callable[[PageRequest], Awaitable[Page | Response]]
     right: Right = Right.VIEW
     method: str = "GET"
     has_json: bool = True
@@ -125,67 +125,67 @@ class Flash:
     undo_id: str = ""
 
 
-async def flash(visit: Visit, response: Response, text: str, undo: Undo | None = None) -> None:
+async def flash(req: PageRequest, response: Response, text: str, undo: Undo | None = None) -> None:
     """Let the next page say a sentence, and offer to undo the change for an hour."""
-    record = _record(visit, text, undo)
+    record = _record(req, text, undo)
     if undo is not None and (len(undo.former) > MOST_UNDONE or len(record) > MOST_BYTES):
-        undo, record = None, _record(visit, text + TOO_MUCH, None)
+        undo, record = None, _record(req, text + TOO_MUCH, None)
     flash_id = secrets.token_urlsafe(16)
     try:
-        await _keep(visit, flash_id, record, UNDO_SECONDS if undo else SECONDS)
+        await _keep(req, flash_id, record, UNDO_SECONDS if undo else SECONDS)
     except StoreError as exc:  # the change is made
         logger.debug("the page does not say what was done: %s", exc)
         return
-    cookie = {"max_age": SECONDS, "httponly": True, "samesite": "strict", **_attributes(visit.request)}
-    response.set_cookie(_cookie(visit), flash_id, **cookie)
+    cookie = {"max_age": SECONDS, "httponly": True, "samesite": "strict", **_attributes(req.request)}
+    response.set_cookie(_cookie(req), flash_id, **cookie)
 
 
-async def read_flash(visit: Visit) -> Flash | None:
+async def read_flash(req: PageRequest) -> Flash | None:
     """Return the message for a page, or None; an open page that draws itself again need not be that of the change."""
-    headers, flash_id = visit.request.headers, visit.request.cookies.get(_cookie(visit), "")
+    headers, flash_id = req.request.headers, req.request.cookies.get(_cookie(req), "")
     if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
         return None
-    found = await _read(visit, flash_id)
+    found = await _read(req, flash_id)
     return Flash(text=str(found["text"]), undo_id=flash_id if found["undo"] else "") if found else None
 
 
-def delete_flash(visit: Visit, response: Response) -> None:
+def delete_flash(req: PageRequest, response: Response) -> None:
     """Delete the cookie of a message that was shown."""
-    response.delete_cookie(_cookie(visit), **_attributes(visit.request))
+    response.delete_cookie(_cookie(req), **_attributes(req.request))
 
 
-async def read_undo(visit: Visit, undo_id: str) -> Undo | None:
+async def read_undo(req: PageRequest, undo_id: str) -> Undo | None:
     """Return what undoes a change of this person; None: it was undone, or its hour is over."""
-    found = await _read(visit, undo_id)
+    found = await _read(req, undo_id)
     return Undo(**found["undo"]) if found and found["undo"] else None
 
 
-async def keep_undo(visit: Visit, undo_id: str, undo: Undo | None) -> None:
+async def keep_undo(req: PageRequest, undo_id: str, undo: Undo | None) -> None:
     """Keep what is left of an undo; None: nothing is."""
     if undo is None:
-        await run_in_threadpool(visit.site.page_keys.forget_undo, undo_id)
+        await run_in_threadpool(req.site.page_keys.forget_undo, undo_id)
     else:
-        await _keep(visit, undo_id, _record(visit, "", undo), UNDO_SECONDS)
+        await _keep(req, undo_id, _record(req, "", undo), UNDO_SECONDS)
 
 
-def _record(visit: Visit, text: str, undo: Undo | None) -> str:
-    return json.dumps({"by": visit.user.name, "text": text, "undo": undo and asdict(undo)})
+def _record(req: PageRequest, text: str, undo: Undo | None) -> str:
+    return json.dumps({"by": req.user.name, "text": text, "undo": undo and asdict(undo)})
 
 
-async def _keep(visit: Visit, flash_id: str, record: str, seconds: int) -> None:
-    await run_in_threadpool(visit.site.page_keys.keep_undo, flash_id, record, seconds)
+async def _keep(req: PageRequest, flash_id: str, record: str, seconds: int) -> None:
+    await run_in_threadpool(req.site.page_keys.keep_undo, flash_id, record, seconds)
 
 
-async def _read(visit: Visit, flash_id: str) -> dict[str, Any] | None:
+async def _read(req: PageRequest, flash_id: str) -> dict[str, Any] | None:
     """Return what is kept under an id for this person; nobody else's."""
-    text = await run_in_threadpool(visit.site.page_keys.undo, flash_id)
+    text = await run_in_threadpool(req.site.page_keys.undo, flash_id)
     found: dict[str, Any] = json.loads(text) if text else {}
-    return found if found.get("by") == visit.user.name else None
+    return found if found.get("by") == req.user.name else None
 
 
-def _cookie(visit: Visit) -> str:
+def _cookie(req: PageRequest) -> str:
     """Return the cookie's name, by which pages of one host on several paths or ports do not take each other's."""
-    page = json.dumps([visit.site.prefix, visit.root])
+    page = json.dumps([req.site.prefix, req.root])
     return f"redisbeater_flash_{hashlib.sha256(page.encode()).hexdigest()[:12]}"
 
 

@@ -26,7 +26,7 @@ from redisbeater.dashboard.defences import Attempts
 from redisbeater.dashboard.hub import Hub
 from redisbeater.dashboard.pictures import Forecasts
 from redisbeater.dashboard.sessions import Session, Sessions
-from redisbeater.management.future import Held
+from redisbeater.management.future import HeldRuns
 from redisbeater.management.operator_store import AsyncOperatorStore
 from redisbeater.management.status import Status
 from redisbeater.model.policies import WORDED, Anchor, OnFinish, TextEnum
@@ -248,11 +248,11 @@ class RecentHeld:
     def __init__(self, store: AsyncOperatorStore) -> None:
         self._store = store
         self._lock = asyncio.Lock()
-        self._found: Held | None = None
+        self._found: HeldRuns | None = None
         self._key: object = None
         self._read_at = 0.0
 
-    async def get(self, status: Status) -> Held:
+    async def get(self, status: Status) -> HeldRuns:
         """Return how many there are: up to five seconds old while as many entries are due."""
         key = status.due, status.pause and status.pause.since
         async with self._lock:

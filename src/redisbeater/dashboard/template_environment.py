@@ -28,7 +28,7 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_cut,
     )
-    templates.filters.update(text=_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
+    templates.filters.update(text=_isolated_text, whole=_whole, name=quote_name, json=_json, shapes=_shapes)
     templates.globals.update(
         zone_names=zone_names,
         words=words,
@@ -46,7 +46,7 @@ def _cut(value: Any) -> Any:
     return value
 
 
-def _text(value: Any) -> Markup:
+def _isolated_text(value: Any) -> Markup:
     """Return a text that another program stored: without control characters, its direction isolated from the page."""
     return Markup("<bdi>{}</bdi>").format(shown(value, MOST_CHARACTERS))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from redisbeater.dashboard.site import Clock
 from redisbeater.management.edit_report import value_words
-from redisbeater.management.future import Held
+from redisbeater.management.future import HeldRuns
 from redisbeater.management.runs.history import end_words, late_words, lateness, note_words, outcome_words
 from redisbeater.management.runs.history import took as length_of
 from redisbeater.management.why.facts import line_words
@@ -52,7 +52,7 @@ def what(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
     return line_words(plain, lambda moment: clock.words(moment, zone))
 
 
-def waiting(found: Held) -> str:
+def waiting(found: HeldRuns) -> str:
     """Return how many fire times wait for the end of a pause."""
     if not found.entries:
         return "No fire time is waiting."

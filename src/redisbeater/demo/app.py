@@ -130,9 +130,9 @@ class Output:
 
     def follow(self, source: str, process: subprocess.Popen[str]) -> None:
         """Collect the lines of a process under the name ``source``."""
-        threading.Thread(target=self._read, args=(source, process), daemon=True).start()
+        threading.Thread(target=self._read_output, args=(source, process), daemon=True).start()
 
-    def _read(self, source: str, process: subprocess.Popen[str]) -> None:
+    def _read_output(self, source: str, process: subprocess.Popen[str]) -> None:
         for line in process.stdout or ():
             self._lines.put((source, line.rstrip()))
 

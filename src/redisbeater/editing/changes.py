@@ -441,14 +441,14 @@ class Switch:
         return Edit(
             snapshot=snapshot,
             definition=after,
-            text=self._text(snapshot.definition) if changed else snapshot.definition,
+            text=self._switched_text(snapshot.definition) if changed else snapshot.definition,
             meta=meta,
             score=score_after_edit(before, after, meta, snapshot, defaults, codec),
             author=self.author,
             known_changes=changed,
         )
 
-    def _text(self, before: str) -> str:
+    def _switched_text(self, before: str) -> str:
         data = json_text.from_text(before, "$")
         data["enabled"] = self.is_enabled
         data.pop("disabled_until", None)

@@ -61,12 +61,12 @@ class StoredEntry:
             return "disabled"
         if self.score.dormant or self.score.fire_time is None:
             return "finished"
-        if self.is_paused:
+        if self.is_disabled_for_now:
             return "disabled"
         return "failing" if self.failing else "enabled"
 
     @property
-    def is_paused(self) -> bool:
+    def is_disabled_for_now(self) -> bool:
         """Whether it is disabled until a time that has not come."""
         until = self.definition.disabled_until
         if until is None:

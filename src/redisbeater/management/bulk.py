@@ -209,7 +209,7 @@ def _before(edit: Edit, after: StoredEntry, context: Context) -> tuple[bool, dat
     if "disabled_until" not in edit.changed_fields:
         return bool(edit.changed_fields), None
     definition = stored_definition(edit.snapshot, context.codec, has_any_name=True)
-    was_paused = definition.enabled and replace(after, definition=definition).is_paused
+    was_paused = definition.enabled and replace(after, definition=definition).is_disabled_for_now
     return (
         was_paused or definition.enabled != after.definition.enabled,
         definition.disabled_until if was_paused else None,

@@ -168,10 +168,10 @@ class EntryWords:
 
     def _time(self, text: str, path: str) -> datetime:
         now, _ = self._present
-        return _read(lambda: read_time(text, now=now, zone=self._zone), path).astimezone(self._zone)
+        return _read_at(lambda: read_time(text, now=now, zone=self._zone), path).astimezone(self._zone)
 
     def _duration(self, text: str, path: str) -> timedelta:
-        return _read(lambda: read_duration(text), path)
+        return _read_at(lambda: read_duration(text), path)
 
     def _grace(self, text: str, path: str) -> timedelta | None:
         return None if text.strip().lower() == "none" else self._duration(text, path)
@@ -233,7 +233,7 @@ def fields_of_entry(entry: RedisScheduleEntry) -> dict[str, Any]:
     return {field: getattr(entry, field) for field in EntryFields.__optional_keys__ if field != "relative"}
 
 
-def _read(read: Callable[[], Any], path: str) -> Any:
+def _read_at(read: Callable[[], Any], path: str) -> Any:
     try:
         return read()
     except ValueError as exc:
@@ -306,7 +306,7 @@ def form_words(context: Context, name: str) -> FormWords:
     for word in JSON_WORDS:
         if word in plain:
             plain[word] = printable_json(redacted(plain[word], context.config.redact, in_texts=True))
-    words = {word: _text(value) for word, value in plain.items() if word not in ("enabled", "labels", "skip")}
+    words = {word: _form_text(value) for word, value in plain.items() if word not in ("enabled", "labels", "skip")}
     labels = redacted(dict(stored.definition.labels), context.config.redact)
     words["labels"] = "\n".join(f"{key}={value}" for key, value in labels.items())
     return FormWords(version=stored.version, kind=kind, words={word: text for word, text in words.items() if text})
@@ -321,7 +321,7 @@ def _cron(schedule: Any) -> str:
         return ""
 
 
-def _text(value: Any) -> str:
+def _form_text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

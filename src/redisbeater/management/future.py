@@ -37,7 +37,7 @@ _STEPS = 20_000_000
 _SECOND = timedelta(seconds=1)
 
 
-class Course(NamedTuple):
+class FutureRuns(NamedTuple):
     """The future of one entry: its policy, the fire time that comes next, and how many runs it has left."""
 
     name: str
@@ -92,7 +92,7 @@ class Course(NamedTuple):
             moment = policy.kept(timetable.next(moment))
 
 
-def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> Course | None:
+def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> FutureRuns | None:
     """Return the future of a stored entry, also of one that is disabled until a time; None: it will not run."""
     if not stored.definition.enabled:
         return None
@@ -104,7 +104,7 @@ def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> 
     return None if first is None else _course(stored.definition, policy, first, count, codec)
 
 
-def new_course(definition: Definition, now: datetime, defaults: Defaults, codec: ScheduleCodec) -> Course | None:
+def new_course(definition: Definition, now: datetime, defaults: Defaults, codec: ScheduleCodec) -> FutureRuns | None:
     """Return the future of an entry that is created now; None: it will not run."""
     if not definition.enabled:
         return None
@@ -115,11 +115,11 @@ def new_course(definition: Definition, now: datetime, defaults: Defaults, codec:
 
 def _course(
     definition: Definition, policy: ResolvedPolicy, first: datetime, count: int, codec: ScheduleCodec
-) -> Course | None:
+) -> FutureRuns | None:
     left = None if definition.max_runs is None else definition.max_runs - count
     if left is not None and left <= 0:
         return None
-    return Course(definition.name, policy, first, left, json_text.to_text(codec.encode(definition.schedule)))
+    return FutureRuns(definition.name, policy, first, left, json_text.to_text(codec.encode(definition.schedule)))
 
 
 #: How many entries are read to count their fire times.
@@ -127,7 +127,7 @@ MOST_READ = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class HeldRuns:
     """The fire times that have come and have not run.
 
     Attributes:
@@ -141,12 +141,12 @@ class Held:
     is_at_least: bool = False
 
 
-def read_held(context: Context) -> Held:
+def read_held(context: Context) -> HeldRuns:
     """Return how many fire times have come and have not run, of 1,000 entries at most."""
     found = each_found(context, EVERY, MOST_READ + 1, states={"late"}, sort="late")
     late = [entry.stored for entry in islice(found, MOST_READ + 1) if entry.stored is not None]
     counts = [_count(context, stored) for stored in late[:MOST_READ]]
-    return Held(
+    return HeldRuns(
         entries=len(counts),
         fire_times=sum(count.number for count in counts),
         is_at_least=len(late) > MOST_READ or any(count.is_at_least for count in counts),

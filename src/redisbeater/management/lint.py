@@ -19,7 +19,7 @@ from redisbeater.entry import RedisScheduleEntry
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
-from redisbeater.management.future import Course, course_of, new_course
+from redisbeater.management.future import FutureRuns, course_of, new_course
 from redisbeater.management.lint_rules import (
     SEVERITIES,
     Finding,
@@ -85,7 +85,7 @@ class Linter:
         self._now, zone = self._context.redis.clock()
         self._context = self._context.in_zone(zone)
         self._findings: list[Finding] = []
-        self._courses: list[Course] = []
+        self._courses: list[FutureRuns] = []
         self._by_task: defaultdict[str, list[str]] = defaultdict(list)
         import_tasks(app)
         self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
@@ -148,7 +148,7 @@ class Linter:
         if (course := _course(lambda: course_of(stored, context.defaults, context.codec))) is not None:
             self._courses.append(course)
 
-    def _new_course(self, definition: Definition) -> Course | None:
+    def _new_course(self, definition: Definition) -> FutureRuns | None:
         return new_course(definition, self._now, self._context.defaults, self._context.codec)
 
     def _add_unreadable(self, name: str, reason: str) -> None:
@@ -222,7 +222,7 @@ def _herd(simulation: Simulation) -> Iterable[Finding]:
     yield Finding.of("herd", ", ".join(names[:_MOST_NAMES]) + more, text)
 
 
-def _course(find: Callable[[], Course | None]) -> Course | None:
+def _course(find: Callable[[], FutureRuns | None]) -> FutureRuns | None:
     """Return the future of an entry; none of one whose schedule, maybe of the application, cannot be planned."""
     try:
         return find()

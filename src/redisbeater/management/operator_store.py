@@ -16,7 +16,7 @@ from redisbeater.management.entry_words import (
     form_words,
     restored_words,
 )
-from redisbeater.management.future import Held, next_clock_change, read_held
+from redisbeater.management.future import HeldRuns, next_clock_change, read_held
 from redisbeater.management.lint import Preview, preview_entry
 from redisbeater.management.pausing import Watcher
 from redisbeater.management.registered import is_registered, task_names
@@ -93,7 +93,7 @@ class OperatorStore(ScheduleStore):
         """Tell whether the app has that task, or one of that name; imports its modules. None: it cannot."""
         return is_registered(self._app, as_task(task))
 
-    def held(self) -> Held:
+    def held(self) -> HeldRuns:
         """Return how many fire times have come and have not run: while the schedule is paused, they wait."""
         return read_held(self._context)
 

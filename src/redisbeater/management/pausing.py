@@ -123,7 +123,7 @@ MOST_NAMES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
-class Changes:
+class LiveChanges:
     """What changed since the last look.
 
     Attributes:
@@ -139,10 +139,10 @@ class Changes:
     def __bool__(self) -> bool:
         return self.names is None or bool(self.names) or self.runs or self.status
 
-    def __or__(self, other: Changes) -> Changes:
+    def __or__(self, other: LiveChanges) -> LiveChanges:
         names = None if self.names is None or other.names is None else self.names | other.names
         names = None if names is not None and len(names) > MOST_NAMES else names
-        return Changes(names=names, runs=self.runs or other.runs, status=self.status or other.status)
+        return LiveChanges(names=names, runs=self.runs or other.runs, status=self.status or other.status)
 
 
 class Watcher:
@@ -152,7 +152,7 @@ class Watcher:
         self._listener = context.redis.watcher()
         self._of_runs = context.redis.keys.events
 
-    def wait(self, seconds: float) -> Changes:
+    def wait(self, seconds: float) -> LiveChanges:
         """Wait for a change, that many seconds at most, and return what changed.
 
         Raises:
@@ -167,22 +167,22 @@ class Watcher:
         self._listener.close()
 
 
-def _of_entries(messages: Iterable[str]) -> Changes:
-    found = Changes()
+def _of_entries(messages: Iterable[str]) -> LiveChanges:
+    found = LiveChanges()
     for message in messages:
         if message == SEVERAL:
-            found |= Changes(names=None)
+            found |= LiveChanges(names=None)
         else:
-            found |= Changes(status=True) if message.startswith(":") else Changes(names=frozenset({message}))
+            found |= LiveChanges(status=True) if message.startswith(":") else LiveChanges(names=frozenset({message}))
     return found
 
 
-def _of_runs(messages: Iterable[str]) -> Changes:
-    found = Changes()
+def _of_runs(messages: Iterable[str]) -> LiveChanges:
+    found = LiveChanges()
     for message in messages:
         try:
             names = json.loads(message)
-            found |= Changes(names=frozenset(map(str, names)) if isinstance(names, list) else None, runs=True)
+            found |= LiveChanges(names=frozenset(map(str, names)) if isinstance(names, list) else None, runs=True)
         except (ValueError, RecursionError):  # another program wrote it
-            found |= Changes(names=None, runs=True)
+            found |= LiveChanges(names=None, runs=True)
     return found

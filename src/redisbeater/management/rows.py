@@ -21,7 +21,7 @@ from redisbeater.management.search import (
     Filter,
     FoundEntry,
     Progress,
-    Reader,
+    SearchReader,
     candidates,
     each_found,
     order,
@@ -74,13 +74,13 @@ def _fields(definition: Definition, defaults: Defaults) -> Iterator[FieldDefault
     }
     for name, value in inherited.items():
         if getattr(definition, name) is INHERIT:
-            yield FieldDefault(name, _text(value), f"the setting redisbeater_{name}")
+            yield FieldDefault(name, _default_text(value), f"the setting redisbeater_{name}")
     for name in ("start_at", "end_at", "max_runs", "deadline", "disable_after_failures"):
         if getattr(definition, name) is None:
             yield FieldDefault(name, "none", "default")
 
 
-def _text(value: Any) -> str:
+def _default_text(value: Any) -> str:
     if isinstance(value, timedelta):
         return duration_words(value, units=2)
     return "none" if value is None else str(value)
@@ -105,7 +105,7 @@ class FoundNames:
         """Return a part of the entries; those that are not kept are read again, as they are now."""
         part = self.names[begin:end]
         missing = [name for name in part if name not in self.kept]
-        reread = {entry.name: entry for entry in Reader(context, EVERY).read(missing, None)}
+        reread = {entry.name: entry for entry in SearchReader(context, EVERY).read(missing, None)}
         entries = {**self.kept, **reread}
         return [entries[name] for name in part if name in entries]
 
@@ -336,7 +336,7 @@ def row_of(context: Context, name: str, *, has_secrets: bool = False) -> Row:
     Raises:
         EntryNotFound: there is none of that name.
     """
-    reader, make = Reader(context, EVERY), _RowMaker(context)
+    reader, make = SearchReader(context, EVERY), _RowMaker(context)
     (found,) = reader.read([name], 1)
     if found.state != "missing":
         row = make(found)
@@ -438,7 +438,7 @@ class _RowMaker:
             declaration=self._declarations.get(snapshot.name, {}).get("reason", ""),
             version=stored.version,
             labels=redacted(dict(definition.labels), context.config.redact),
-            disabled_until=policy.disabled_until if stored.is_paused else None,
+            disabled_until=policy.disabled_until if stored.is_disabled_for_now else None,
             skip=tuple(moment for moment in policy.skip if moment >= stored.now),
             definition=snapshot.definition,
             zone=zone,

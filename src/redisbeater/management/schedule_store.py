@@ -32,7 +32,7 @@ from redisbeater.management.entry_words import (
 )
 from redisbeater.management.files.apply import apply_changes, collect
 from redisbeater.management.files.export import Export
-from redisbeater.management.files.plan import Applied, Changes, Terms, plan_changes
+from redisbeater.management.files.plan import Applied, ApplyOptions, Changes, plan_changes
 from redisbeater.management.future import NEXT_OF_ENTRY, NEXT_OF_SCHEDULE, next_runs, next_runs_of
 from redisbeater.management.lint import Findings, Linter
 from redisbeater.management.pausing import Resumption, longest_pass
@@ -45,12 +45,11 @@ from redisbeater.management.runs.history import (
     read_run,
     wait_for_end,
 )
-from redisbeater.management.runs.reserved import Caller, Triggers, read_overlap
+from redisbeater.management.runs.reserved import RunSender, Triggers, read_overlap
 from redisbeater.management.runs.stop import Stopped, restart_run, stop_run
 from redisbeater.management.search import EntryPage, Filter, Listing, check_sort, checked_states
 from redisbeater.management.simulation import Simulation, simulate_schedule
-from redisbeater.management.status import Health, Status, check_health, read_status
-from redisbeater.management.status import Terms as HealthTerms
+from redisbeater.management.status import Health, HealthLimits, Status, check_health, read_status
 from redisbeater.management.why.facts import Answer
 from redisbeater.management.why.past import explain
 from redisbeater.model.beat_line import Pause
@@ -86,7 +85,7 @@ class ScheduleStore:
         store.update("report", args=["weiss"])
     """
 
-    _run_caller: Caller | None = None
+    _run_caller: RunSender | None = None
     _listing: Listing | None = None
 
     def __repr__(self) -> str:
@@ -520,11 +519,11 @@ class ScheduleStore:
         return send_backfill(self._caller, planned, rate=rate, overlap=chosen, author=author, progress=progress)
 
     @property
-    def _caller(self) -> Caller:
+    def _caller(self) -> RunSender:
         """What sends runs from this process, of the app that is current."""
         app = self._app
         if self._run_caller is None or self._run_caller.app is not app:
-            self._run_caller = Caller(app)
+            self._run_caller = RunSender(app)
         return self._run_caller
 
     # The schedule
@@ -610,8 +609,10 @@ class ScheduleStore:
             raise ValueError(f"require: expected 'leader' or 'any', got {quoted(require)}")
         late = timedelta(seconds=_seconds(max_late, "max_late"))
         pass_age = longest_pass(self._app.conf.beat_max_loop_interval or 0)
-        terms = HealthTerms(max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age)
-        return check_health(self._context, terms, timeout)
+        limits = HealthLimits(
+            max_late=late, require=require, self_token=self_token, strict=strict, longest_pass=pass_age
+        )
+        return check_health(self._context, limits, timeout)
 
     def upcoming(
         self,
@@ -785,7 +786,7 @@ class ScheduleStore:
             InvalidEntry: an entry cannot be stored, or belongs to someone else.
         """
         author = Author.of(by, note)
-        terms = Terms(
+        terms = ApplyOptions(
             owner=owner or export.owner,
             author=author,
             rules=task_options(self._app),

@@ -142,7 +142,7 @@ def each_found(
 
     ``names`` is what :func:`~redisbeater.management.search.candidates` has returned for them.
     """
-    reader = Reader(context, wanted, states, text, decoder)
+    reader = SearchReader(context, wanted, states, text, decoder)
     most = None if sort == "last" else limit
     if names is None:
         names = candidates(context, wanted, states, text, progress)
@@ -175,7 +175,7 @@ def listed_names(
     if sort != "name" or states or not wanted.is_by_name:
         return [found.name for found in search(context, wanted, limit, states=states, sort=sort, progress=progress)]
     names = scanned_names(context, wanted.prefix or "", progress)
-    unstored = Reader(context, wanted).unstored(seen=names)
+    unstored = SearchReader(context, wanted).unstored(seen=names)
     return sorted({*names, *(found.name for found in unstored)})[:limit]
 
 
@@ -212,7 +212,7 @@ _KEYS: Mapping[str, Callable[[FoundEntry], Any]] = {
 SORTS = tuple(_KEYS)
 
 
-class Reader:
+class SearchReader:
     """Reads entries, a piece at a time, and drops those that are not wanted."""
 
     def __init__(
@@ -328,14 +328,14 @@ class Filter:
 
     def lets_through(self, stored: StoredEntry) -> bool:
         """Return whether an entry is selected by its fields; its name is checked by the other methods."""
-        return self.lets_definition_through(stored.definition, is_paused=stored.is_paused)
+        return self.lets_definition_through(stored.definition, is_disabled_for_now=stored.is_disabled_for_now)
 
-    def lets_definition_through(self, definition: Definition, *, is_paused: bool = False) -> bool:
-        """Tell whether a definition is one of an entry that is wanted; ``is_paused``: it is disabled until a time."""
+    def lets_definition_through(self, definition: Definition, *, is_disabled_for_now: bool = False) -> bool:
+        """Tell whether a definition is one of an entry that is wanted; ``is_disabled_for_now``: until a time."""
         if self.labels and not self.labels.items() <= definition.labels.items():
             return False
         is_in_queue = self.queue is None or definition.options.get("queue") == self.queue
-        is_enabled = definition.enabled and not is_paused
+        is_enabled = definition.enabled and not is_disabled_for_now
         return is_in_queue and self.task in (None, definition.task) and self.enabled in (None, is_enabled)
 
     @property
@@ -526,7 +526,7 @@ class Listing:
         most = limit if wanted.is_by_name and not states else max(limit, MOST_READ)
         found = _Found(self.app)
         context = Context.of(self.app)
-        reader = Reader(context, wanted, states, decoder=context.codec)
+        reader = SearchReader(context, wanted, states, decoder=context.codec)
         position = begin + found.read(reader, names[begin : min(end, begin + most)], limit)
         if position < end:
             return found.page(cursor=names[position - 1])
@@ -563,7 +563,7 @@ class _Found:
         self._entries: list[RedisScheduleEntry] = []
         self._broken: dict[str, str] = {}
 
-    def read(self, reader: Reader, names: Sequence[str], limit: int) -> int:
+    def read(self, reader: SearchReader, names: Sequence[str], limit: int) -> int:
         """Read entries until the page is full; return how many were read."""
         read_count = 0
         for piece in pages(names, PIECE):

@@ -19,7 +19,7 @@ from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.files.definitions import definition_of
 from redisbeater.management.files.export import Export
 from redisbeater.management.files.plan import Changes
-from redisbeater.management.future import Course, course_of, new_course
+from redisbeater.management.future import FutureRuns, course_of, new_course
 from redisbeater.management.search import Filter, search
 from redisbeater.model.definition import Definition
 from redisbeater.model.passed_values import checked_instant
@@ -119,7 +119,7 @@ class Simulation:
 
 
 def simulate(
-    courses: Iterable[Course],
+    courses: Iterable[FutureRuns],
     start: datetime,
     end: datetime,
     zone: tzinfo,
@@ -134,7 +134,7 @@ def simulate(
     """
     if end <= start:
         raise ValueError(f"end: expected a time after {start.isoformat()}, got {end.isoformat()}")
-    groups: defaultdict[tuple[object, ...], list[Course]] = defaultdict(list)
+    groups: defaultdict[tuple[object, ...], list[FutureRuns]] = defaultdict(list)
     for course in courses:
         groups[course.group].append(course)
     per_second: Counter[int] = Counter()
@@ -162,7 +162,7 @@ def simulate(
     )
 
 
-def number_of_runs(course: Course, start: datetime, end: datetime, known: dict[tuple[object, ...], int]) -> int:
+def number_of_runs(course: FutureRuns, start: datetime, end: datetime, known: dict[tuple[object, ...], int]) -> int:
     """Return how many runs an entry has between two instants; ``known`` remembers those of entries like it."""
     group = course.group
     if group not in known:
@@ -170,7 +170,7 @@ def number_of_runs(course: Course, start: datetime, end: datetime, known: dict[t
     return known[group]
 
 
-def _keep_busiest(bands: list[Band], members: Sequence[Course], seconds: Counter[int]) -> None:
+def _keep_busiest(bands: list[Band], members: Sequence[FutureRuns], seconds: Counter[int]) -> None:
     """Add entries that run at the same seconds to those with the most runs, as far as they are among them."""
     runs = sum(seconds.values())
     if runs and (len(bands) < MOST_BANDS or runs > bands[-1].runs):
@@ -180,7 +180,7 @@ def _keep_busiest(bands: list[Band], members: Sequence[Course], seconds: Counter
         del bands[MOST_BANDS:]
 
 
-def _peak(groups: Iterable[list[Course]], busiest: Peak, start: datetime, end: datetime) -> dict[str, int]:
+def _peak(groups: Iterable[list[FutureRuns]], busiest: Peak, start: datetime, end: datetime) -> dict[str, int]:
     """Return the entries that run in the busiest minute by families, those with the most runs first."""
     families: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
     begin = (busiest.at - EPOCH) // timedelta(seconds=1)
@@ -326,7 +326,7 @@ def _runs_of_busiest_minute(simulation: Simulation) -> int:
     return simulation.busiest_minute.runs if simulation.busiest_minute else 0
 
 
-def _courses(context: Context, entries: Iterable[StoredEntry]) -> Iterator[Course]:
+def _courses(context: Context, entries: Iterable[StoredEntry]) -> Iterator[FutureRuns]:
     return filter(None, (_course(context, stored) for stored in entries))
 
 
@@ -337,7 +337,7 @@ def _found(context: Context, wanted: Filter, states: Collection[str], text: str)
             yield found.stored
 
 
-def _course(context: Context, stored: StoredEntry) -> Course | None:
+def _course(context: Context, stored: StoredEntry) -> FutureRuns | None:
     context = context.in_zone(stored.zone)
     try:
         return course_of(stored, context.defaults, context.codec)

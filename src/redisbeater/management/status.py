@@ -342,7 +342,7 @@ HANDOVER = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class HealthLimits:
     """What is expected of a healthy schedule.
 
     Attributes:
@@ -393,7 +393,7 @@ class Health:
         return {"healthy": self.is_healthy, **found, "status": status}
 
 
-def check_health(context: Context, terms: Terms, timeout: float) -> Health:
+def check_health(context: Context, terms: HealthLimits, timeout: float) -> Health:
     """Return whether the schedule is healthy; a Redis that does not answer in time, or refuses, is a problem."""
     late_after = terms.max_late.total_seconds()
     try:
@@ -435,7 +435,7 @@ def _unhealthy(problems: list[Problem]) -> Health:
     return Health(problems=tuple(text for _, text in problems), failed=tuple(check for check, _ in problems))
 
 
-def _problems(status: Status, late: Late, terms: Terms) -> Iterator[Problem]:
+def _problems(status: Status, late: Late, terms: HealthLimits) -> Iterator[Problem]:
     if status.refusal:
         yield "redis", f"Redis refuses changes: {status.refusal}"
     yield from _problems_of_beats(status, terms)
@@ -455,7 +455,7 @@ def _problems(status: Status, late: Late, terms: Terms) -> Iterator[Problem]:
         yield "workers", NO_REPORTS
 
 
-def _problems_of_beats(status: Status, terms: Terms) -> Iterator[Problem]:
+def _problems_of_beats(status: Status, terms: HealthLimits) -> Iterator[Problem]:
     if terms.self_token:
         own = [beat for beat in status.beats if terms.self_token in (beat.token, beat.name)]
         if not own:

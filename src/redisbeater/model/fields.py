@@ -248,7 +248,7 @@ def _iso_texts(moments: tuple[datetime, ...]) -> list[str]:
     return [moment.isoformat() for moment in moments]
 
 
-def _text(value: Any, path: str) -> str:
+def _checked_text(value: Any, path: str) -> str:
     if isinstance(value, str):
         return value
     raise InvalidEntry(path, f"expected a text, got {quoted(value)}")
@@ -269,7 +269,7 @@ POLICY_FIELDS: Mapping[str, _Field] = {
     "misfire_grace_time": _Field(INHERIT, _grace),
     "coalesce": _Field(INHERIT, _one_of(Coalesce), _word, null=INHERIT),
     "jitter": _Field(INHERIT, _jitter, null=INHERIT),
-    "description": _Field("", _text, null=""),
+    "description": _Field("", _checked_text, null=""),
     "labels": _Field(NO_LABELS, _labels, null=NO_LABELS),
     "disabled_until": _Field(None, _datetime, encode_datetime),
     "skip": _Field((), _fire_times, _iso_texts, null=(), read=_without_far),

@@ -134,7 +134,7 @@ def from_text(text: str, path: str) -> Any:
     Raises:
         InvalidEntry: it is not JSON (``NaN``, ``Infinity`` and ``1e999`` are not), or nested too deeply.
     """
-    return _read(text, path, _decode)
+    return _decoded(text, path, _decode)
 
 
 def from_person(text: str, path: str) -> Any:
@@ -143,7 +143,7 @@ def from_person(text: str, path: str) -> Any:
     Raises:
         InvalidEntry: it is not JSON, or nested too deeply, or has a key twice.
     """
-    return _read(text, path, _decode_unique)
+    return _decoded(text, path, _decode_unique)
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read(text: str, path: str, decode: Callable[[str], Any]) -> Any:
+def _decoded(text: str, path: str, decode: Callable[[str], Any]) -> Any:
     _check_str(text, path)
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         _refuse_depth(path)

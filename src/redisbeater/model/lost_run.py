@@ -17,7 +17,7 @@ SLACK_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class LossDecision:
     """What becomes of a run.
 
     Attributes:
@@ -31,7 +31,9 @@ class Verdict:
     requeue_in: float | None = None
 
 
-def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: int, period: float = 0.0) -> Verdict:
+def judge(
+    run: Run, definition: Definition | None, now: datetime, requeue_lost: int, period: float = 0.0
+) -> LossDecision:
     """Return the verdict on an active run whose lease is over.
 
     Arguments:
@@ -43,22 +45,22 @@ def judge(run: Run, definition: Definition | None, now: datetime, requeue_lost: 
     """
     if run.state is not State.STARTED:
         if run.expires is not None and run.expires <= now:
-            return Verdict(state=State.EXPIRED, note="nobody has started it before its deadline")
+            return LossDecision(state=State.EXPIRED, note="nobody has started it before its deadline")
         tried = "its next try was not started" if run.state is State.RETRY else "nobody has started it"
         note = f"{tried}; it may still be in the queue, or its worker died before it could report"
-        return Verdict(state=State.LOST, note=note)
+        return LossDecision(state=State.LOST, note=note)
     worker = f"its worker {run.worker} does not renew it" if run.worker else "its worker does not renew it"
     most = requeue_lost if definition is None or definition.requeue_lost is INHERIT else definition.requeue_lost
     if run.is_to_stop:
-        return Verdict(state=State.LOST, note=f"{worker}, and it was asked to stop")
+        return LossDecision(state=State.LOST, note=f"{worker}, and it was asked to stop")
     if run.attempt > int(most) or not run.payload:
-        return Verdict(state=State.LOST, note=worker)
+        return LossDecision(state=State.LOST, note=worker)
     if run.acks_late and not (definition is not None and definition.once):
-        return Verdict(state=State.LOST, note=f"{worker}; its task has acks_late, so the broker delivers it again")
+        return LossDecision(state=State.LOST, note=f"{worker}; its task has acks_late, so the broker delivers it again")
     delay = max(
         min(FIRST_DELAY_SECONDS * 2 ** (run.attempt - 1), LONGEST_DELAY_SECONDS), _time_to_renew(run, now, period)
     )
-    return Verdict(state=State.LOST, note=f"{worker}; sent again as attempt {run.attempt + 1}", requeue_in=delay)
+    return LossDecision(state=State.LOST, note=f"{worker}; sent again as attempt {run.attempt + 1}", requeue_in=delay)
 
 
 def _time_to_renew(run: Run, now: datetime, period: float) -> float:

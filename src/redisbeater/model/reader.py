@@ -45,7 +45,7 @@ LONGEST_TEXT = 4_096
 MAX_SCHEDULES = 1_000
 
 
-class Reader:
+class EntryReader:
     """Reads stored entries for beat; callers share what it returns, and must not change it.
 
     An entry with a custom schedule is read each time: its class may return something else for the same data. So is one

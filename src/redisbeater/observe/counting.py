@@ -19,7 +19,7 @@ from redisbeater.model.skip import Reason
 from redisbeater.sending.counts import LATENESS_BOUNDS, Counts, Histogram, SentJob
 
 
-class Beat(NamedTuple):
+class BeatParts(NamedTuple):
     """The parts of one beat. Other threads read them at any moment, but change nothing."""
 
     context: Context

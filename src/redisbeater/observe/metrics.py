@@ -25,8 +25,8 @@ from redisbeater.management.status import answer_within
 from redisbeater.model.beat_line import BeatLine
 from redisbeater.model.meta import Meta
 from redisbeater.model.run import FINAL
-from redisbeater.observe.counting import Beat, Meter
-from redisbeater.observe.server import Answer
+from redisbeater.observe.counting import BeatParts, Meter
+from redisbeater.observe.server import HTTPAnswer
 from redisbeater.sending.counts import Histogram
 from redisbeater.store import Snapshot
 from redisbeater.store.failure import KINDS
@@ -39,7 +39,7 @@ logger = get_logger(__name__)
 PREFIX = "redisbeater_"
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What a number does: it grows, it has a value now, or it counts values by their size."""
 
     COUNTER = "counter"
@@ -48,63 +48,71 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class CatalogueEntry:
     """A metric: ``labels`` besides ``schedule``, which each one has."""
 
-    kind: Kind
+    kind: MetricKind
     meaning: str
     labels: tuple[str, ...] = ()
     #: Whether beats that lead read it from Redis, so that it is not to be added up; others are each beat's own.
     is_shared: bool = False
 
 
-def _own(kind: Kind, meaning: str, *labels: str) -> Entry:
-    return Entry(kind=kind, meaning=meaning, labels=labels)
+def _own(kind: MetricKind, meaning: str, *labels: str) -> CatalogueEntry:
+    return CatalogueEntry(kind=kind, meaning=meaning, labels=labels)
 
 
-def _shared(kind: Kind, meaning: str, *labels: str) -> Entry:
-    return Entry(kind=kind, meaning=meaning, labels=labels, is_shared=True)
+def _shared(kind: MetricKind, meaning: str, *labels: str) -> CatalogueEntry:
+    return CatalogueEntry(kind=kind, meaning=meaning, labels=labels, is_shared=True)
 
 
 #: Name, without ``redisbeater_`` and without the ``_total`` of counters, -> what it is.
 CATALOGUE = {
-    "dispatched": _own(Kind.COUNTER, "Runs that the broker has accepted.", "task", "kind"),
-    "refused": _own(Kind.COUNTER, "Tries to send that were not accepted.", "reason"),
-    "skipped": _own(Kind.COUNTER, "Fire times that were not run.", "reason"),
-    "lateness_seconds": _own(Kind.HISTOGRAM, "From the time a run was due until the broker had accepted it."),
-    "claims": _own(Kind.COUNTER, "Claims of due entries.", "outcome"),
-    "claimed_entries": _own(Kind.COUNTER, "Entries that were claimed."),
-    "fenced": _own(Kind.COUNTER, "Commits that came after the lease of their claim."),
-    "pass_seconds": _own(Kind.HISTOGRAM, "Time of a pass, without its wait."),
-    "last_pass_timestamp_seconds": _own(Kind.GAUGE, "When the last pass ended, by the clock of the host."),
-    "leader": _own(Kind.GAUGE, "1: this beat leads, 0: it does not; absent without a lock."),
-    "lead_changes": _own(Kind.COUNTER, "Times that this beat began to lead, to stand by, or lost the lock.", "to"),
-    "redis_up": _own(Kind.GAUGE, "1: Redis answered the last pass."),
-    "broker_up": _own(Kind.GAUGE, "1: the broker accepts runs, as far as is known."),
-    "redis_errors": _own(Kind.COUNTER, "Requests to Redis that failed.", "kind"),
-    "clock_offset_seconds": _own(Kind.GAUGE, "Clock of the host minus clock of Redis."),
-    "wakeups": _own(Kind.COUNTER, "Ends of waits.", "by"),
-    "info": _own(Kind.GAUGE, "Always 1.", "version", "celery", "prefix", "server"),
-    "entries": _shared(Kind.GAUGE, "Entries by state; each one has one state.", "state"),
-    "overdue_entries": _shared(Kind.GAUGE, "Entries that are due and have not run."),
-    "oldest_overdue_seconds": _shared(Kind.GAUGE, "Since when the oldest of them has been due; 0 without one."),
-    "paused": _shared(Kind.GAUGE, "1: the schedule is paused."),
-    "beats": _shared(Kind.GAUGE, "Beats that were seen within a minute.", "role"),
-    "runs": _shared(Kind.COUNTER, "Runs that have ended.", "state", "task"),
-    "runs_active": _shared(Kind.GAUGE, "Runs that were sent and have not ended."),
-    "runs_waiting": _shared(Kind.GAUGE, "Runs that wait for beat to send them."),
-    "run_seconds": _shared(Kind.HISTOGRAM, "Time from start to end of a run.", "task"),
-    "entry_next_timestamp_seconds": _shared(Kind.GAUGE, "Next fire time of an entry.", "entry", "task"),
-    "entry_last_timestamp_seconds": _shared(Kind.GAUGE, "Last fire time of an entry that was run.", "entry", "task"),
-    "entry_failures": _shared(Kind.GAUGE, "Failures of an entry in a row.", "entry", "task"),
-    "entries_without_metrics": _shared(Kind.GAUGE, "Entries that match, and are too many to have metrics."),
+    "dispatched": _own(MetricKind.COUNTER, "Runs that the broker has accepted.", "task", "kind"),
+    "refused": _own(MetricKind.COUNTER, "Tries to send that were not accepted.", "reason"),
+    "skipped": _own(MetricKind.COUNTER, "Fire times that were not run.", "reason"),
+    "lateness_seconds": _own(MetricKind.HISTOGRAM, "From the time a run was due until the broker had accepted it."),
+    "claims": _own(MetricKind.COUNTER, "Claims of due entries.", "outcome"),
+    "claimed_entries": _own(MetricKind.COUNTER, "Entries that were claimed."),
+    "fenced": _own(MetricKind.COUNTER, "Commits that came after the lease of their claim."),
+    "pass_seconds": _own(MetricKind.HISTOGRAM, "Time of a pass, without its wait."),
+    "last_pass_timestamp_seconds": _own(MetricKind.GAUGE, "When the last pass ended, by the clock of the host."),
+    "leader": _own(MetricKind.GAUGE, "1: this beat leads, 0: it does not; absent without a lock."),
+    "lead_changes": _own(
+        MetricKind.COUNTER, "Times that this beat began to lead, to stand by, or lost the lock.", "to"
+    ),
+    "redis_up": _own(MetricKind.GAUGE, "1: Redis answered the last pass."),
+    "broker_up": _own(MetricKind.GAUGE, "1: the broker accepts runs, as far as is known."),
+    "redis_errors": _own(MetricKind.COUNTER, "Requests to Redis that failed.", "kind"),
+    "clock_offset_seconds": _own(MetricKind.GAUGE, "Clock of the host minus clock of Redis."),
+    "wakeups": _own(MetricKind.COUNTER, "Ends of waits.", "by"),
+    "info": _own(MetricKind.GAUGE, "Always 1.", "version", "celery", "prefix", "server"),
+    "entries": _shared(MetricKind.GAUGE, "Entries by state; each one has one state.", "state"),
+    "overdue_entries": _shared(MetricKind.GAUGE, "Entries that are due and have not run."),
+    "oldest_overdue_seconds": _shared(MetricKind.GAUGE, "Since when the oldest of them has been due; 0 without one."),
+    "paused": _shared(MetricKind.GAUGE, "1: the schedule is paused."),
+    "beats": _shared(MetricKind.GAUGE, "Beats that were seen within a minute.", "role"),
+    "runs": _shared(MetricKind.COUNTER, "Runs that have ended.", "state", "task"),
+    "runs_active": _shared(MetricKind.GAUGE, "Runs that were sent and have not ended."),
+    "runs_waiting": _shared(MetricKind.GAUGE, "Runs that wait for beat to send them."),
+    "run_seconds": _shared(MetricKind.HISTOGRAM, "Time from start to end of a run.", "task"),
+    "entry_next_timestamp_seconds": _shared(MetricKind.GAUGE, "Next fire time of an entry.", "entry", "task"),
+    "entry_last_timestamp_seconds": _shared(
+        MetricKind.GAUGE, "Last fire time of an entry that was run.", "entry", "task"
+    ),
+    "entry_failures": _shared(MetricKind.GAUGE, "Failures of an entry in a row.", "entry", "task"),
+    "entries_without_metrics": _shared(MetricKind.GAUGE, "Entries that match, and are too many to have metrics."),
 }
 
 
 def series_names(name: str) -> tuple[str, ...]:
     """Return the full names of the series of a metric, as a monitor stores them."""
     full = f"{PREFIX}{name}"
-    endings = {Kind.COUNTER: ("_total",), Kind.GAUGE: ("",), Kind.HISTOGRAM: ("_bucket", "_sum", "_count")}
+    endings = {
+        MetricKind.COUNTER: ("_total",),
+        MetricKind.GAUGE: ("",),
+        MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+    }
     return tuple(full + ending for ending in endings[CATALOGUE[name].kind])
 
 
@@ -271,7 +279,7 @@ MOST_LABEL_CHARACTERS = 1000
 ROLES = ("leader", "active", "standby", "paused")
 
 
-def create_registry(beat: Beat) -> CollectorRegistry:
+def create_registry(beat: BeatParts) -> CollectorRegistry:
     """Return a registry that reads the metrics of a beat whenever it is collected. It registers nothing elsewhere."""
     registry = CollectorRegistry()
     registry.register(_Beat(beat))
@@ -285,9 +293,9 @@ def create_schedule_registry(context: Context) -> CollectorRegistry:
     return registry
 
 
-def exposition_of(registry: CollectorRegistry) -> Answer:
+def exposition_of(registry: CollectorRegistry) -> HTTPAnswer:
     """Return what a registry has now as the answer to a scrape."""
-    return Answer(status=HTTPStatus.OK, body=generate_latest(registry), content_type=CONTENT_TYPE)
+    return HTTPAnswer(status=HTTPStatus.OK, body=generate_latest(registry), content_type=CONTENT_TYPE)
 
 
 class _Schedule(Collector):
@@ -339,7 +347,7 @@ class _Schedule(Collector):
 
     def _family(self, name: str, values: Mapping[tuple[str, ...], float]) -> Metric:
         entry = CATALOGUE[name]
-        make = CounterMetricFamily if entry.kind is Kind.COUNTER else GaugeMetricFamily
+        make = CounterMetricFamily if entry.kind is MetricKind.COUNTER else GaugeMetricFamily
         family = make(f"{PREFIX}{name}", entry.meaning, labels=["schedule", *entry.labels])
         merged: dict[tuple[str, ...], float] = {}
         for raw, value in values.items():
@@ -362,7 +370,7 @@ class _Schedule(Collector):
 
 
 class _Beat(_Schedule):
-    def __init__(self, beat: Beat) -> None:
+    def __init__(self, beat: BeatParts) -> None:
         super().__init__(beat.context)
         self._beat = beat
         self._schedule = beat.schedule

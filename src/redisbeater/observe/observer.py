@@ -10,8 +10,8 @@ from http import HTTPStatus
 from pathlib import Path
 
 from redisbeater.log_lines import get_logger
-from redisbeater.observe.counting import Beat, Meter
-from redisbeater.observe.server import Answer, Ping, ProbeServer, Route, Verdicts, answer_of
+from redisbeater.observe.counting import BeatParts, Meter
+from redisbeater.observe.server import HTTPAnswer, Ping, ProbeServer, Route, Verdicts, answer_of
 
 logger = get_logger(__name__)
 
@@ -91,7 +91,7 @@ class Systemd:
             logger.debug("systemd was not notified: %s", exc)
 
 
-_NO_METRICS = Answer(
+_NO_METRICS = HTTPAnswer(
     status=HTTPStatus.NOT_IMPLEMENTED,
     body=b"no metrics: pip install 'redisbeater[metrics]' where beat runs, and start beat again\n",
 )
@@ -103,7 +103,7 @@ class Observer:
     Building it does nothing.
     """
 
-    def __init__(self, beat: Beat) -> None:
+    def __init__(self, beat: BeatParts) -> None:
         self._beat = beat
         self._verdicts = Verdicts(beat)
         self._server: ProbeServer | None = None
@@ -138,10 +138,10 @@ class Observer:
     def _routes(self) -> dict[str, Route]:
         return {"/live": self._live, "/health": self._health, "/metrics": self._metrics()}
 
-    def _live(self, query: Mapping[str, str]) -> Answer:
+    def _live(self, query: Mapping[str, str]) -> HTTPAnswer:
         return answer_of(self._verdicts.live(), query)
 
-    def _health(self, query: Mapping[str, str]) -> Answer:
+    def _health(self, query: Mapping[str, str]) -> HTTPAnswer:
         return answer_of(self._verdicts.health(strict=query.get("strict") == "1"), query)
 
     def _metrics(self) -> Route:

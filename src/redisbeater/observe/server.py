@@ -24,8 +24,8 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 from redisbeater.config.values import address_of
 from redisbeater.host_name import is_loopback, is_rebindable, named_host
 from redisbeater.log_lines import get_logger
-from redisbeater.management.status import HANDOVER, LONGEST_BROKER_OUTAGE, Health, Terms, check_health
-from redisbeater.observe.counting import Beat
+from redisbeater.management.status import HANDOVER, LONGEST_BROKER_OUTAGE, Health, HealthLimits, check_health
+from redisbeater.observe.counting import BeatParts
 from redisbeater.times import duration_words
 
 logger = get_logger(__name__)
@@ -71,7 +71,7 @@ class Verdict:
 class Verdicts:
     """The verdicts on one beat."""
 
-    def __init__(self, beat: Beat) -> None:
+    def __init__(self, beat: BeatParts) -> None:
         self._beat = beat
         #: Since when nobody leads, on the monotonic clock; None: somebody does, or nobody asked.
         self._unled_since: float | None = None
@@ -91,7 +91,7 @@ class Verdicts:
         """
         live = self.live()
         problems = {**live.problems, **self._problems_of_broker()}
-        terms = Terms(strict=strict, longest_pass=timedelta(seconds=self._beat.pass_limit))
+        terms = HealthLimits(strict=strict, longest_pass=timedelta(seconds=self._beat.pass_limit))
         found = check_health(self._beat.context, terms, REDIS_SECONDS)
         for check, problem in zip(found.failed, found.problems):
             if check != "lead" or self._is_unled_for(self._grace):
@@ -117,7 +117,7 @@ class Verdicts:
         return time.monotonic() - self._unled_since > seconds
 
 
-def _facts(beat: Beat, found: Health, live: Verdict) -> str:
+def _facts(beat: BeatParts, found: Health, live: Verdict) -> str:
     role = [] if beat.heartbeat.role == "leader" else [beat.heartbeat.role]
     facts = [fact for fact in found.facts if not fact.startswith("last pass")]
     return ", ".join([*role, live.facts, *facts])
@@ -220,7 +220,7 @@ PLAIN, JSON = "text/plain; charset=utf-8", "application/json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class HTTPAnswer:
     """An answer to a request: its status, its type and its body."""
 
     status: int
@@ -228,18 +228,20 @@ class Answer:
     content_type: str = PLAIN
 
 
-_FOREIGN = Answer(status=400, body=b"not served by this host name: beat is on loopback; ask localhost or 127.0.0.1\n")
+_FOREIGN = HTTPAnswer(
+    status=400, body=b"not served by this host name: beat is on loopback; ask localhost or 127.0.0.1\n"
+)
 
 #: Answers a request whose query has these parameters: the last of each name.
-Route = Callable[[Mapping[str, str]], Answer]
+Route = Callable[[Mapping[str, str]], HTTPAnswer]
 
 
-def answer_of(verdict: Verdict, query: Mapping[str, str]) -> Answer:
+def answer_of(verdict: Verdict, query: Mapping[str, str]) -> HTTPAnswer:
     """Return a verdict as an answer: 200 or 503, one line, or JSON with ``?format=json``."""
     status = HTTPStatus.OK if verdict.is_good else HTTPStatus.SERVICE_UNAVAILABLE
     if query.get("format") == "json":
-        return Answer(status=status, body=json.dumps(verdict.as_dict()).encode() + b"\n", content_type=JSON)
-    return Answer(status=status, body=f"{verdict.sentence}\n".encode("utf-8", "backslashreplace"))
+        return HTTPAnswer(status=status, body=json.dumps(verdict.as_dict()).encode() + b"\n", content_type=JSON)
+    return HTTPAnswer(status=status, body=f"{verdict.sentence}\n".encode("utf-8", "backslashreplace"))
 
 
 class ProbeServer:
@@ -370,5 +372,5 @@ class _Handler(BaseHTTPRequestHandler):
         """Log no requests: probes ask every few seconds."""
 
 
-def _not_found(routes: Mapping[str, Route]) -> Answer:
-    return Answer(status=HTTPStatus.NOT_FOUND, body=f"not found; there are {', '.join(routes)}\n".encode())
+def _not_found(routes: Mapping[str, Route]) -> HTTPAnswer:
+    return HTTPAnswer(status=HTTPStatus.NOT_FOUND, body=f"not found; there are {', '.join(routes)}\n".encode())

@@ -59,8 +59,8 @@ class Representations:
                 return
             amqp = self._app.amqp
             texts = {
-                "argsrepr": self._text(run.args or (), amqp.argsrepr_maxsize),
-                "kwargsrepr": self._text(run.kwargs, amqp.kwargsrepr_maxsize),
+                "argsrepr": self._short_repr(run.args or (), amqp.argsrepr_maxsize),
+                "kwargsrepr": self._short_repr(run.kwargs, amqp.kwargsrepr_maxsize),
             }
         except Exception:  # a wrong setting, for example; Celery meets it as well and reports it
             return
@@ -81,7 +81,7 @@ class Representations:
         task = self._app.tasks.get(name)
         return task is not None and not is_from(celery.app.task, task.apply_async)
 
-    def _text(self, value: Any, max_characters: int | None) -> str | None:
+    def _short_repr(self, value: Any, max_characters: int | None) -> str | None:
         """Return the text of a value, or None if it is longer than a given text may be."""
         shown = repr(value)
         if len(shown) > (MAX_TEXT_CHARACTERS if max_characters is None else min(MAX_TEXT_CHARACTERS, max_characters)):

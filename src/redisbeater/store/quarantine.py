@@ -32,13 +32,13 @@ class BrokenEntries:
     def reports(self) -> dict[str, dict[str, str]]:
         """Return name -> ``reason``, ``since`` (ISO 8601, UTC) and, for a declaration, ``application``."""
         texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
-        return {name.removeprefix(DECLARATION): _read(text) for name, text in sorted(texts.items())}
+        return {name.removeprefix(DECLARATION): _report_from(text) for name, text in sorted(texts.items())}
 
     def declarations(self) -> dict[str, dict[str, str]]:
         """Return the reports about declarations alone: an entry of that name may be stored, and run well."""
         texts = self._asked(lambda client: client.hgetall(self._keys.broken)) or {}
         return {
-            name.removeprefix(DECLARATION): _read(text)
+            name.removeprefix(DECLARATION): _report_from(text)
             for name, text in sorted(texts.items())
             if name.startswith(DECLARATION)
         }
@@ -91,7 +91,7 @@ def _report(entry: ClaimedEntry, text: str, *, is_logged: bool) -> dict[str, str
     return {**fields, "definition": sha1(entry.definition)} if entry.definition else fields
 
 
-def _read(text: str) -> dict[str, str]:
+def _report_from(text: str) -> dict[str, str]:
     try:
         report = {"reason": "", "since": "", **json.loads(text)}
     except (ValueError, TypeError, RecursionError):  # written by another program

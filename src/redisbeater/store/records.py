@@ -27,11 +27,11 @@ class Log:
 
     def of_entry(self, name: str, limit: int = -1) -> list[LogLine]:
         """Return the lines of an entry, the newest first; ``limit``: how many, all by default."""
-        return self._lines(self._keys.log_of(name), limit)
+        return self._newest_lines(self._keys.log_of(name), limit)
 
     def of_schedule(self, limit: int = -1) -> list[LogLine]:
         """Return the lines of the schedule, the newest first; ``limit``: how many, all by default."""
-        return self._lines(self._keys.log, limit)
+        return self._newest_lines(self._keys.log, limit)
 
     def add(self, what: str, *, seconds: float = 0.0, **details: object) -> None:
         """Add a line to the log of the schedule; ``seconds``: how long what happened has lasted until now."""
@@ -45,7 +45,7 @@ class Log:
     def _add(self, keys: Sequence[str], args: Sequence[str]) -> None:
         self._connection.run("add_to_log", keys, [*args, "0"], retry_args=[*args, "1"])
 
-    def _lines(self, key: str, limit: int) -> list[LogLine]:
+    def _newest_lines(self, key: str, limit: int) -> list[LogLine]:
         last = limit if limit < 0 else limit - 1
         texts = unless_wrong_type(self._connection, lambda client: client.lrange(key, 0, last))
         return [LogLine.from_text(text) for text in texts or ()]

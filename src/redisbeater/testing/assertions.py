@@ -117,11 +117,11 @@ def _wanted(every: float | timedelta | None, text: str | None) -> BaseSchedule |
 def _stored(context: Context) -> Iterator[StoredEntry]:
     """Yield the entries that can be read, by name."""
     for snapshot in context.redis.load_many(sorted(context.redis.contents.names())):
-        if snapshot.exists and not snapshot.is_broken and (stored := _read(snapshot, context)) is not None:
+        if snapshot.exists and not snapshot.is_broken and (stored := _decoded(snapshot, context)) is not None:
             yield stored
 
 
-def _read(snapshot: Snapshot, context: Context) -> StoredEntry | None:
+def _decoded(snapshot: Snapshot, context: Context) -> StoredEntry | None:
     try:
         return StoredEntry.from_snapshot(snapshot, context.codec)
     except InvalidEntry:  # run_due() quarantines it

@@ -14,10 +14,10 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import Form, local_path, read_form
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, Undo, Visit, flash, keep_undo, read_undo
+from redisbeater.dashboard.pages import MOST_UNDONE, Action, Page, PageRequest, Undo, flash, keep_undo, read_undo
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.views.editing import save_form
-from redisbeater.dashboard.views.queries import Chosen, Former, read_chosen
+from redisbeater.dashboard.views.queries import Chosen, StateBefore, read_chosen
 from redisbeater.display import shown
 from redisbeater.exceptions import InvalidEntry, RedisBeaterError, StoreError
 from redisbeater.management.bulk import Outcome
@@ -41,7 +41,7 @@ ASKS = {"delete": 0, "trigger": 1, "disable": 20, "enable": 20, "restore": 20, "
 
 
 @dataclass
-class Work:
+class EntriesOutcome:
     """What became of the entries of a form, so far.
 
     Attributes:
@@ -56,22 +56,24 @@ class Work:
     errors: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
-    changed: dict[str, Former] = field(default_factory=dict)
+    changed: dict[str, StateBefore] = field(default_factory=dict)
 
 
-Change = Callable[[Visit, Chosen, Sequence[str], Work], Awaitable[None]]
+Change = Callable[[PageRequest, Chosen, Sequence[str], EntriesOutcome], Awaitable[None]]
 
 
-async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
+async def act(verb: str, change: Change, req: PageRequest) -> Page | Response:
     """Do what a form says to the entries that it names; ask first where that is much."""
-    return await act_on(verb, change, visit, await read_chosen(visit))
+    return await act_on(verb, change, req, await read_chosen(req))
 
 
-async def act_on(verb: str, change: Change, visit: Visit, chosen: Chosen, work: Work | None = None) -> Page | Response:
+async def act_on(
+    verb: str, change: Change, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None
+) -> Page | Response:
     """Change entries, and say what became of each; ``work`` has that, too, for a caller who passes one."""
-    work = work or Work()
-    if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not visit.wants_json:
-        back = local_path(visit.request, chosen.form["next"])
+    work = work or EntriesOutcome()
+    if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not req.wants_json:
+        back = local_path(req.request, chosen.form["next"])
         is_final = verb == "trigger" or len(chosen.names) > MOST_UNDONE
         values = {
             "verb": verb,
@@ -82,26 +84,26 @@ async def act_on(verb: str, change: Change, visit: Visit, chosen: Chosen, work: 
             "is_final": is_final,
         }
         return Page(template="confirm.html", values=values, fragment="content")
-    await _do(visit, chosen, change, work, PIECE if verb in ("enable", "disable", "delete") else 1)
+    await _do(req, chosen, change, work, PIECE if verb in ("enable", "disable", "delete") else 1)
     data = {"done": work.done, "errors": work.errors, "left": work.left, **({"runs": work.facts} if work.facts else {})}
-    if visit.wants_json:
+    if req.wants_json:
         return JSONAnswer(data, 200 if not work.errors else 409)
     if work.errors or work.left:
         again = chosen.names if chosen.form["until"] and not work.done else work.left  # most probably it is no time
         values = {"verb": verb, "chosen": chosen, "work": work, "again": again, "done_word": _done_word(verb, chosen)}
         return Page(template="confirm.html", values=values, fragment="content", status=409 if work.errors else 200)
-    answer = RedirectResponse(local_path(visit.request, chosen.form["next"]), 303)
-    await flash(visit, answer, _said(verb, chosen, work), _undo(verb, work))
+    answer = RedirectResponse(local_path(req.request, chosen.form["next"]), 303)
+    await flash(req, answer, _said(verb, chosen, work), _undo(verb, work))
     return answer
 
 
-async def _do(visit: Visit, chosen: Chosen, change: Change, work: Work, size: int) -> None:
+async def _do(req: PageRequest, chosen: Chosen, change: Change, work: EntriesOutcome, size: int) -> None:
     deadline = time.monotonic() + MOST_SECONDS
     for start in range(0, len(chosen.names), size):
         if time.monotonic() > deadline:
             work.left = chosen.names[start:]
             break
-        await change(visit, chosen, chosen.names[start : start + size], work)
+        await change(req, chosen, chosen.names[start : start + size], work)
 
 
 def _done_word(verb: str, chosen: Chosen) -> str:
@@ -112,18 +114,18 @@ def _is_undo(chosen: Chosen) -> bool:
     return bool(chosen.undo_id) or chosen.form["undo"] == "1"
 
 
-def _said(verb: str, chosen: Chosen, work: Work) -> str:
+def _said(verb: str, chosen: Chosen, work: EntriesOutcome) -> str:
     names = f"{shown(work.done[0], 80)}" if len(work.done) == 1 else f"{len(work.done):,} entries"
     run = f", run {next(iter(work.facts.values()))}" if len(work.facts) == 1 else ""
     return f"{names}: {_done_word(verb, chosen)}{run}."
 
 
-def _undo(verb: str, work: Work) -> Undo | None:
+def _undo(verb: str, work: EntriesOutcome) -> Undo | None:
     """Return what undoes a change, or None: nothing does, or it changed nothing."""
     return Undo(verb=UNDO[verb], former=work.changed) if verb in UNDO and work.changed else None
 
 
-def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
+def _record(work: EntriesOutcome, outcomes: Sequence[Outcome]) -> None:
     for outcome in outcomes:
         if isinstance(outcome.error, StoreError):
             raise outcome.error
@@ -133,96 +135,98 @@ def _record(work: Work, outcomes: Sequence[Outcome]) -> None:
         work.done.append(outcome.name)
         if outcome.is_changed:
             until = outcome.was_until.isoformat() if outcome.was_until else ""
-            work.changed[outcome.name] = Former(outcome.entry.version if outcome.entry else "", until)
+            work.changed[outcome.name] = StateBefore(outcome.entry.version if outcome.entry else "", until)
 
 
-async def _enable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+async def _enable(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
     if chosen.versions:
-        await _update(visit, chosen, names, work, lambda _: {"enabled": True, "disabled_until": None})
+        await _update(req, chosen, names, work, lambda _: {"enabled": True, "disabled_until": None})
     else:
-        _record(work, await visit.store.enable_many(names, **_author(visit, chosen)))
+        _record(work, await req.store.enable_many(names, **_author(req, chosen)))
 
 
-async def _disable(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
-    author, until = _author(visit, chosen), chosen.form["until"].strip()
+async def _disable(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+    author, until = _author(req, chosen), chosen.form["until"].strip()
     if chosen.versions:
-        await _update(visit, chosen, names, work, lambda row: _disabled(visit, chosen.until(row.name), row))
+        await _update(req, chosen, names, work, lambda row: _disabled(req, chosen.until(row.name), row))
         return
     if not until:
-        _record(work, await visit.store.disable_many(names, **author))
+        _record(work, await req.store.disable_many(names, **author))
         return
 
     async def disable(name: str) -> None:
-        row = await visit.store.row(name)
-        entry = await visit.store.disable(name, until=_until(visit, until, row.zone), **author)
+        row = await req.store.row(name)
+        entry = await req.store.disable(name, until=_until(req, until, row.zone), **author)
         if row.is_enabled:
-            work.changed[name] = Former(version=entry.version)
+            work.changed[name] = StateBefore(version=entry.version)
 
     await _each(names, work, disable)
 
 
-def _disabled(visit: Visit, until: str, row: Row) -> dict[str, Any]:
-    moment = _until(visit, until, row.zone) if until else None
+def _disabled(req: PageRequest, until: str, row: Row) -> dict[str, Any]:
+    moment = _until(req, until, row.zone) if until else None
     return {"enabled": moment is not None, "disabled_until": moment}
 
 
-async def _update(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work, fields: Callable[[Row], Any]) -> None:
+async def _update(
+    req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome, fields: Callable[[Row], Any]
+) -> None:
     """Change fields of entries that nobody else has changed since they had their versions."""
 
     async def update(name: str) -> None:
-        row = await visit.store.row(name)
-        version, author = chosen.versions[name], _author(visit, chosen)
-        await visit.store.update(name, if_version=version, **fields(row), **author)
+        row = await req.store.row(name)
+        version, author = chosen.versions[name], _author(req, chosen)
+        await req.store.update(name, if_version=version, **fields(row), **author)
 
     await _each(names, work, update)
 
 
-def _until(visit: Visit, text: str, zone: tzinfo) -> datetime:
+def _until(req: PageRequest, text: str, zone: tzinfo) -> datetime:
     """Return until when an entry is disabled.
 
     Raises:
         InvalidEntry: the text is no time.
     """
     try:
-        return read_time(text, now=visit.clock.now, zone=zone)
+        return read_time(text, now=req.clock.now, zone=zone)
     except ValueError as exc:
         raise InvalidEntry("$.until", str(exc)) from exc
 
 
-async def _delete(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
-    _record(work, await visit.store.delete_many(names, **_author(visit, chosen)))
+async def _delete(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+    _record(work, await req.store.delete_many(names, **_author(req, chosen)))
 
 
-async def _restore(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
-    await _each(names, work, lambda name: visit.store.restore(name, **_author(visit, chosen)))
+async def _restore(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+    await _each(names, work, lambda name: req.store.restore(name, **_author(req, chosen)))
 
 
-async def _skip_next(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
-    undo, author = _is_undo(chosen), _author(visit, chosen)
+async def _skip_next(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
+    undo, author = _is_undo(chosen), _author(req, chosen)
 
     async def skip(name: str) -> None:
-        before = (await visit.store.get(name)).definition().skip
+        before = (await req.store.get(name)).definition().skip
         if undo and (version := chosen.versions.get(name)):
             mine = chosen.former.get(name)  # of one skip: what was left out before stays so
             left = [moment for moment in before if moment.isoformat() not in mine.skipped] if mine else []
-            await visit.store.update(name, if_version=version, skip=left, **author)
+            await req.store.update(name, if_version=version, skip=left, **author)
             return
-        entry = await visit.store.skip_next(name, undo=undo, **author)
+        entry = await req.store.skip_next(name, undo=undo, **author)
         if not undo:
             skipped = [moment.isoformat() for moment in entry.definition().skip if moment not in before]
-            work.changed[name] = Former(entry.version, skipped=skipped)
+            work.changed[name] = StateBefore(entry.version, skipped=skipped)
 
     await _each(names, work, skip)
 
 
-async def _trigger(visit: Visit, chosen: Chosen, names: Sequence[str], work: Work) -> None:
+async def _trigger(req: PageRequest, chosen: Chosen, names: Sequence[str], work: EntriesOutcome) -> None:
     async def trigger(name: str) -> None:
-        work.facts[name] = await visit.store.trigger(name, **_author(visit, chosen))
+        work.facts[name] = await req.store.trigger(name, **_author(req, chosen))
 
     await _each(names, work, trigger)
 
 
-async def _each(names: Sequence[str], work: Work, change: Callable[[str], Awaitable[Any]]) -> None:
+async def _each(names: Sequence[str], work: EntriesOutcome, change: Callable[[str], Awaitable[Any]]) -> None:
     """Change entries one by one; go on after one that cannot be changed."""
     for name in names:
         try:
@@ -235,8 +239,8 @@ async def _each(names: Sequence[str], work: Work, change: Callable[[str], Awaita
             work.done.append(name)
 
 
-def _author(visit: Visit, chosen: Chosen) -> dict[str, Any]:
-    return {"by": visit.user.name, "note": chosen.form["note"].strip()}
+def _author(req: PageRequest, chosen: Chosen) -> dict[str, Any]:
+    return {"by": req.user.name, "note": chosen.form["note"].strip()}
 
 
 #: The changes of entries by their verbs, and the right that each needs.
@@ -250,34 +254,34 @@ CHANGES: Mapping[str, tuple[Change, Right]] = {
 }
 
 
-async def undo(visit: Visit) -> Page | Response:
+async def undo(req: PageRequest) -> Page | Response:
     """Undo the change that a form names by its id.
 
     Raises:
         HTTPException: 403, the right is missing; 409, there is nothing to undo.
     """
-    form = await read_form(visit.request)
-    found = await read_undo(visit, form["id"])
+    form = await read_form(req.request)
+    found = await read_undo(req, form["id"])
     if found is None:
         raise HTTPException(409, "this cannot be undone any more: it is undone, or was more than an hour ago")
-    _check_right(visit, Right.EDIT if found.verb == "edit" else CHANGES[found.verb][1])
+    _check_right(req, Right.EDIT if found.verb == "edit" else CHANGES[found.verb][1])
     if found.verb == "edit":
-        answer, left = await save_form(visit, Form(list(found.former.items()))), None
+        answer, left = await save_form(req, Form(list(found.former.items()))), None
     else:
-        answer, left = await _bring_back(visit, form, found)
-    await keep_undo(visit, form["id"], left)
+        answer, left = await _bring_back(req, form, found)
+    await keep_undo(req, form["id"], left)
     return answer
 
 
-async def _bring_back(visit: Visit, form: Form, found: Undo) -> tuple[Page | Response, Undo | None]:
+async def _bring_back(req: PageRequest, form: Form, found: Undo) -> tuple[Page | Response, Undo | None]:
     """Change entries back; return the page, and what is left to undo if that took too long."""
-    former, work = {name: Former(*each) for name, each in found.former.items()}, Work()
-    answer = await act_on(found.verb, CHANGES[found.verb][0], visit, Chosen.of_undo(form, former), work)
+    former, work = {name: StateBefore(*each) for name, each in found.former.items()}, EntriesOutcome()
+    answer = await act_on(found.verb, CHANGES[found.verb][0], req, Chosen.of_undo(form, former), work)
     return answer, Undo(verb=found.verb, former={name: former[name] for name in work.left}) if work.left else None
 
 
-def _check_right(visit: Visit, right: Right) -> None:
-    if not visit.may(right):
+def _check_right(req: PageRequest, right: Right) -> None:
+    if not req.may(right):
         raise HTTPException(403, f"the right to {right.value} is missing")
 
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import Form, read_form
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import Action, Page, Undo, Visit, flash
+from redisbeater.dashboard.pages import Action, Page, PageRequest, Undo, flash
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.template_environment import quote_name
 from redisbeater.dashboard.views.entries import asked_name
@@ -135,77 +135,77 @@ def labels_of(text: str) -> dict[str, str]:
     return labels
 
 
-async def new(visit: Visit) -> Page:
+async def new(req: PageRequest) -> Page:
     """Show an empty form, or with ``copy`` one like another entry."""
-    like = visit.query("copy")
-    draft = Draft.of_entry(like, await visit.store.form_words(like), is_copy=True) if like else Draft()
-    return await _form(visit, draft)
+    like = req.query("copy")
+    draft = Draft.of_entry(like, await req.store.form_words(like), is_copy=True) if like else Draft()
+    return await _form(req, draft)
 
 
-async def edit(visit: Visit) -> Page:
+async def edit(req: PageRequest) -> Page:
     """Show the form of an entry."""
-    name = asked_name(visit)
-    return await _form(visit, Draft.of_entry(name, await visit.store.form_words(name)))
+    name = asked_name(req)
+    return await _form(req, Draft.of_entry(name, await req.store.form_words(name)))
 
 
-async def save(visit: Visit) -> Page | Response:
+async def save(req: PageRequest) -> Page | Response:
     """Create or change an entry; with ``step=check`` show what that would do, and write nothing."""
-    return await save_form(visit, await read_form(visit.request))
+    return await save_form(req, await read_form(req.request))
 
 
-async def save_form(visit: Visit, form: Form) -> Page | Response:
+async def save_form(req: PageRequest, form: Form) -> Page | Response:
     """Do what a form says, or show it again with what is wrong."""
     draft = Draft.of_form(form)
     is_check = form["step"] == "check"
     try:
-        await _check_tasks(visit, draft)
+        await _check_tasks(req, draft)
         if not draft.was:
-            return await _create(visit, draft, is_check=is_check)
-        return await _change(visit, draft, is_check=is_check)
+            return await _create(req, draft, is_check=is_check)
+        return await _change(req, draft, is_check=is_check)
     except InvalidEntry as exc:
         draft.refuse(exc)
-        return await _form(visit, draft, status=422)
+        return await _form(req, draft, status=422)
     except EntryExists:
         draft.errors["name"] = "there is an entry of that name"
-        return await _form(visit, draft, status=409)
+        return await _form(req, draft, status=409)
     except EditConflict as exc:
         draft.errors[""] = str(exc)
-        return await _conflict(visit, draft)
+        return await _conflict(req, draft)
     except EntryNotFound:
-        if visit.wants_json:
+        if req.wants_json:
             raise
         draft.errors[""] = GONE
-        return await _form(visit, draft, status=404)
+        return await _form(req, draft, status=404)
 
 
-async def _create(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Response:
+async def _create(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
     texts = draft.given
     if draft.like:
-        texts = await visit.store.restored_words(draft.like, texts)
-    words = await visit.store.words(texts)
-    entry = await visit.store.draft(draft.name, draft.words.get("task", "").strip(), words)
+        texts = await req.store.restored_words(draft.like, texts)
+    words = await req.store.words(texts)
+    entry = await req.store.draft(draft.name, draft.words.get("task", "").strip(), words)
     if is_check:
-        return await _form(visit, draft, preview=await visit.store.preview(entry, RUNS))
+        return await _form(req, draft, preview=await req.store.preview(entry, RUNS))
     fields: Any = fields_of_entry(entry)
-    created = await visit.store.create(
-        entry.name, entry.task, entry.schedule, note=draft.note, by=visit.user.name, **fields
+    created = await req.store.create(
+        entry.name, entry.task, entry.schedule, note=draft.note, by=req.user.name, **fields
     )
-    return await _saved(visit, draft, f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True})
+    return await _saved(req, draft, f"{shown(created.name, 80)}: created.", {"name": created.name, "created": True})
 
 
-async def _change(visit: Visit, draft: Draft, *, is_check: bool) -> Page | Response:
-    before = await visit.store.form_words(draft.was)
+async def _change(req: PageRequest, draft: Draft, *, is_check: bool) -> Page | Response:
+    before = await req.store.form_words(draft.was)
     changed = _changed_texts(draft, before)
-    report = await _edited(visit, draft, changed, dry_run=is_check)
+    report = await _edited(req, draft, changed, dry_run=is_check)
     if is_check:
         preview = None
         if report.entry.enabled:
-            preview = await visit.store.preview(report.entry, RUNS)
-        return await _form(visit, draft, report=report, preview=preview)
+            preview = await req.store.preview(report.entry, RUNS)
+        return await _form(req, draft, report=report, preview=preview)
     if not report.changed:
-        return await _saved(visit, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
+        return await _saved(req, draft, f"{shown(draft.was, 80)}: nothing was changed.", report.as_dict())
     text, undo = f"{shown(draft.was, 80)}: changed {', '.join(report.changed)}.", _undo(draft, before, changed, report)
-    return await _saved(visit, draft, text, report.as_dict(), undo)
+    return await _saved(req, draft, text, report.as_dict(), undo)
 
 
 def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
@@ -215,9 +215,9 @@ def _changed_texts(draft: Draft, before: FormWords) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text != before.words.get(name, "").strip()}
 
 
-async def _edited(visit: Visit, draft: Draft, changed: Mapping[str, str], *, dry_run: bool) -> EditReport:
+async def _edited(req: PageRequest, draft: Draft, changed: Mapping[str, str], *, dry_run: bool) -> EditReport:
     set_, unset = {name: text for name, text in changed.items() if text}, [n for n, t in changed.items() if not t]
-    words = await visit.store.words(await visit.store.restored_words(draft.was, typed(set_)), draft.was)
+    words = await req.store.words(await req.store.restored_words(draft.was, typed(set_)), draft.was)
     fields = await run_in_threadpool(words.fields)
     for name in unset:
         if name in ("task", *SCHEDULE_WORDS):
@@ -225,8 +225,8 @@ async def _edited(visit: Visit, draft: Draft, changed: Mapping[str, str], *, dry
         field_name, default = default_of(name)
         fields[field_name] = default
     version = draft.version or None
-    author: Any = {"note": draft.note, "by": visit.user.name}
-    return await visit.store.edit(draft.was, if_version=version, dry_run=dry_run, **author, **fields)
+    author: Any = {"note": draft.note, "by": req.user.name}
+    return await req.store.edit(draft.was, if_version=version, dry_run=dry_run, **author, **fields)
 
 
 def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: EditReport) -> Undo | None:
@@ -241,23 +241,25 @@ def _undo(draft: Draft, before: FormWords, changed: Mapping[str, str], report: E
     return Undo(verb="edit", former=fields)
 
 
-async def _saved(visit: Visit, draft: Draft, text: str, data: Mapping[str, Any], undo: Undo | None = None) -> Response:
-    if visit.wants_json:
+async def _saved(
+    req: PageRequest, draft: Draft, text: str, data: Mapping[str, Any], undo: Undo | None = None
+) -> Response:
+    if req.wants_json:
         return JSONAnswer(data)
-    answer = RedirectResponse(f"{visit.root}/entry?name={quote_name(draft.name)}", 303)
-    await flash(visit, answer, text, undo)
+    answer = RedirectResponse(f"{req.root}/entry?name={quote_name(draft.name)}", 303)
+    await flash(req, answer, text, undo)
     return answer
 
 
-async def _check_tasks(visit: Visit, draft: Draft) -> None:
+async def _check_tasks(req: PageRequest, draft: Draft) -> None:
     """Refuse tasks that the app does not have, also as links of the options, unless the entry has them already.
 
     A canvas, such as a chain, is no task of the app: it may run any.
     """
-    if visit.site.allow_any_task:
+    if req.site.allow_any_task:
         return
-    before = (await visit.store.form_words(draft.was)).words if draft.was else {}
-    task, known = draft.words.get("task", "").strip(), await visit.store.tasks()
+    before = (await req.store.form_words(draft.was)).words if draft.was else {}
+    task, known = draft.words.get("task", "").strip(), await req.store.tasks()
     if not draft.was and not task:
         raise InvalidEntry("$.task", "is missing; choose the task to run")
     if task and task != before.get("task") and task not in known:
@@ -278,17 +280,17 @@ def _unknown_task(path: str, task: object) -> InvalidEntry:
     return InvalidEntry(path, f"this app has no task {shown(task, 200)!r}; workers refuse what they do not have")
 
 
-async def preview(visit: Visit) -> Page:
+async def preview(req: PageRequest) -> Page:
     """Show what a form would do that is not saved: its schedule in words, its next runs, and what is wrong."""
-    draft = Draft.of_form(await read_form(visit.request))
+    draft = Draft.of_form(await read_form(req.request))
     found: Preview | None = None
     try:
         texts, task = draft.given, draft.words.get("task", "").strip()
         if draft.was:  # an unchanged secret is blank, and of no account here
             texts = {name: text for name, text in texts.items() if name not in _WITH_SECRETS}
             task = ""
-        entry = await visit.store.draft(draft.name or "new", task or "preview", await visit.store.words(texts))
-        found = await visit.store.preview(entry, RUNS)
+        entry = await req.store.draft(draft.name or "new", task or "preview", await req.store.words(texts))
+        found = await req.store.preview(entry, RUNS)
     except InvalidEntry as exc:
         draft.refuse(exc)
     data = {**(found.as_dict() if found else {}), "errors": draft.errors}
@@ -297,7 +299,7 @@ async def preview(visit: Visit) -> Page:
 
 
 async def _form(
-    visit: Visit,
+    req: PageRequest,
     draft: Draft,
     *,
     preview: Preview | None = None,
@@ -307,7 +309,7 @@ async def _form(
 ) -> Page:
     values = {
         "draft": draft, "preview": preview, "report": report, "theirs": theirs, "kinds": SCHEDULE_WORDS,
-        "tasks": await visit.store.tasks(), "allow_any_task": visit.site.allow_any_task,
+        "tasks": await req.store.tasks(), "allow_any_task": req.site.allow_any_task,
     }  # fmt: skip
     data = {"errors": draft.errors, "name": draft.name, "kind": draft.kind, "version": draft.version, **draft.words}
     data |= {"changes": report.as_dict()} if report else {}
@@ -315,15 +317,15 @@ async def _form(
     return Page(template="form.html", values=values, data=data, fragment="content", status=status)
 
 
-async def _conflict(visit: Visit, draft: Draft) -> Page:
+async def _conflict(req: PageRequest, draft: Draft) -> Page:
     """Show the form with the version of the other person beside it; saving it again overwrites that knowingly."""
     try:
-        theirs = await visit.store.form_words(draft.was)
+        theirs = await req.store.form_words(draft.was)
     except EntryNotFound:
         draft.errors[""] = GONE
-        return await _form(visit, draft, status=409)
+        return await _form(req, draft, status=409)
     draft.version = theirs.version
-    return await _form(visit, draft, theirs=theirs, status=409)
+    return await _form(req, draft, theirs=theirs, status=409)
 
 
 ACTIONS = (

@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import Action, Page, Visit
+from redisbeater.dashboard.pages import Action, Page, PageRequest
 from redisbeater.dashboard.pictures import Strip, two_weeks
 from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, item_data, past_time
 from redisbeater.editing.upcoming import UpcomingRun
@@ -31,15 +31,15 @@ MOST_MARKS = 400
 CHANGES = frozenset({"created", "changed", "enabled", "disabled", "restored", "deleted", "renamed", "skip", "fixed"})
 
 
-async def entry(visit: Visit) -> Page:
+async def entry(req: PageRequest) -> Page:
     """Show one entry."""
-    name, store = asked_name(visit), visit.store
-    with_secrets = visit.query("secrets") == "1" and visit.may(Right.EDIT)
+    name, store = asked_name(req), req.store
+    with_secrets = req.query("secrets") == "1" and req.may(Right.EDIT)
     row = await store.row(name, has_secrets=with_secrets)
     recorded = await store.recorded(name)
     lines = await store.log(name)
-    answer, query = await store.why(name), HistoryQuery.of(visit, HISTORY, row.zone)
-    history, runs = await query.read(visit, name), (await store.newest_runs([name], HISTORY))[name]
+    answer, query = await store.why(name), HistoryQuery.of(req, HISTORY, row.zone)
+    history, runs = await query.read(req, name), (await store.newest_runs([name], HISTORY))[name]
     data = {
         **row.details(), **lateness_data(row, runs), **(recorded.as_dict() if recorded else {}),
         "why": answer.as_dict(),
@@ -50,8 +50,8 @@ async def entry(visit: Visit) -> Page:
         "row": row,
         "recorded": recorded,
         "answer": answer,
-        "upcoming": (upcoming := await _upcoming(visit, row))[:UPCOMING],
-        "weeks": _two_weeks(visit, row, upcoming),
+        "upcoming": (upcoming := await _upcoming(req, row))[:UPCOMING],
+        "weeks": _two_weeks(req, row, upcoming),
         "history": history,
         "query": query,
         "states": RUN_STATES,
@@ -71,32 +71,32 @@ def lateness_data(row: Row, runs: Sequence[RunBrief]) -> dict[str, float | None]
     return {"last_late": None if late is None else round(late.total_seconds(), 3)}
 
 
-def asked_name(visit: Visit) -> str:
+def asked_name(req: PageRequest) -> str:
     """Return the name in the query.
 
     Raises:
         HTTPException: 400, there is none.
     """
-    name = visit.query("name")
+    name = req.query("name")
     if not name:
         raise HTTPException(400, "the address names no entry: ?name=... is missing")
     return name
 
 
-async def _upcoming(visit: Visit, row: Row) -> Sequence[UpcomingRun]:
+async def _upcoming(req: PageRequest, row: Row) -> Sequence[UpcomingRun]:
     if row.fields is None or row.state == "missing":
         return []
     with suppress(InvalidEntry):  # it is broken, and the page says so
-        return await visit.store.upcoming(row.name, MOST_MARKS)
+        return await req.store.upcoming(row.name, MOST_MARKS)
     return []
 
 
-def _two_weeks(visit: Visit, row: Row, runs: Sequence[UpcomingRun]) -> Strip | None:
+def _two_weeks(req: PageRequest, row: Row, runs: Sequence[UpcomingRun]) -> Strip | None:
     """Return the picture of the next two weeks; None where it would be one bar, or empty."""
-    end = visit.clock.now + timedelta(days=14)
+    end = req.clock.now + timedelta(days=14)
     if not runs or (len(runs) == MOST_MARKS and runs[-1].fire_time < end):
         return None
-    return two_weeks([run.fire_time for run in runs], visit.clock.now, visit.clock.fixed or row.zone)
+    return two_weeks([run.fire_time for run in runs], req.clock.now, req.clock.fixed or row.zone)
 
 
 def _is_change(line: LogLine) -> bool:
@@ -111,26 +111,26 @@ def _fields(row: Row) -> list[tuple[str, Any]]:
     return [(field, value) for field, value in parsed.items() if field not in ("name", "schedule")]
 
 
-async def why(visit: Visit) -> Page:
+async def why(req: PageRequest) -> Page:
     """Say why an entry does not run, or why it did or did not at a time."""
-    name, at = asked_name(visit), visit.query("at").strip()
-    moment, problem, zone = None, "", await zone_of(visit, name)
+    name, at = asked_name(req), req.query("at").strip()
+    moment, problem, zone = None, "", await zone_of(req, name)
     if at:
         try:
-            moment = past_time(visit, at, zone)
+            moment = past_time(req, at, zone)
         except ValueError as exc:
             problem = str(exc)
-    answer = await visit.store.why(name, moment)
+    answer = await req.store.why(name, moment)
     values = {"name": name, "at": at, "answer": answer, "problem": problem, "zone": zone}
     status = 422 if problem else 200
     data = {"error": problem, "field": "at"} if problem else answer.as_dict()
     return Page(template="why.html", values=values, data=data, fragment="content", status=status)
 
 
-async def zone_of(visit: Visit, name: str) -> tzinfo | None:
+async def zone_of(req: PageRequest, name: str) -> tzinfo | None:
     """Return the zone of the local times of an entry; None: that of the schedule, as there is no such entry."""
     with suppress(EntryNotFound, InvalidEntry):  # it was deleted, or no entry has such a name
-        return (await visit.store.row(name)).zone
+        return (await req.store.row(name)).zone
     return None
 
 
@@ -141,17 +141,17 @@ SIZE, RUNS = 50, 30
 MOST_NAMED = 50
 
 
-async def entries(visit: Visit) -> Page:
+async def entries(req: PageRequest) -> Page:
     """Show a page of the entries; with ``name``, only those of these names, for a page that is live."""
-    query = EntryQuery.of(visit.request.query_params)
+    query = EntryQuery.of(req.request.query_params)
     if query.state == "deleted":
-        return await _deleted(visit, query)
-    if names := visit.queries("name"):
-        rows = await _named(visit, names[:MOST_NAMED])
+        return await _deleted(req, query)
+    if names := req.queries("name"):
+        rows = await _named(req, names[:MOST_NAMED])
         found = RowPage(rows=rows, total=len(rows), number=1, pages=1)
     else:
-        found = await visit.store.rows(query.page, SIZE, **query.filters)
-    runs = await visit.store.newest_runs([row.name for row in found.rows], RUNS)
+        found = await req.store.rows(query.page, SIZE, **query.filters)
+    runs = await req.store.newest_runs([row.name for row in found.rows], RUNS)
     return Page(
         template="entries.html",
         values={
@@ -159,26 +159,26 @@ async def entries(visit: Visit) -> Page:
             "found": found,
             "runs": runs,
             "states": (*STATES, "deleted"),
-            "forecast": await visit.site.forecasts.known(query.selection),
+            "forecast": await req.site.forecasts.known(query.selection),
         },
         data=_data(found, runs),
         fragment="rows" if names else "content",
     )
 
 
-async def _named(visit: Visit, names: Sequence[str]) -> list[Row]:
+async def _named(req: PageRequest, names: Sequence[str]) -> list[Row]:
     rows = []
     for name in names:
         try:
-            rows.append(await visit.store.row(name))
+            rows.append(await req.store.row(name))
         except EntryNotFound:
             continue
     return rows
 
 
-async def _deleted(visit: Visit, query: EntryQuery) -> Page:
+async def _deleted(req: PageRequest, query: EntryQuery) -> Page:
     text = query.q.casefold()
-    deleted = {name: at for name, at in (await visit.store.deleted()).items() if text in name.casefold()}
+    deleted = {name: at for name, at in (await req.store.deleted()).items() if text in name.casefold()}
     pages = max(-(-len(deleted) // SIZE), 1)
     found = RowPage(rows=[], total=len(deleted), number=min(query.page, pages), pages=pages)
     shown = dict(list(deleted.items())[(found.number - 1) * SIZE : found.number * SIZE])

@@ -13,7 +13,7 @@ from urllib.parse import quote_plus, urlencode
 from starlette.exceptions import HTTPException
 
 from redisbeater.dashboard.access import MOST_BYTES, Form, read_form
-from redisbeater.dashboard.pages import Visit
+from redisbeater.dashboard.pages import PageRequest
 from redisbeater.exceptions import InvalidEntry
 from redisbeater.management.search import SORTS, STATES, checked_states
 from redisbeater.model.log_line import LogLine
@@ -108,7 +108,7 @@ MOST_ENTRIES = 1_000
 MOST_NAME_BYTES = MOST_BYTES - 8 * 1024
 
 
-class Former(NamedTuple):
+class StateBefore(NamedTuple):
     """What an undo of a change needs to know.
 
     Attributes:
@@ -141,11 +141,11 @@ class Chosen:
     total: int
     is_about: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
-    former: Mapping[str, Former] = field(default_factory=dict)
+    former: Mapping[str, StateBefore] = field(default_factory=dict)
     undo_id: str = ""
 
     @classmethod
-    def of_undo(cls, form: Form, former: Mapping[str, Former]) -> Chosen:
+    def of_undo(cls, form: Form, former: Mapping[str, StateBefore]) -> Chosen:
         """Return the entries that an undo brings back; the person has confirmed it by the button."""
         versions = {name: each.version for name, each in former.items() if each.version}
         return cls(
@@ -168,24 +168,24 @@ class Chosen:
         return self.names[0] if len(self.names) == 1 else ""
 
 
-async def read_chosen(visit: Visit) -> Chosen:
+async def read_chosen(req: PageRequest) -> Chosen:
     """Read the form of a change: ``name`` in its address or once or many in the form; or ``all=1`` with filters.
 
     Raises:
         HTTPException: 400, it names no entry, or not each with its version; 413, too many; 422, there is no such state.
     """
-    form = await read_form(visit.request)
-    given = [name for name in [*visit.queries("name"), *form.all("name")] if name]
+    form = await read_form(req.request)
+    given = [name for name in [*req.queries("name"), *form.all("name")] if name]
     names, versions = list(dict.fromkeys(given)), _versions(form, given)
     total, is_about = len(names), False
     if form["all"] == "1":
         query = _query(form)
         if query.state == "deleted":
-            deleted = [name for name in await visit.store.deleted() if query.q.casefold() in name.casefold()]
+            deleted = [name for name in await req.store.deleted() if query.q.casefold() in name.casefold()]
             names, total = deleted[:MOST_ENTRIES], len(deleted)
         else:
-            found = await visit.site.heavy_reads.read(
-                visit.request, visit.user, lambda store: store.rows(1, MOST_ENTRIES, **query.filters)
+            found = await req.site.heavy_reads.read(
+                req.request, req.user, lambda store: store.rows(1, MOST_ENTRIES, **query.filters)
             )
             names = [row.name for row in found.rows if row.fields or row.definition]
             total, is_about = found.total, found.is_about
@@ -258,26 +258,26 @@ class HistoryQuery:
     problems: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, visit: Visit, size: int, zone: tzinfo | None = None) -> HistoryQuery:
+    def of(cls, req: PageRequest, size: int, zone: tzinfo | None = None) -> HistoryQuery:
         """Read it from an address.
 
         Arguments:
-            visit: the request.
+            req: the request.
             size: how many items a page has where the address does not say.
             zone: that of local times; default: the zone of the schedule.
         """
         problems: dict[str, str] = {}
-        before = read_value(visit, "before", datetime.fromisoformat, problems)
+        before = read_value(req, "before", datetime.fromisoformat, problems)
         if before is not None and before.tzinfo is None:
-            before = before.replace(tzinfo=visit.clock.now.tzinfo)
+            before = before.replace(tzinfo=req.clock.now.tzinfo)
         return cls(
-            state=", ".join(_words(visit)),
-            task=visit.query("task").strip(),
-            worker=visit.query("worker").strip(),
-            since=visit.query("since").strip(),
-            limit=whole(visit.query("n"), 1, MOST, size),
-            states=_states(visit, problems),
-            start=read_value(visit, "since", lambda text: past_time(visit, text, zone), problems),
+            state=", ".join(_words(req)),
+            task=req.query("task").strip(),
+            worker=req.query("worker").strip(),
+            since=req.query("since").strip(),
+            limit=whole(req.query("n"), 1, MOST, size),
+            states=_states(req, problems),
+            start=read_value(req, "since", lambda text: past_time(req, text, zone), problems),
             before=before,
             problems=problems,
         )
@@ -293,11 +293,11 @@ class HistoryQuery:
         names = ("state", "task", "worker", "since")
         return [(name, getattr(self, name)) for name in names if getattr(self, name)]
 
-    async def read(self, visit: Visit, name: str) -> FoundHistory:
+    async def read(self, req: PageRequest, name: str) -> FoundHistory:
         """Read the history of an entry, or of all for an empty name."""
         is_searched = bool(self.task or self.worker)
         limit = MOST_READ if is_searched else self.limit
-        found = await visit.store.history(name or None, limit, self.before, since=self.start, states=self.states)
+        found = await req.store.history(name or None, limit, self.before, since=self.start, states=self.states)
         items = [item for item in found if self._is_wanted(item)]
         if is_searched:
             return FoundHistory(items=items[: self.limit], before=None)
@@ -309,9 +309,9 @@ class HistoryQuery:
         return self.task in ("", item.task) and self.worker in ("", item.worker)
 
 
-def read_value(visit: Visit, name: str, read: Callable[[str], Any], problems: dict[str, str]) -> Any:
+def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems: dict[str, str]) -> Any:
     """Return what a text in the address means; None: there is none, or it cannot be read, which is a problem then."""
-    text = visit.query(name).strip()
+    text = req.query(name).strip()
     try:
         return read(text) if text else None
     except (ValueError, InvalidEntry) as exc:
@@ -327,23 +327,23 @@ def item_data(item: Run | LogLine) -> dict[str, object]:
     return {"type": "log", "what": item.what, "count": item.count, **times, "details": dict(item.details)}
 
 
-def past_time(visit: Visit, text: str, zone: tzinfo | None = None) -> datetime:
+def past_time(req: PageRequest, text: str, zone: tzinfo | None = None) -> datetime:
     """Return the time that a text means in a zone, that of the schedule by default: the newest one that has passed.
 
     Raises:
         ValueError: it is none.
     """
-    zone = zone or visit.clock.now.tzinfo
+    zone = zone or req.clock.now.tzinfo
     assert zone is not None, "the clock is aware"
-    return read_time(text, now=visit.clock.now, zone=zone, is_past=True)
+    return read_time(text, now=req.clock.now, zone=zone, is_past=True)
 
 
-def _words(visit: Visit) -> list[str]:
-    return [word.strip() for text in visit.queries("state") for word in text.split(",") if word.strip()]
+def _words(req: PageRequest) -> list[str]:
+    return [word.strip() for text in req.queries("state") for word in text.split(",") if word.strip()]
 
 
-def _states(visit: Visit, problems: dict[str, str]) -> list[str]:
-    known, words = {state.lower(): state for state in RUN_STATES}, [word.lower() for word in _words(visit)]
+def _states(req: PageRequest, problems: dict[str, str]) -> list[str]:
+    known, words = {state.lower(): state for state in RUN_STATES}, [word.lower() for word in _words(req)]
     if any(word not in known for word in words):
         problems["state"] = f"expected {', '.join(known.values())}"
     return [known[word] for word in words if word in known]

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from redisbeater.dashboard.access import local_path, read_form
 from redisbeater.dashboard.auth import Right
-from redisbeater.dashboard.pages import Action, Page, Visit, flash
+from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
 from redisbeater.dashboard.site import JSONAnswer
 from redisbeater.dashboard.views.actions import MOST_SECONDS
 from redisbeater.exceptions import RedisBeaterError, StoreError
@@ -29,7 +29,7 @@ Change = Callable[..., Awaitable[Any]]
 
 
 @dataclass
-class RunsWork:
+class RunsOutcome:
     """What became of the runs of a form, so far.
 
     Attributes:
@@ -43,33 +43,33 @@ class RunsWork:
     left: list[str] = field(default_factory=list)
 
 
-async def act(verb: str, visit: Visit) -> Page | Response:
+async def act(verb: str, req: PageRequest) -> Page | Response:
     """Do what a form says to the runs that it names; say which are left after ten seconds."""
-    form = await read_form(visit.request)
+    form = await read_form(req.request)
     ids = list(dict.fromkeys(run_id for run_id in form.all("id") if run_id))
     if not ids:
         raise HTTPException(400, "no run is chosen")
     if len(ids) > MOST_RUNS:
         raise HTTPException(413, f"one form changes at most {MOST_RUNS:,} runs")
-    note, change = form["note"].strip(), visit.store.stop if verb == "stop" else visit.store.restart
-    work = await _worked(partial(change, by=visit.user.name, note=note), ids)
-    if visit.wants_json:
+    note, change = form["note"].strip(), req.store.stop if verb == "stop" else req.store.restart
+    work = await _worked(partial(change, by=req.user.name, note=note), ids)
+    if req.wants_json:
         return JSONAnswer(vars(work), 409 if work.errors else 200)
     if work.errors or work.left:
         values = {"verb": verb, "work": work, "total": len(ids), "note": note, "next": form["next"]}
         return Page(template="runs_left.html", values=values, fragment="content", status=409 if work.errors else 200)
-    answer = RedirectResponse(local_path(visit.request, form["next"]), 303)
-    await flash(visit, answer, _said(verb, work))
+    answer = RedirectResponse(local_path(req.request, form["next"]), 303)
+    await flash(req, answer, _said(verb, work))
     return answer
 
 
-async def _worked(change: Change, ids: list[str]) -> RunsWork:
+async def _worked(change: Change, ids: list[str]) -> RunsOutcome:
     """Change runs a few at a time; of several go on after one that cannot be changed.
 
     Raises:
         RedisBeaterError: the only one cannot be changed.
     """
-    work, deadline = RunsWork(), time.monotonic() + MOST_SECONDS
+    work, deadline = RunsOutcome(), time.monotonic() + MOST_SECONDS
     for start in range(0, len(ids), AT_ONCE):
         if time.monotonic() > deadline:
             work.left = ids[start:]
@@ -85,7 +85,7 @@ async def _worked(change: Change, ids: list[str]) -> RunsWork:
     return work
 
 
-def _said(verb: str, work: RunsWork) -> str:
+def _said(verb: str, work: RunsOutcome) -> str:
     if len(work.done) > 1:
         return f"{len(work.done):,} runs: {'sent again' if verb == 'restart' else 'asked to stop'}."
     (result,) = work.done.values()

@@ -17,7 +17,7 @@ from redisbeater.dashboard.access import local_path, read_form
 from redisbeater.dashboard.address import is_secure
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.hub import Events, TooManyStreams
-from redisbeater.dashboard.pages import Action, Page, Visit, flash
+from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
 from redisbeater.dashboard.pictures import QUARTERS, band_strip, forecast_strip
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
@@ -35,25 +35,25 @@ MOST_FINDINGS = 500
 YEAR_SECONDS = 365 * 24 * 3600
 
 
-async def status(visit: Visit) -> Page:
+async def status(req: PageRequest) -> Page:
     """Show beats, Redis, broker, the last hour, the runs in work, and the verdict of ``health``."""
-    found, health = await visit.site.status.get(), await visit.store.health()
-    runs = await visit.store.active_runs()
+    found, health = await req.site.status.get(), await req.store.health()
+    runs = await req.store.active_runs()
     runs.sort(key=lambda run: (run.worker, run.started_at or run.sent_at or found.now))
     data = {**found.as_dict(), "health": health.as_dict(), "runs": [run.as_dict() for run in runs]}
     values = {
         "status": found,
         "health": health,
         "active": runs,
-        "tracks_runs": await visit.store.tracks_runs(),
-        "lines": await visit.store.log(limit=50),
+        "tracks_runs": await req.store.tracks_runs(),
+        "lines": await req.store.log(limit=50),
     }
     return Page(template="status.html", values=values, data=data, fragment="content")
 
 
-async def findings(visit: Visit) -> Page:
+async def findings(req: PageRequest) -> Page:
     """Show the worst of what ``lint`` finds, and of the entries that are broken."""
-    found, broken = await visit.store.lint(), await visit.store.broken()
+    found, broken = await req.store.lint(), await req.store.broken()
     shown, total = found[:MOST_FINDINGS], len(found)
     names = {finding.name for finding in shown if finding.name and not finding.name.endswith("*")} | set(broken)
     values = {"findings": shown, "total": total, "broken": broken, "names": names, "states": STATES}
@@ -62,61 +62,61 @@ async def findings(visit: Visit) -> Page:
     return Page(template="findings.html", values=values, data=data, fragment="content")
 
 
-async def pause(visit: Visit) -> Page | Response:
+async def pause(req: PageRequest) -> Page | Response:
     """Pause the whole schedule; show the form again where its end is none."""
-    form = await read_form(visit.request)
+    form = await read_form(req.request)
     try:
-        begun = await visit.store.pause(form["note"], visit.user.name, _until(visit, form["until"]))
+        begun = await req.store.pause(form["note"], req.user.name, _until(req, form["until"]))
     except InvalidEntry as exc:
-        if visit.wants_json:
+        if req.wants_json:
             raise
-        values = {"form": form, "problem": str(exc), "back": local_path(visit.request, form["next"])}
+        values = {"form": form, "problem": str(exc), "back": local_path(req.request, form["next"])}
         return Page(template="pause.html", values=values, fragment="content", status=422)
     left = f" {begun.still_claimed:,} entries are still being sent." if begun.still_claimed else ""
-    return await _done(visit, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
+    return await _done(req, f"The schedule is paused: no beat sends anything.{left}", form["next"], begun.as_dict())
 
 
-async def resume(visit: Visit) -> Response:
+async def resume(req: PageRequest) -> Response:
     """End the pause."""
-    form = await read_form(visit.request)
-    ended = await visit.store.resume(form["note"], visit.user.name)
+    form = await read_form(req.request)
+    ended = await req.store.resume(form["note"], req.user.name)
     text = "The schedule is not paused." if ended.pause is None else f"Resumed; {ended.held:,} entries run now."
-    return await _done(visit, text, form["next"], {"was_paused": ended.pause is not None, "held": ended.held})
+    return await _done(req, text, form["next"], {"was_paused": ended.pause is not None, "held": ended.held})
 
 
-async def prefer(visit: Visit) -> Response:
+async def prefer(req: PageRequest) -> Response:
     """Remember the zone and the theme that a reader chose, in cookies."""
-    form = await read_form(visit.request)
-    answer = RedirectResponse(local_path(visit.request, form["next"]), 303)
+    form = await read_form(req.request)
+    answer = RedirectResponse(local_path(req.request, form["next"]), 303)
     for cookie, value, known in (
-        (ZONE_COOKIE, form["zone"], (*CHOICES, visit.site.time_zone)),
+        (ZONE_COOKIE, form["zone"], (*CHOICES, req.site.time_zone)),
         (THEME_COOKIE, form["theme"], ("light", "dark", "auto")),
     ):
         if value in known:
-            path, secure = visit.root or "/", is_secure(visit.request)
+            path, secure = req.root or "/", is_secure(req.request)
             answer.set_cookie(cookie, value, max_age=YEAR_SECONDS, path=path, samesite="lax", secure=secure)
     return answer
 
 
-def _until(visit: Visit, text: str) -> datetime | None:
+def _until(req: PageRequest, text: str) -> datetime | None:
     """Return when a pause ends by itself.
 
     Raises:
         InvalidEntry: the text is no time.
     """
-    zone = visit.clock.now.tzinfo
+    zone = req.clock.now.tzinfo
     assert zone is not None, "the clock is aware"
     try:
-        return read_time(text, now=visit.clock.now, zone=zone) if text.strip() else None
+        return read_time(text, now=req.clock.now, zone=zone) if text.strip() else None
     except ValueError as exc:
         raise InvalidEntry("$.until", str(exc)) from exc
 
 
-async def _done(visit: Visit, text: str, target: str, data: object) -> Response:
-    if visit.wants_json:
+async def _done(req: PageRequest, text: str, target: str, data: object) -> Response:
+    if req.wants_json:
         return JSONAnswer(data)
-    answer = RedirectResponse(local_path(visit.request, target), 303)
-    await flash(visit, answer, text)
+    answer = RedirectResponse(local_path(req.request, target), 303)
+    await flash(req, answer, text)
     return answer
 
 
@@ -127,31 +127,31 @@ SIZE = 50
 SPANS = ("1h", "24h", "7d")
 
 
-async def upcoming(visit: Visit) -> Page:
+async def upcoming(req: PageRequest) -> Page:
     """Show the runs to come, of one entry or of the whole schedule."""
-    name, limit = visit.query("name"), whole(visit.query("n"), 1, MOST, SIZE)
+    name, limit = req.query("name"), whole(req.query("n"), 1, MOST, SIZE)
     problems: dict[str, str] = {}
-    within = read_value(visit, "within", read_duration, problems)
-    start = read_value(visit, "at", lambda text: _coming_time(visit, text), problems)
+    within = read_value(req, "within", read_duration, problems)
+    start = read_value(req, "at", lambda text: _coming_time(req, text), problems)
     runs: list[UpcomingRun] = []
     if not problems:
         number = min(limit, MOST_RUNS) if name else limit
-        runs += await visit.store.upcoming(name or None, number, within=within, start=start)
+        runs += await req.store.upcoming(name or None, number, within=within, start=start)
     values = {"runs": runs, "name": name, "limit": limit, "problems": problems, "spans": SPANS}
     data = {"errors": problems} if problems else [run.as_dict() for run in runs]
     return Page(template="upcoming.html", values=values, data=data, fragment="content", status=422 if problems else 200)
 
 
-async def history(visit: Visit) -> Page:
+async def history(req: PageRequest) -> Page:
     """Show what became of runs, of one entry or of all, the newest first."""
-    name = visit.query("name")
-    zone = await zone_of(visit, name) if name else None
-    query = HistoryQuery.of(visit, SIZE, zone)
-    found = await query.read(visit, name)
+    name = req.query("name")
+    zone = await zone_of(req, name) if name else None
+    query = HistoryQuery.of(req, SIZE, zone)
+    found = await query.read(req, name)
     errors = Counter(_first_line(item) for item in found.items if isinstance(item, Run) and item.state is State.FAILURE)
     values = {
         "items": found.items, "before": found.before, "name": name, "zone": zone, "query": query,
-        "errors": errors, "states": RUN_STATES, "tracks_runs": await visit.store.tracks_runs(),
+        "errors": errors, "states": RUN_STATES, "tracks_runs": await req.store.tracks_runs(),
     }  # fmt: skip
     data = {
         "items": [item_data(item) for item in found.items],
@@ -162,20 +162,20 @@ async def history(visit: Visit) -> Page:
     return Page(template="history.html", values=values, data=data, fragment="content", status=status)
 
 
-async def run(visit: Visit) -> Page:
+async def run(req: PageRequest) -> Page:
     """Show one run."""
-    run_id = visit.query("id")
+    run_id = req.query("id")
     if not run_id:
         raise HTTPException(400, "the address names no run: ?id=... is missing")
-    found = await visit.store.run(run_id)
-    values = {"run": found, "zone": await zone_of(visit, found.name)}
+    found = await req.store.run(run_id)
+    values = {"run": found, "zone": await zone_of(req, found.name)}
     return Page(template="run.html", values=values, data=found.as_dict(), fragment="content")
 
 
-def _coming_time(visit: Visit, text: str) -> datetime:
-    zone = visit.clock.now.tzinfo
+def _coming_time(req: PageRequest, text: str) -> datetime:
+    zone = req.clock.now.tzinfo
     assert zone is not None, "the clock is aware"
-    return read_time(text, now=visit.clock.now, zone=zone)
+    return read_time(text, now=req.clock.now, zone=zone)
 
 
 def _is_of_all(asked: QueryParams) -> bool:
@@ -191,10 +191,10 @@ def _first_line(run: Run) -> str:
 MOST_OF_A_WEEK = 200_000
 
 
-async def forecast(visit: Visit) -> Page:
+async def forecast(req: PageRequest) -> Page:
     """Show the forecast of the entries that the filters of the list select."""
-    found = await visit.site.forecasts.get(EntryQuery.of(visit.request.query_params).selection)
-    strip = forecast_strip(found, visit.clock.fixed or visit.clock.now.tzinfo or timezone.utc)
+    found = await req.site.forecasts.get(EntryQuery.of(req.request.query_params).selection)
+    strip = forecast_strip(found, req.clock.fixed or req.clock.now.tzinfo or timezone.utc)
     data = {
         "start": found.start.isoformat(),
         "runs": found.runs,
@@ -206,41 +206,41 @@ async def forecast(visit: Visit) -> Page:
     return Page(template="forecast.html", values={"forecast": found}, data=data, fragment="forecast")
 
 
-async def bands(visit: Visit) -> Page:
+async def bands(req: PageRequest) -> Page:
     """Show when the entries with the most runs run, within 24 hours, or with ``within=7d`` within a week.
 
     A week with too many runs is not counted: its first day is shown.
     """
     everything = EntryQuery().selection
-    found, days = await visit.site.forecasts.get(everything), 1
-    is_wide = visit.query("within") == "7d"
+    found, days = await req.site.forecasts.get(everything), 1
+    is_wide = req.query("within") == "7d"
     if is_wide and not found.is_at_least and 7 * found.runs <= MOST_OF_A_WEEK:
-        found, days = await visit.site.forecasts.get(everything, 7), 7
+        found, days = await req.site.forecasts.get(everything, 7), 7
     data = {
         "start": found.start.isoformat(),
         "days": days,
         "is_at_least": found.is_at_least,
         "entries": [{"name": band.name, "runs": band.runs, "quarters": dict(band.quarters)} for band in found.bands],
     }
-    zone = visit.clock.fixed or visit.clock.now.tzinfo or timezone.utc
+    zone = req.clock.fixed or req.clock.now.tzinfo or timezone.utc
     drawn = [(band.name, band.runs, band_strip(band, found.start, days, zone)) for band in found.bands]
     values = {"bands": drawn, "days": days, "is_at_least": found.is_at_least, "is_cut": is_wide and days == 1}
     return Page(template="bands.html", values=values, data=data, fragment="bands")
 
 
-async def events(visit: Visit) -> Response:
+async def events(req: PageRequest) -> Response:
     """Stream what changes: ``entries``, ``runs``, ``status``.
 
     Raises:
         HTTPException: 503, there are too many streams; the page asks every ten seconds then.
     """
     headers = {"X-Accel-Buffering": "no"}  # nginx passes it on at once
-    if visit.request.method == "HEAD":  # its answer has no end that anybody would wait for
+    if req.request.method == "HEAD":  # its answer has no end that anybody would wait for
         return Response(media_type="text/event-stream", headers=headers)
     try:
-        since, session = visit.request.query_params.get("since"), visit.site.session(visit.request)
-        is_known = partial(_is_known, visit, is_by_header=visit.site.can_log_out and session is None)
-        stream = visit.site.hub.open(since, session.id if session else "", is_known)
+        since, session = req.request.query_params.get("since"), req.site.session(req.request)
+        is_known = partial(_is_known, req, is_by_header=req.site.can_log_out and session is None)
+        stream = req.site.hub.open(since, session.id if session else "", is_known)
     except TooManyStreams:
         raise HTTPException(503, "too many pages are live; this one asks every ten seconds") from None
     return _Streaming(stream, media_type="text/event-stream", headers=headers)
@@ -256,12 +256,12 @@ class _Streaming(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def _is_known(visit: Visit, *, is_by_header: bool) -> bool:
+async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
     """Return whether the person may still see the page: sessions end, and people lose their rights."""
     if is_by_header:
         return True  # what is in a header expires never, and takes long to check
     try:
-        user = await visit.site.user(visit.request)
+        user = await req.site.user(req.request)
     except StoreError:  # nobody has logged out because Redis is away
         return True
     return user is not None and Right.VIEW in user.rights

@@ -161,28 +161,28 @@ def _every(value: Any, zone: tzinfo) -> Any:
 
 
 def _cron(value: Any, zone: tzinfo) -> BaseSchedule:
-    return cron(_text(value, 'a cron text such as "0 9 * * mon-fri"'))
+    return cron(_checked_text(value, 'a cron text such as "0 9 * * mon-fri"'))
 
 
 def _rrule(value: Any, zone: tzinfo) -> BaseSchedule:
-    rule = rrule(_text(value, "lines of DTSTART and RRULE"), timezone=None if "TZID" in str(value) else zone)
+    rule = rrule(_checked_text(value, "lines of DTSTART and RRULE"), timezone=None if "TZID" in str(value) else zone)
     if not rule.has_explicit_start:
         raise InvalidEntry("$.schedule", "has no DTSTART: without it the rule starts over whenever the file is applied")
     return rule
 
 
 def _at(value: Any, zone: tzinfo) -> BaseSchedule:
-    return clocked(moment_of(_text(value, "a time such as 2026-11-23T09:00"), "$.schedule"))
+    return clocked(moment_of(_checked_text(value, "a time such as 2026-11-23T09:00"), "$.schedule"))
 
 
 def _solar(value: Any, zone: tzinfo) -> BaseSchedule:
-    parts = [part.strip() for part in _text(value, "EVENT,LAT,LON").split(",")]
+    parts = [part.strip() for part in _checked_text(value, "EVENT,LAT,LON").split(",")]
     if len(parts) != 3:
         raise InvalidEntry("$.schedule", f"expected EVENT,LAT,LON such as sunset,48.2,16.4, got {quoted(value)}")
     return solar(parts[0], float(parts[1]), float(parts[2]))
 
 
-def _text(value: Any, expected: str) -> str:
+def _checked_text(value: Any, expected: str) -> str:
     if isinstance(value, str):
         return value
     raise InvalidEntry("$.schedule", f"expected {expected}, got {quoted(value)}")

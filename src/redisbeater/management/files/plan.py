@@ -177,7 +177,7 @@ PIECE = 250
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class ApplyOptions:
     """How a file is applied.
 
     Attributes:
@@ -198,7 +198,7 @@ class Terms:
 
 
 def plan_changes(
-    context: Context, export: Export, terms: Terms, progress: Callable[[int], None] | None = None
+    context: Context, export: Export, terms: ApplyOptions, progress: Callable[[int], None] | None = None
 ) -> Changes:
     """Return what applying the entries of a file changes; ``progress`` is called with the number of planned entries.
 
@@ -235,7 +235,7 @@ def plan_changes(
 class _Planner:
     """Plans the entries of one file."""
 
-    def __init__(self, context: Context, terms: Terms) -> None:
+    def __init__(self, context: Context, terms: ApplyOptions) -> None:
         self._context = context
         self._terms = terms
         self._asked = 0
@@ -406,10 +406,10 @@ def _differ(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
         return True
     if marshal.dumps(old.get(name), 0) == marshal.dumps(new.get(name), 0):  # most are the same, types included
         return False
-    return _text(old, name) != _text(new, name)
+    return _comparable_text(old, name) != _comparable_text(new, name)
 
 
-def _text(data: Mapping[str, Any], name: str) -> str:
+def _comparable_text(data: Mapping[str, Any], name: str) -> str:
     """Return a text that is equal for equal values; a field that is missing is like null, and like an empty one."""
     value = data.get(name)
     if name == "enabled":

@@ -15,7 +15,7 @@ from redisbeater.editing.stored_entry import StoredEntry, load
 from redisbeater.exceptions import RunActive, StoreError, WrongType
 from redisbeater.log_lines import get_logger
 from redisbeater.management.runs.history import LONGEST_LOOK_SECONDS, MOST_RUNS, wait_for_event
-from redisbeater.management.runs.reserved import Caller, Errand, send_run, triggered_run
+from redisbeater.management.runs.reserved import RunSender, SendRequest, send_run, triggered_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, State
@@ -92,7 +92,7 @@ def plan_backfill(context: Context, name: str, start: datetime, end: datetime) -
 
 
 def send_backfill(
-    caller: Caller,
+    caller: RunSender,
     planned: Backfill,
     *,
     rate: float | None,
@@ -111,7 +111,7 @@ def send_backfill(
     context = Context.of(caller.app)
     stored = load(context, planned.name)
     policy = ResolvedPolicy.of(stored.definition, context.defaults).overlap if overlap is None else overlap
-    errand = Errand(
+    errand = SendRequest(
         author=author, overlap=Overlap.ALLOW if policy is Overlap.ALLOW else Overlap.SKIP, kind=Kind.BACKFILL
     )
     began, missing = time.monotonic(), planned.missing
@@ -127,7 +127,7 @@ def send_backfill(
     return planned
 
 
-def _send(caller: Caller, stored: StoredEntry, fire_time: datetime, errand: Errand) -> str:
+def _send(caller: RunSender, stored: StoredEntry, fire_time: datetime, errand: SendRequest) -> str:
     """Send one run as soon as its overlap allows, and return its id."""
     context = Context.of(caller.app)
     events = context.redis.runs.events()

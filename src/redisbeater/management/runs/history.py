@@ -194,7 +194,7 @@ def read_history(
         raise ValueError(f"limit: expected 1 to {MOST_RUNS}, got {limit}")
     wanted = check_states(states)
     runs = _runs(context, name, limit + 1, before, wanted, progress=progress)
-    lines = [] if wanted and "skipped" not in states else _lines(context, name, before, only_skipped=bool(wanted))
+    lines = [] if wanted and "skipped" not in states else _log_lines(context, name, before, only_skipped=bool(wanted))
     items: list[Run | LogLine] = [*runs, *lines]
     found = sorted(items, key=moment_of, reverse=True)
     if since is not None:
@@ -298,7 +298,7 @@ def _runs(
     return [shown_run(context, run) for run in found]
 
 
-def _lines(context: Context, name: str | None, before: datetime | None, *, only_skipped: bool) -> list[LogLine]:
+def _log_lines(context: Context, name: str | None, before: datetime | None, *, only_skipped: bool) -> list[LogLine]:
     log = context.redis.log
     lines = log.of_schedule() if name is None else log.of_entry(name)
     return [

@@ -38,7 +38,7 @@ from redisbeater.times import relative_words
 logger = get_logger(__name__)
 
 
-class Caller:
+class RunSender:
     """Sends runs from this process, one after the other, on one connection that is opened when needed.
 
     It is safe between threads, and a process that was forked opens a connection of its own.
@@ -47,17 +47,17 @@ class Caller:
     def __init__(self, app: Celery) -> None:
         self.app = app
         self._lock = threading.Lock()
-        self._process: _ProcessCaller | None = None
+        self._process: _ProcessSender | None = None
 
     def send(self, run: RedisScheduleEntry) -> Exception | None:
         """Send a run and wait until the broker has accepted it. Return why it was not, or None."""
         with self._lock:
             if self._process is None or self._process.pid != os.getpid():
-                self._process = _ProcessCaller(self.app, Context.of(self.app).config.publish_timeout)
+                self._process = _ProcessSender(self.app, Context.of(self.app).config.publish_timeout)
             return self._process.send(run)
 
 
-class _ProcessCaller(Scheduler):
+class _ProcessSender(Scheduler):
     """Celery's path of a run, without a schedule: instruments that wrap ``apply_entry`` see what is sent."""
 
     def __init__(self, app: Celery, publish_timeout: float) -> None:
@@ -94,7 +94,7 @@ _DONE = {Kind.TRIGGER: "triggered", Kind.RESTART: "restarted", Kind.BACKFILL: "b
 
 
 @dataclass(frozen=True, kw_only=True)
-class Errand:
+class SendRequest:
     """Why a run is sent, by whom, and what it must not meet.
 
     Attributes:
@@ -110,7 +110,7 @@ class Errand:
     restart_of: str = ""
 
 
-def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datetime) -> bool:
+def send_run(caller: RunSender, run: RedisScheduleEntry, errand: SendRequest, now: datetime) -> bool:
     """Send a run and wait until the broker has it; with ``redisbeater_track_runs`` it is recorded first.
 
     Arguments:
@@ -147,7 +147,7 @@ def send_run(caller: Caller, run: RedisScheduleEntry, errand: Errand, now: datet
     return True
 
 
-def _reserve(context: Context, run: RedisScheduleEntry, errand: Errand, now: datetime) -> Reservation:
+def _reserve(context: Context, run: RedisScheduleEntry, errand: SendRequest, now: datetime) -> Reservation:
     author = errand.author
     new = new_run(
         run,
@@ -194,7 +194,7 @@ def _withdraw(context: Context, run: RedisScheduleEntry, error: Exception) -> No
 class Triggers:
     """Sends runs of entries from this process. Neither the next fire time nor the counters of an entry change."""
 
-    def __init__(self, app: Celery, caller: Caller) -> None:
+    def __init__(self, app: Celery, caller: RunSender) -> None:
         self.app = app
         self._context = Context.of(app)
         self._caller = caller
@@ -216,7 +216,7 @@ class Triggers:
         definition = self._definition(stored, args, kwargs)
         run = triggered_run(self.app, stored, definition, scheduled_for or stored.now)
         policy = ResolvedPolicy.of(definition, self._context.defaults).overlap if chosen is None else chosen
-        is_sent = send_run(self._caller, run, Errand(author=author, overlap=policy, kind=Kind.TRIGGER), stored.now)
+        is_sent = send_run(self._caller, run, SendRequest(author=author, overlap=policy, kind=Kind.TRIGGER), stored.now)
         task_id: str = run.options["task_id"]
         header = scheduled_for and run.options["headers"]["scheduled_for"]
         self._log(name, author, run=task_id, scheduled_for=header, buffered=None if is_sent else True)

@@ -17,7 +17,7 @@ from redisbeater.exceptions import EntryNotFound, InvalidEntry, RunActive, RunNo
 from redisbeater.log_lines import get_logger
 from redisbeater.management.blanking import shown_run
 from redisbeater.management.runs.history import check_tracked, outcome_words, read_run
-from redisbeater.management.runs.reserved import Caller, Errand, send_run
+from redisbeater.management.runs.reserved import RunSender, SendRequest, send_run
 from redisbeater.model.policies import Overlap
 from redisbeater.model.resolved_policy import ResolvedPolicy
 from redisbeater.model.run import Kind, Payload, Run, State
@@ -131,7 +131,7 @@ def _stopped(context: Context, outcome: Literal["REVOKED", "ASKED", "CANNOT"], r
     return Stopped(outcome=outcome, sentence=sentence, run=shown_run(context, run))
 
 
-def restart_run(caller: Caller, run_id: str, overlap: Overlap | None, author: Author) -> str:
+def restart_run(caller: RunSender, run_id: str, overlap: Overlap | None, author: Author) -> str:
     """Send a run that has ended again, and return the id of the new one; :meth:`redisbeater.ScheduleStore.restart`.
 
     Raises:
@@ -154,7 +154,7 @@ def restart_run(caller: Caller, run_id: str, overlap: Overlap | None, author: Au
     )
     run.options.update(renewed_expiry(run.options.get("expires"), ended, now))
     policy = _overlap(context, ended.name) if overlap is None else overlap
-    errand = Errand(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id)
+    errand = SendRequest(author=author, overlap=policy, kind=Kind.RESTART, restart_of=run_id)
     is_sent = send_run(caller, run, errand, now)
     logger.info("entry %r: run %s restarted as %s", ended.name, run_id, new_id)
     try:

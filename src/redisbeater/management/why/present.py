@@ -202,7 +202,7 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
 def _disabled_until(facts: Facts) -> datetime | None:
     """Return until when the entry is disabled; None: it is not, or for good."""
     stored = facts.stored
-    if stored is None or not stored.is_paused or stored.definition.disabled_until is None:
+    if stored is None or not stored.is_disabled_for_now or stored.definition.disabled_until is None:
         return None
     return in_zone(stored.definition.disabled_until, facts.zone)
 

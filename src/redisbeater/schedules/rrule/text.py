@@ -218,13 +218,13 @@ def write_text(recurrence: Recurrence) -> str:
     start = recurrence.clock.start.replace(tzinfo=None)
     excluded = [instant.astimezone(zone).replace(tzinfo=None) for instant in sorted(recurrence.exdates)]
     lines = [
-        *_lines("DTSTART", [start], zone),
+        *_date_lines("DTSTART", [start], zone),
         *(
             f"RRULE:{write_rule(rule, None if rule.until is None else utc_text(rule.until))}"
             for rule in recurrence.rules
         ),
-        *_lines("RDATE", recurrence.rdates, zone),
-        *_lines("EXDATE", excluded, zone),
+        *_date_lines("RDATE", recurrence.rdates, zone),
+        *_date_lines("EXDATE", excluded, zone),
     ]
     return "\n".join(lines)
 
@@ -307,7 +307,7 @@ def _sorted(times: Iterable[datetime]) -> tuple[datetime, ...]:
     return tuple(sorted({(moment, moment.fold): moment for moment in times}.values(), key=lambda at: (at, at.fold)))
 
 
-def _lines(name: str, times: Iterable[datetime], zone: tzinfo) -> Iterator[str]:
+def _date_lines(name: str, times: Iterable[datetime], zone: tzinfo) -> Iterator[str]:
     """Yield a line for the local times of a zone, and one in UTC for those in a second pass."""
     key = zone_name(zone)
     suffix, parameter = ("Z", "") if key == "UTC" else ("", f";TZID={key}" if key else "")
