@@ -66,7 +66,7 @@ class _OtherSchedule(Proxy):
 
 
 def task_options(app: Celery) -> TaskOptions:
-    """Return what an app knows about the options of its tasks."""
+    """Return the task options of an app."""
     return TaskOptions(app=app, names=Context.of(app).config.task_options)
 
 

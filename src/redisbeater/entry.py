@@ -402,7 +402,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def failing(self) -> Failing | None:
-        """What is known of its run that cannot be sent, as of the last read or save; None: nothing failed.
+        """The run that cannot be sent, as of the last read or save, or None if nothing failed.
 
         It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
         """

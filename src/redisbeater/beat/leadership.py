@@ -51,7 +51,7 @@ class ScheduleLog:
         redis_back.send(self._sender, seconds=seconds, error=error)
 
     def held_back(self, seconds: float | None) -> None:
-        """Add that ``redisbeater_max_rate`` held due runs back until now; None: it did not, or still does."""
+        """Log for how long ``redisbeater_max_rate`` held due runs back, if it did."""
         if seconds is not None:
             self.add("held_back", seconds=seconds)
 

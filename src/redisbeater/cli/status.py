@@ -141,7 +141,7 @@ def _milliseconds(number: float) -> str:
 
 
 def _server(leaders: Sequence[BeatLine]) -> str:
-    """Return what the server of the schedule is, and how far the leader's clock is ahead of it, as the leader says."""
+    """Return the server and the clock offset that the leader reports."""
     if not leaders:
         return ""
     offset = leaders[0].clock_offset_ms

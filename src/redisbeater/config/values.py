@@ -317,7 +317,7 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def read_setting(setting: Field[Any], value: Any) -> Any:
-    """Return what the user set, checked and converted; without the value in the error where it may hold a password.
+    """Check and convert a setting; the error shows no value that may hold a password.
 
     Raises:
         ImproperlyConfigured: the value cannot be used.

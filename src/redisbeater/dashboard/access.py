@@ -129,7 +129,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
-    """Return what answers the requests of a route, for those who have its right."""
+    """Return the handler of a route, for users who have its right."""
 
     async def answer(request: Request) -> Response:
         user = await _user_within_attempts(site, request)

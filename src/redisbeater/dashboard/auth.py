@@ -147,7 +147,7 @@ class Login:
         raise NotImplementedError
 
     async def check(self, name: str, secret: str) -> User | None:
-        """Return who has these credentials; None: nobody."""
+        """Return the user with these credentials, or None."""
         raise NotImplementedError
 
 

@@ -49,7 +49,7 @@ class RecentChanges:
         return f"{self._name}-{self._number}"
 
     def since(self, mark: str) -> Changes:
-        """Return what has changed since a mark; everything, where nobody knows."""
+        """Return the changes since a mark, or everything if they are not known."""
         name, _, number = mark.partition("-")
         is_known = name == self._name and number.isascii() and number.isdigit() and len(number) < 19
         missed = self._number - int(number) if is_known else -1
@@ -104,7 +104,7 @@ class _Stream:
         self.ready.set()
 
     def take(self) -> Changes:
-        """Return what is to be sent, and begin again."""
+        """Return the pending changes and clear them."""
         taken, self.pending = self.pending, Changes()
         self.ready.clear()
         return taken
@@ -160,7 +160,7 @@ class Hub:
         self._recent = RecentChanges()
 
     async def mark(self, *, is_opened: bool) -> str:
-        """Return a mark to open a stream with: it begins with what has changed since; empty: that is not known.
+        """Return a mark to open a stream from, or an empty text if the hub does not listen.
 
         ``is_opened``: a browser opens a page, so that a stream will begin soon: the hub begins to listen.
         """
@@ -288,7 +288,7 @@ def encoded(changes: Changes) -> bytes:
 
 
 def _gathered(watcher: Watcher, looks: Looks) -> Changes | None:
-    """Wait for a change, and gather those that follow it at once; None: Redis is away."""
+    """Wait for a change and gather those that follow it at once; return None if Redis is away."""
     try:
         found = watcher.wait(WAIT_SECONDS)
         until = time.monotonic() + GATHER_SECONDS
@@ -309,7 +309,7 @@ class _Outage:
         self._tell_at: float | None = None
 
     def told(self, found: Changes | None) -> Changes:
-        """Return what pages hear; ``found`` is what has changed, None while Redis is away."""
+        """Return the changes to tell pages; ``found`` is None while Redis is away."""
         if found is not None:
             is_over, self._tell_at = self._tell_at is not None, None
             return EVERYTHING if is_over else found
@@ -328,7 +328,7 @@ class Looks:
         self._known: tuple[Hashable, int] | None = None
 
     def changes(self) -> Changes:
-        """Return what has changed since the last look; nothing, if that was just now."""
+        """Return the changes since the last look, or none if that was just now."""
         if time.monotonic() < self._next:
             return Changes()
         self._next = time.monotonic() + LOOK_SECONDS

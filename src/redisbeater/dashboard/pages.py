@@ -119,7 +119,7 @@ class Undo:
 
 @dataclass(frozen=True, kw_only=True)
 class Flash:
-    """A sentence about what a person has done, and the id of what undoes it; empty: it cannot be undone."""
+    """A sentence about what a person has done, and the id of its undo, if there is one."""
 
     text: str
     undo_id: str = ""
@@ -155,13 +155,13 @@ def delete_flash(visit: Visit, response: Response) -> None:
 
 
 async def read_undo(visit: Visit, undo_id: str) -> Undo | None:
-    """Return what undoes a change of this person; None: it was undone, or its hour is over."""
+    """Return the undo of a change of this person, or None if it was used or its hour is over."""
     found = await _read(visit, undo_id)
     return Undo(**found["undo"]) if found and found["undo"] else None
 
 
 async def keep_undo(visit: Visit, undo_id: str, undo: Undo | None) -> None:
-    """Keep what is left of an undo; None: nothing is."""
+    """Keep the rest of an undo, or forget the undo if nothing is left."""
     if undo is None:
         await run_in_threadpool(visit.site.page_keys.forget_undo, undo_id)
     else:
@@ -177,7 +177,7 @@ async def _keep(visit: Visit, flash_id: str, record: str, seconds: int) -> None:
 
 
 async def _read(visit: Visit, flash_id: str) -> dict[str, Any] | None:
-    """Return what is kept under an id for this person; nobody else's."""
+    """Return the record with an id, if it is this person's."""
     text = await run_in_threadpool(visit.site.page_keys.undo, flash_id)
     found: dict[str, Any] = json.loads(text) if text else {}
     return found if found.get("by") == visit.user.name else None

@@ -226,7 +226,7 @@ class Serving:
             raise ValueError(f"--path {self.path}: expected a path such as /schedule")
 
     def auth(self) -> Auth:
-        """Return what recognizes people.
+        """Return the authenticator.
 
         Raises:
             ValueError: a file cannot be read, or has nothing of the kind, or a network is none; it names the option.

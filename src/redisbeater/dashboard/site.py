@@ -132,7 +132,7 @@ def _choices(field: str, kind: type[TextEnum], inherited: str) -> list[Choice]:
 
 
 def inherited_words(config: Config) -> dict[str, str]:
-    """Return what counts for the fields of the form that take a duration or a number, where they are empty."""
+    """Return the defaults, in words, of the form's fields that take a duration or a number."""
     grace = config.misfire_grace_time
     values = {
         "grace": ("misfire_grace_time", "none" if grace is None else duration_words(timedelta(seconds=grace), units=2)),
@@ -331,7 +331,7 @@ class Site:
         return self.auth.user(session.name)
 
     def session(self, request: Request) -> Session | None:
-        """Return the session that the cookie of a request names, ended or not; None: it has none."""
+        """Return the session that the cookie of a request names, ended or not, or None."""
         return None if self.sessions is None else self.sessions.of(request)
 
     @property

@@ -87,7 +87,7 @@ def preview(context: Context, change: EntryChange) -> StoredEntry:
 
 
 def preview_edit(context: Context, change: EntryChange) -> Edit:
-    """Return what :func:`write_edit` would do to the entry; write nothing, and raise what :func:`preview` raises."""
+    """Return the edit that :func:`write_edit` would write; raise what :func:`preview` raises."""
     return applied(change, context.redis.load(change.name), context)
 
 

@@ -167,7 +167,7 @@ def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -
 
 
 def redbeat_lacks(data: Mapping[str, Any]) -> list[str]:
-    """Return what a stored definition has that RedBeat cannot read."""
+    """Return the parts of a stored definition that RedBeat cannot read."""
     schedule = data.get("schedule")
     fields = schedule if isinstance(schedule, dict) else {}
     kind = fields.get("__type__")
@@ -250,7 +250,7 @@ def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) ->
 
 
 def usual_most(runs: Sequence[Run]) -> timedelta | None:
-    """Return the duration that 95 % of runs do not exceed; None: too few have ended."""
+    """Return the duration that 95 % of runs do not exceed, or None if too few have ended."""
     known = sorted(run.took for run in runs if run.took is not None and run.finished_at is not None)
     if len(known) < FEWEST_RUNS:
         return None
@@ -269,7 +269,7 @@ def memory(config: Config, entries: int) -> Iterator[Finding]:
 
 
 def _shortest_gap(stored: StoredEntry, policy: ResolvedPolicy) -> timedelta | None:
-    """Return the shortest time between the next fire times of an entry; None: there are no two."""
+    """Return the shortest time between the next fire times of an entry, or None if it is unknown."""
     try:
         first = stored.fire_time(policy)
         if first is None:

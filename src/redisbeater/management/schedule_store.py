@@ -530,7 +530,7 @@ class ScheduleStore:
     # The schedule
 
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
-        """Return what happened to an entry, or to the schedule without a name: the newest line first.
+        """Return the log of an entry, or without a name that of the schedule, the newest line first.
 
         An ordinary run is no line; the log says what was changed, by whom and why, what was skipped and what failed.
 
@@ -572,7 +572,7 @@ class ScheduleStore:
 
     @property
     def is_paused(self) -> Pause | None:
-        """The pause of the schedule; None: it is not paused."""
+        """The pause of the schedule, or None if it is not paused."""
         return pausing.read_pause(self._context)
 
     def status(self, *, details: bool = False) -> Status:
@@ -757,7 +757,7 @@ class ScheduleStore:
         by: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> Changes:
-        """Return what :meth:`apply` would change to make the entries of an owner those of a file; write nothing.
+        """Return the changes that :meth:`apply` would make to the entries of an owner; write nothing.
 
         What operators changed stays until the file's own field changes.
 
@@ -840,7 +840,7 @@ class ScheduleStore:
     def lint(
         self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False
     ) -> Findings:
-        """Return what will not run as its author means, in the schedule or in a file, the worst first.
+        """Return lint findings: what will not run as its author means, the worst first.
 
         Workers are asked which tasks they have registered, for a second; without an answer no task is unknown.
 

@@ -216,7 +216,7 @@ class Run:
 
     @classmethod
     def from_fields(cls, run_id: str, stored: Mapping[str, Any]) -> Run | None:
-        """Read the fields of a stored run, whatever other programs wrote; None: it is no run."""
+        """Read the fields of a stored run, whatever other programs wrote, or return None if it is no run."""
         state = _member(State, stored.get("state"))
         name = stored.get("name")
         if state is None or not isinstance(name, str) or not name:
@@ -248,14 +248,14 @@ class Run:
 
     @property
     def took(self) -> float | None:
-        """Seconds from its start to its end, or to the last renewal of its lease; None: it has not started."""
+        """Seconds from its start to its end, or to the last renewal of its lease, or None before it starts."""
         end = self.finished_at or self.seen_at
         if self.started_at is None or end is None:
             return None
         return max((end - self.started_at).total_seconds(), 0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it: times as ISO 8601; without holder and payload, which may hold secrets."""
+        """Return it as a JSON object, without holder and payload, which may hold secrets; times as ISO 8601."""
         hidden = {"holder", "payload", "seen_lease"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}
         times = {name: value.isoformat() for name, value in values.items() if isinstance(value, datetime)}
@@ -349,7 +349,7 @@ class RunBrief(NamedTuple):
 
     @classmethod
     def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
-        """Read state and times of a stored run, whatever other programs wrote; None: it is no run."""
+        """Read state and times of a stored run, whatever other programs wrote, or return None if it is no run."""
         state = _STATES.get(row[0])
         if state is None:
             return None

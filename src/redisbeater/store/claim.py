@@ -108,7 +108,7 @@ class Claim:
         return self.asked_at + (self.trusted_until - self.asked_at) / TRUSTED_SHARE
 
     def server_time(self) -> datetime:
-        """Return what the server's clock shows now, reckoned from this claim's reply."""
+        """Return the server's time now, reckoned from this claim's reply."""
         return self.now + timedelta(seconds=host_seconds() - self.asked_at)
 
     def look_again_at(self, longest: float, not_before: float = 0.0) -> float:
@@ -161,7 +161,7 @@ class Commitment(NamedTuple):
     skipped_count: int = 0
 
     def essentials(self) -> Commitment:
-        """Return what the entry needs to go on: its next score and meta, without its log and records of runs."""
+        """Return the commitment of the next score and meta alone, without log and records of runs."""
         return self._replace(log=(), runs=(), skipped_count=0)
 
 

@@ -65,7 +65,7 @@ class PauseKey:
         self.lease = lease
 
     def read(self) -> tuple[str, float | None] | None:
-        """Return the JSON of the pause, and the seconds until it ends by itself, if it does; None: there is none."""
+        """Return the JSON of the pause and the seconds to its end, if it has one, or None if there is no pause."""
         text = self._get(lambda client: client.get(self._keys.pause))
         if text is None:
             return None
@@ -116,7 +116,7 @@ class Beats:
         self._keys = keys
 
     def lines(self) -> dict[str, str]:
-        """Return what is stored: token -> JSON."""
+        """Return the stored lines: token -> JSON."""
         found = unless_wrong_type(self._connection, lambda client: client.hscan(self._keys.beats, count=MOST_BEATS))
         return dict(list(found[1].items())[:MOST_BEATS]) if found else {}
 

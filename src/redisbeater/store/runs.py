@@ -39,7 +39,7 @@ def new_holder(host: str, pid: int) -> str:
 
 
 def holder_prefix(host: str, pid: int) -> str:
-    """Return what the tokens of all executions in one process begin with; it fences where the token is not known."""
+    """Return the prefix of the tokens of all executions in a process; it fences where the token is unknown."""
     return f"{host}:{pid}:"
 
 
@@ -318,7 +318,7 @@ class RunStore:
     # What programs do
 
     def stop(self, run_id: str, *, by: str = "", note: str = "") -> Run | None:
-        """Ask to stop a run, and return it as it is then; None: there is none.
+        """Ask to stop a run, and return it as it is then, or None if there is none.
 
         One that waits for beat (BUFFERED, or LOST and to be sent again) is REVOKED at once. A final one is left alone.
         """
@@ -396,7 +396,7 @@ class RunStore:
     # Records, read
 
     def run(self, run_id: str) -> Run | None:
-        """Return a run with its payload; None: there is none, or not any more."""
+        """Return a run with its payload, if it is stored."""
         return next(self._load([self._keys.run(run_id)], with_payload=True), None)
 
     def many(self, run_ids: Sequence[str]) -> dict[str, Run]:

@@ -119,7 +119,7 @@ def _said(verb: str, chosen: Chosen, work: Work) -> str:
 
 
 def _undo(verb: str, work: Work) -> Undo | None:
-    """Return what undoes a change, or None: nothing does, or it changed nothing."""
+    """Return the undo of a change, or None if there is nothing to undo."""
     return Undo(verb=UNDO[verb], former=work.changed) if verb in UNDO and work.changed else None
 
 

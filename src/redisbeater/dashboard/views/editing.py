@@ -69,7 +69,7 @@ class Draft:
 
     @classmethod
     def of_form(cls, form: Form) -> Draft:
-        """Return what was filled in; fields that the form has not are missing, for programs that change a few."""
+        """Return a draft of the fields in the form; programs may send only those that they change."""
         names = [name for name in ("task", *SCHEDULE_WORDS, *WORDS) if name in form]
         words = {name: form[name].replace("\r\n", "\n") for name in names}
         kind = form["kind"] or next((word for word in SCHEDULE_WORDS if words.get(word, "").strip()), "")

@@ -154,7 +154,7 @@ class Chosen:
         )  # fmt: skip
 
     def until(self, name: str) -> str:
-        """Return until when an entry is to be disabled; empty: until it is enabled."""
+        """Return until when to disable an entry, or an empty text for no end."""
         return self.former[name].until if name in self.former else self.form["until"].strip()
 
     @property
@@ -230,7 +230,7 @@ RUN_STATES = (*map(str, State), "skipped")
 
 @dataclass(frozen=True, kw_only=True)
 class FoundHistory:
-    """Runs and lines of a log, the newest first, and what gets the next page; None: there is none."""
+    """Runs and log lines, the newest first, and the ``before`` of the next page, if there is one."""
 
     items: list[Run | LogLine]
     before: datetime | None
@@ -310,7 +310,7 @@ class HistoryQuery:
 
 
 def read_value(visit: Visit, name: str, read: Callable[[str], Any], problems: dict[str, str]) -> Any:
-    """Return what a text in the address means; None: there is none, or it cannot be read, which is a problem then."""
+    """Read a query parameter, if there is one; add a problem if it cannot be read."""
     text = visit.query(name).strip()
     try:
         return read(text) if text else None
@@ -320,7 +320,7 @@ def read_value(visit: Visit, name: str, read: Callable[[str], Any], problems: di
 
 
 def item_data(item: Run | LogLine) -> dict[str, object]:
-    """Return what JSON has of a run, or of a line of a log."""
+    """Return a run or a log line as a JSON object."""
     if isinstance(item, Run):
         return {"type": "run", **item.as_dict()}
     times = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}

@@ -151,7 +151,7 @@ def on_clock(schedule: Any, app: Celery, clock: SimulatedClock) -> BaseSchedule:
 
 
 def engine_of(make: Callable[..., ScheduleEntry], app: Celery) -> Callable[[datetime], Iterator[datetime]]:
-    """Return what runs the entries that a class of Celery's kind makes.
+    """Return a function that simulates entries of a class of Celery's kind.
 
     Arguments:
         make: makes the entry; it takes an app and the last run.

@@ -261,7 +261,7 @@ def triggered_run(app: Celery, stored: StoredEntry, definition: Definition, fire
 
 
 def read_overlap(given: OverlapWord | Overlap | None) -> Overlap | None:
-    """Return the overlap that a caller asks for; None: the entry's own.
+    """Return the overlap that a caller asks for, or None for the entry's own.
 
     Raises:
         InvalidEntry: it is none.

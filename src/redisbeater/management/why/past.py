@@ -344,7 +344,7 @@ class _Case:
 
 
 def _until(line: LogLine | None) -> datetime | None:
-    """Return until when a line disables its entry; None: for good, or it is about something else."""
+    """Return until when a log line disables its entry, or None if it does not, or for good."""
     return from_iso(line.details.get("until")) if line is not None and line.what == "disabled" else None
 
 
