@@ -32,7 +32,7 @@ _OTHERS = "_redisbeater_other_schedules"
 
 
 def with_prefix(app: Celery, prefix: str | None) -> Celery:
-    """Return an app that is the passed one in all but its schedule, whose keys begin with ``prefix``.
+    """Return the app with another schedule, whose keys begin with ``prefix``.
 
     It is the same object each time, so each schedule has one connection pool. With its own prefix, or None, it is the
     app itself.

@@ -231,7 +231,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def rank(self) -> int | None:
-        """How many entries of the schedule come before this one, dormant ones included; asks Redis. None: not in it."""
+        """How many entries of the schedule come before this one, dormant ones included, or None; asks Redis."""
         return self._context.redis.rank(check_name(self.name))
 
     def save(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:

@@ -89,7 +89,7 @@ def _lines(found: Status, view: View) -> Iterator[tuple[str, str]]:
 
 
 def _application(beat: BeatLine, found: Status) -> str:
-    """Return whose beat it is, where several applications have beats in the schedule."""
+    """Return the application of a beat, if several applications share the schedule."""
     is_shared = len({each.application for each in found.beats if each.application}) > 1
     return f" of application {beat.application}" if is_shared and beat.application else ""
 

@@ -304,7 +304,7 @@ def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse the name of a setting that there is not, and name the nearest one.
+    """Refuse an unknown setting, and name the nearest known one.
 
     Raises:
         ImproperlyConfigured: there is such a name.

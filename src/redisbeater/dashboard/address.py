@@ -23,7 +23,7 @@ def read_networks(texts: Iterable[str]) -> Networks:
 
 
 def client_of(request: Request, proxies: Networks) -> str:
-    """Return the address of a client: that of the peer, or what the outermost of our proxies has seen.
+    """Return the address of a client: the peer's, or the one that the outermost of our proxies has seen.
 
     Each proxy adds its peer at the end of ``X-Forwarded-For``; what stands before that anybody may write.
     """

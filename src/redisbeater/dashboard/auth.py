@@ -138,7 +138,7 @@ class Login:
         self.key = hashlib.sha256("\0".join(("redisbeater dashboard", *secrets)).encode()).digest()
 
     async def __call__(self, request: Request) -> User | None:
-        """Return who sent a request, by its header ``Authorization``."""
+        """Return the user who sent a request, by its header ``Authorization``."""
         given = credentials(request.headers.get("Authorization", ""))
         return None if given is None else await self.check(*given)
 

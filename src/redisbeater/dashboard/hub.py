@@ -39,13 +39,13 @@ class RecentChanges:
         self._number = 0
 
     def add(self, changes: Changes) -> None:
-        """Add what has just changed."""
+        """Add changes."""
         self._kept.append(changes)
         self._number += 1
 
     @property
     def mark(self) -> str:
-        """The present, for :meth:`since`."""
+        """A mark of the present, for :meth:`since`."""
         return f"{self._name}-{self._number}"
 
     def since(self, mark: str) -> Changes:
@@ -89,7 +89,7 @@ async def _always() -> bool:
 
 
 class _Stream:
-    """One open page: what it has not been sent yet, and whether its session has ended."""
+    """One open page: its unsent changes, and whether its session has ended."""
 
     def __init__(self, session: str = "") -> None:
         self.loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ class _Stream:
         self.ready.set()
 
     async def heard(self, is_known: Callable[[], Awaitable[bool]]) -> AsyncIterator[Changes]:
-        """Yield what is to be sent until the session ends; nothing, now and then, where nothing changes."""
+        """Yield changes until the session ends, and an empty one now and then if nothing changes."""
         sent_at = checked_at = time.monotonic()
         while not self.has_ended:
             with suppress(asyncio.TimeoutError):
@@ -142,7 +142,7 @@ class Events:
         return self._events.__anext__()
 
     async def aclose(self) -> None:
-        """Leave the place to others."""
+        """Free the place for another page."""
         self._leave()
         await self._events.aclose()
 
@@ -176,7 +176,7 @@ class Hub:
     def open(
         self, since: str | None = None, session: str = "", is_known: Callable[[], Awaitable[bool]] = _always
     ) -> Events:
-        """Return the events of one page, to be closed by who asks for them.
+        """Return the events of one page; the caller closes them.
 
         Arguments:
             since: the mark of the page; None: it has none, and asks for nothing that happened before.
@@ -235,7 +235,7 @@ class Hub:
             self._streams.discard(stream)
 
     def _listen(self) -> None:
-        """Listen until nobody does any more; the thread of the hub."""
+        """Run the thread of the hub: listen as long as a page is open."""
         store = self._store()
         watcher, looks, outage = store.watch(), Looks(store), _Outage()
         try:
@@ -320,7 +320,7 @@ class _Outage:
 
 
 class Looks:
-    """What no message tells: looked at every few seconds, and told where it has changed."""
+    """Polls every few seconds for changes that no message reports."""
 
     def __init__(self, store: OperatorStore) -> None:
         self._store = store

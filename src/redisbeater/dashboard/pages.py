@@ -81,7 +81,7 @@ class Visit:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """A route: its path, its method, the right it needs, what answers it, and whether it has a twin in JSON.
+    """A route: its path, its method, the right it needs, its handler, and whether it has a twin in JSON.
 
     ``is_heavy`` tells from a query whether many entries are read for its answer, which waits for its turn then.
     """
@@ -106,7 +106,7 @@ TOO_MUCH = " This cannot be undone: it was too much to keep."
 
 @dataclass(frozen=True, kw_only=True)
 class Undo:
-    """What undoes a change.
+    """How to undo a change.
 
     Attributes:
         verb: the change of entries that does, or ``edit``.
@@ -126,7 +126,7 @@ class Flash:
 
 
 async def flash(visit: Visit, response: Response, text: str, undo: Undo | None = None) -> None:
-    """Let the next page say a sentence, and offer to undo the change for an hour."""
+    """Set a flash message for the next page, which offers to undo the change for an hour."""
     record = _record(visit, text, undo)
     if undo is not None and (len(undo.former) > MOST_UNDONE or len(record) > MOST_BYTES):
         undo, record = None, _record(visit, text + TOO_MUCH, None)
@@ -141,7 +141,7 @@ async def flash(visit: Visit, response: Response, text: str, undo: Undo | None =
 
 
 async def read_flash(visit: Visit) -> Flash | None:
-    """Return the message for a page, or None; an open page that draws itself again need not be that of the change."""
+    """Return the flash message for a page, or None; an open page that draws itself again gets none."""
     headers, flash_id = visit.request.headers, visit.request.cookies.get(_cookie(visit), "")
     if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
         return None
@@ -150,7 +150,7 @@ async def read_flash(visit: Visit) -> Flash | None:
 
 
 def delete_flash(visit: Visit, response: Response) -> None:
-    """Delete the cookie of a message that was shown."""
+    """Delete the cookie of a flash message that was shown."""
     response.delete_cookie(_cookie(visit), **_attributes(visit.request))
 
 

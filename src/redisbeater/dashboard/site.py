@@ -253,7 +253,7 @@ class RecentHeld:
         self._read_at = 0.0
 
     async def get(self, status: Status) -> Held:
-        """Return how many there are: up to five seconds old while as many entries are due."""
+        """Return how many there are, read again after five seconds, or when another number of entries is due."""
         key = status.due, status.pause and status.pause.since
         async with self._lock:
             if self._found is None or self._key != key or time.monotonic() - self._read_at >= FRESH_SECONDS:
@@ -317,7 +317,7 @@ class Site:
     inherited: Mapping[str, str]
 
     async def user(self, request: Request) -> User | None:
-        """Return who sent a request, with the rights that this site leaves."""
+        """Return the user who sent a request, with the rights that this site leaves."""
         user = await self._recognized(request)
         if user is None or not self.read_only:
             return user
@@ -353,7 +353,7 @@ class Site:
     def render(
         self, request: Request, template: str, values: Mapping[str, Any], *, status: int = 200, fragment: str = ""
     ) -> Response:
-        """Draw a template; the fragment of it that htmx asked for, where it did."""
+        """Render a template, or only the fragment that htmx asked for."""
         root = root_of(request)
         common = {
             "site": self,

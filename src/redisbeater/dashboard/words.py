@@ -46,7 +46,7 @@ def moved(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
 
 
 def what(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
-    """Return a line of a log without what has columns of its own: who, why, and the next run before and after."""
+    """Return a log line without what has columns of its own: who, why, and the next run before and after."""
     details = {name: value for name, value in found.details.items() if name not in ("by", "note", "next")}
     plain = LogLine(what=found.what, first=found.first, last=found.last, count=found.count, details=details)
     return line_words(plain, lambda moment: clock.words(moment, zone))

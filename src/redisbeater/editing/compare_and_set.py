@@ -92,7 +92,7 @@ def preview_edit(context: Context, change: EntryChange) -> Edit:
 
 
 def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: ScheduleCodec | None = None) -> Edit:
-    """Return the edit that a change makes of what was read, if beat can read the result; write nothing.
+    """Return the edit that a change makes of a snapshot, if beat can read the result; write nothing.
 
     ``codec`` reads the stored schedule. For many entries it may share equal schedules, which nobody must change then.
 

@@ -241,7 +241,7 @@ def announce(
 
 
 def log_edit(edit: Edit, due_at: Callable[[], datetime | None]) -> None:
-    """Log an edit that was written: what it created, enabled, disabled or changed; nothing if that is nothing.
+    """Log what a written edit created, enabled, disabled or changed, if anything.
 
     Arguments:
         edit: the edit.

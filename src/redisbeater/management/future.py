@@ -1,4 +1,4 @@
-"""The runs to come, as far as schedules and policies decide them: of one entry, of all, held, moved by clocks."""
+"""The runs to come: of one entry, of all, held by a pause, moved by clock changes."""
 
 from __future__ import annotations
 

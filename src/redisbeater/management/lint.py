@@ -76,7 +76,7 @@ _MOST_NAMES = 3
 
 
 class Linter:
-    """Goes through entries once and collects what is to be said of them."""
+    """Goes through entries once and collects findings."""
 
     def __init__(self, app: Celery, progress: Callable[[int], None] | None = None, *, for_sentry: bool = False) -> None:
         self._app, self._for_sentry = app, for_sentry

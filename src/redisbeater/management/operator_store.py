@@ -90,11 +90,11 @@ class OperatorStore(ScheduleStore):
         return task_names(self._app)
 
     def is_registered(self, task: TaskLike) -> bool | None:
-        """Tell whether the app has that task, or one of that name; imports its modules. None: it cannot."""
+        """Tell whether the app has that task, or None if it cannot tell; import its modules if need be."""
         return is_registered(self._app, as_task(task))
 
     def held(self) -> Held:
-        """Return how many fire times have come and have not run: while the schedule is paused, they wait."""
+        """Return how many fire times have come and not run, as they wait while the schedule is paused."""
         return read_held(self._context)
 
     def recorded(self, name: str) -> Recorded | None:

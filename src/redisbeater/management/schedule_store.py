@@ -349,7 +349,7 @@ class ScheduleStore:
         return RedisScheduleEntry(name, app=self._app).executed(at, note=note, by=by)
 
     def definition(self, name: str) -> dict[str, Any]:
-        """Return all that makes an entry what it is, as JSON values: :meth:`read_definition` reads them.
+        """Return the definition of an entry as JSON values, which :meth:`read_definition` reads.
 
         Raises:
             EntryNotFound, InvalidEntry: as for :meth:`get`.
@@ -430,7 +430,7 @@ class ScheduleStore:
         return [shown_run(context, run) for run in context.redis.runs.active(check_name(name), limit)]
 
     def run_counts(self, name: str) -> RunCounts:
-        """Return how many runs of an entry came to what since it was created; all are 0 if runs are not recorded."""
+        """Return the counts of an entry's runs by outcome, since it was created; all 0 if runs are not recorded."""
         return self._context.redis.runs.counts(check_name(name))
 
     def wait(
@@ -521,7 +521,7 @@ class ScheduleStore:
 
     @property
     def _caller(self) -> Caller:
-        """What sends runs from this process, of the app that is current."""
+        """The sender of runs from this process, of the app that is current."""
         app = self._app
         if self._run_caller is None or self._run_caller.app is not app:
             self._run_caller = Caller(app)
@@ -701,7 +701,7 @@ class ScheduleStore:
         return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
 
     def failing(self) -> dict[str, Failing]:
-        """Return the entries whose runs cannot be sent, name -> what is known, those that owe the oldest runs first.
+        """Return the entries whose runs cannot be sent, name -> failure, those that owe the oldest runs first.
 
         Beat tries them again, at the latest after half a minute, and at once when they are edited. A broker that is
         unavailable makes those entries fail that it was to get when the outage began.

@@ -331,7 +331,7 @@ class Filter:
         return self.lets_definition_through(stored.definition, is_paused=stored.is_paused)
 
     def lets_definition_through(self, definition: Definition, *, is_paused: bool = False) -> bool:
-        """Tell whether a definition is one of an entry that is wanted; ``is_paused``: it is disabled until a time."""
+        """Tell whether an entry with this definition is wanted; ``is_paused``: it is disabled until a time."""
         if self.labels and not self.labels.items() <= definition.labels.items():
             return False
         is_in_queue = self.queue is None or definition.options.get("queue") == self.queue

@@ -78,7 +78,7 @@ class Kind(TextEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What is needed to send a run: task, arguments and options, as they were sent, of values that JSON has."""
+    """What is needed to send a run: task, arguments and options as they were sent, as JSON values."""
 
     task: str
     args: list[Any]
@@ -140,7 +140,7 @@ class NewRun:
     is_alone: bool = False
 
     def to_row(self) -> dict[str, Any]:
-        """Return it as the scripts take it: what is the rule is left out."""
+        """Return it as the scripts take it, without defaults."""
         stored = {"task": self.task, "fire_time": stored_time(self.fire_time)}
         if self.expires:
             stored["expires"] = to_unix(self.expires)
@@ -264,7 +264,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class RunCounts:
-    """How many runs of an entry came to what, since it was created.
+    """The counts of an entry's runs by outcome, since it was created.
 
     Attributes:
         lost: how often one was lost, also where it was sent again, or reported later.
@@ -296,7 +296,7 @@ def result_text(result: object, secrets: Iterable[str] = ()) -> str:
 
 
 def process_of(holder: str) -> tuple[str, int]:
-    """Return the worker of a holder, if it has Celery's name for its host, and the process; empty and 0: unknown."""
+    """Return the worker of a holder, as Celery names it by default, and the process; empty and 0 if unknown."""
     host, _, rest = holder.rpartition(":")[0].rpartition(":")
     return (f"celery@{host}", _count(rest)) if host else ("", 0)
 

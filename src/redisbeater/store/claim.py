@@ -180,7 +180,7 @@ class CommitResult:
     reduced: dict[str, StoreError] = field(default_factory=dict)
 
     def add(self, commitments: Sequence[Commitment], reply: Mapping[str, Any]) -> None:
-        """Add what the commit script answered: of which of these entries nothing was written, by their places."""
+        """Add the reply of the commit script: the places of those commitments that were not written."""
         for place, stored in reply.items():
             name = commitments[int(place)].entry.name
             if "fenced" in stored:
@@ -234,7 +234,7 @@ def _runs(item: Commitment) -> dict[str, Any]:
 
 
 def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:
-    """Return the fields for what the score itself does not say: the fire time of a later look, and that it is now."""
+    """Return the fields that the score cannot hold: the fire time of a later look, and that it is due now."""
     if score is None or score.fire_time is None or score.dormant:
         return {}
     if entry.is_due_now and score.fire_time == entry.fire_time:

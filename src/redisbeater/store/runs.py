@@ -92,7 +92,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """What became of leases that were to be renewed, as ids of runs.
+    """The outcome of renewing leases, as ids of runs.
 
     Attributes:
         to_stop: somebody asked to stop them.
@@ -156,7 +156,7 @@ RENEW_PAGE = 250
 
 @dataclass(frozen=True, kw_only=True)
 class Reservation:
-    """What became of a run that a program wants to send.
+    """The outcome of reserving a run that a program wants to send.
 
     ``outcome``: ``RESERVED``, send it; ``BUFFERED``, beat sends it when its turn comes; ``CLAIMED``, a beat has claimed
     the entry, ask again; ``BUSY``, ``active`` has the ids of the runs in its way. With ``cancel_other`` these are to be
@@ -526,7 +526,7 @@ class RunStore:
         return [self._keys.run_id(key) for key in page or []]
 
     def counts(self, name: str) -> RunCounts:
-        """Return how many runs of an entry came to what."""
+        """Return the counts of an entry's runs by outcome."""
         key, fields = self._keys.entry(name), [*(f"n.{word}" for word in COUNTED), "failures", "buffered"]
 
         def read(client: Any) -> list[str | None]:

@@ -226,7 +226,7 @@ class RedisSchedule:
         return result
 
     def _commit_page(self, claim: Claim, page: Sequence[Commitment], result: CommitResult, runs: Sequence[str]) -> None:
-        """Commit one page; of an entry whose commit Redis refuses, what it needs to go on."""
+        """Commit one page; of an entry whose commit Redis refuses, only its essentials."""
         is_retry = chain([""], repeat("1"))
 
         def write(items: Sequence[Commitment]) -> None:
@@ -333,7 +333,7 @@ class RedisSchedule:
         return [Snapshot.from_reply(name, now, fields or {}, zone) for name, fields in zip(names, entries)]
 
     def clock(self) -> tuple[datetime, str]:
-        """Return the server's time, and the zone of entries without their own, or an empty text for that."""
+        """Return the server's time, and the zone of entries without their own, which may be empty."""
         now, zone, _ = self._read(())
         return now, zone
 

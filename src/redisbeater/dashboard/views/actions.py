@@ -63,12 +63,12 @@ Change = Callable[[Visit, Chosen, Sequence[str], Work], Awaitable[None]]
 
 
 async def act(verb: str, change: Change, visit: Visit) -> Page | Response:
-    """Do what a form says to the entries that it names; ask first where that is much."""
+    """Do what a form says to the entries that it names; ask first if they are many."""
     return await act_on(verb, change, visit, await read_chosen(visit))
 
 
 async def act_on(verb: str, change: Change, visit: Visit, chosen: Chosen, work: Work | None = None) -> Page | Response:
-    """Change entries, and say what became of each; ``work`` has that, too, for a caller who passes one."""
+    """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work = work or Work()
     if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not visit.wants_json:
         back = local_path(visit.request, chosen.form["next"])

@@ -45,7 +45,7 @@ class EntryQuery:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> EntryQuery:
-        """Read it from an address or a form; what is no such value is left out."""
+        """Read the query from an address or a form, without values that are invalid."""
         texts = {name: given.get(name, "").strip() for name in FILTERS}
         sort, page = given.get("sort", ""), whole(given.get("page", ""), 1, MOST_PAGES)
         if texts["state"] not in (*STATES, "deleted"):
@@ -96,7 +96,7 @@ class EntryQuery:
 
 
 def whole(text: str, least: int, most: int, default: int | None = None) -> int:
-    """Return the number of a text within bounds; the default, or the least, for what is none."""
+    """Read a number within bounds; return the default, or the least, if the text is no number."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
     return (least if default is None else default) if number is None else min(max(number, least), most)
 
@@ -206,7 +206,7 @@ def _versions(form: Form, names: list[str]) -> dict[str, str]:
 
 
 def _query(form: Form) -> EntryQuery:
-    """Return the filters of a form. What is no state would select all entries: it is refused."""
+    """Return the filters of a form; refuse an unknown state, which would select all entries."""
     state = form["state"].strip()
     try:
         checked_states([state] if state not in ("", "deleted") else [])

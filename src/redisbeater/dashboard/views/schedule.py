@@ -63,7 +63,7 @@ async def findings(visit: Visit) -> Page:
 
 
 async def pause(visit: Visit) -> Page | Response:
-    """Pause the whole schedule; show the form again where its end is none."""
+    """Pause the whole schedule; show the form again if its end cannot be read."""
     form = await read_form(visit.request)
     try:
         begun = await visit.store.pause(form["note"], visit.user.name, _until(visit, form["until"]))

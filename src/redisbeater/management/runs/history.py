@@ -33,7 +33,7 @@ NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """The newest run of an entry, and how many of its runs came to what."""
+    """The newest run of an entry, and the counts of its runs by outcome."""
 
     last: Run | None
     counts: RunCounts
@@ -234,7 +234,7 @@ def check_states(states: Collection[str]) -> frozenset[str]:
 
 
 def moment_of(item: Run | LogLine) -> datetime:
-    """Return by which time an item is in order: when a run was sent, or the end of what a line is about."""
+    """Return the time to sort an item by: when a run was sent, or when a log line happened last."""
     if isinstance(item, LogLine):
         return item.last or EPOCH
     return item.sent_at or item.started_at or item.finished_at or item.fire_time or EPOCH

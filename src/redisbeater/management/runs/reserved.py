@@ -95,7 +95,7 @@ _DONE = {Kind.TRIGGER: "triggered", Kind.RESTART: "restarted", Kind.BACKFILL: "b
 
 @dataclass(frozen=True, kw_only=True)
 class Errand:
-    """Why a run is sent, by whom, and what it must not meet.
+    """Why a run is sent and by whom, and what it must not overlap.
 
     Attributes:
         author: who wants it, and why.
