@@ -85,7 +85,7 @@ def test_a_docstring_names_what_is_returned() -> None:
         if line.startswith("Return what") or (is_of_function and re.search("; (None|empty):", line))
     ]
 
-    assert not found, "write 'Return the run, or None if there is none.'"
+    assert not found, "write 'Return the run, or None if there is none.':\n" + "\n".join(found)
 
 
 def first_lines(path: Path) -> Iterator[tuple[int, str, bool]]:
