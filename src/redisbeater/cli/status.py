@@ -200,7 +200,7 @@ def health(
         raise click.exceptions.Exit(1)
 
 
-#: What happens to what comes up during a pause.
+#: What happens to fire times that come during a pause.
 POLICIES = "each by its misfire_grace_time and coalesce"
 
 _note = click.option("--note", default="", help="Why; it is stored in the log of the schedule.")

@@ -248,7 +248,7 @@ async def _attempt(
 
     A token is checked all the same: nobody can guess it, and a stranger keeps nobody out who has it.
     """
-    # Of any length, a digest keeps it short; a bearer is who has the token.
+    # A digest, because the text may be of any length; a bearer has no name, only the token.
     who = hashlib.sha256((name or secret).encode()).hexdigest()
     address = network_of(client_of(request, site.trusted_proxies))
     async with site.attempts.one_by_one:

@@ -53,7 +53,7 @@ class User:
     rights: frozenset[Right]
 
 
-#: Recognizes who sent a request; None: nobody that it knows.
+#: An authenticator: returns the user who sent a request, or None.
 Auth = Callable[[Request], Awaitable["User | None"]]
 
 
@@ -130,7 +130,7 @@ class Login:
 
     #: What the page asks for: a token, or a name and a password.
     asks_name = False
-    #: Whether tries without end find nothing, and cost nothing.
+    #: Whether nobody can guess the secret, and checking one is cheap.
     is_unguessable = False
 
     def __init__(self, *secrets: str) -> None:

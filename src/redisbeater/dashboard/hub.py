@@ -25,7 +25,7 @@ logger = get_logger(__name__)
 #: How many are kept.
 MOST_KEPT = 64
 
-#: What pages hear where nobody knows what has changed.
+#: Tells pages to read everything again, if it is not known what has changed.
 EVERYTHING = Changes(names=None, status=True)
 
 
@@ -33,7 +33,7 @@ class RecentChanges:
     """The changes since a hub began to listen, of which the newest are kept."""
 
     def __init__(self) -> None:
-        #: Marks of another process, or of another time of listening, are none.
+        #: Begins each mark, so that those of another process, or from before the last start, are not taken for ours.
         self._name = secrets.token_hex(4)
         self._kept: deque[Changes] = deque(maxlen=MOST_KEPT)
         self._number = 0

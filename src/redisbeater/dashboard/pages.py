@@ -100,7 +100,7 @@ SECONDS, UNDO_SECONDS = 30, 3600
 #: Entries that are undone together at most, and the bytes that Redis keeps for it.
 MOST_UNDONE, MOST_BYTES = 10_000, 1_000_000
 
-#: What is said where that would be more.
+#: The remark on a change that is too large to be undone.
 TOO_MUCH = " This cannot be undone: it was too much to keep."
 
 

@@ -262,7 +262,7 @@ class RecentHeld:
             return self._found
 
 
-#: The cookies of what a reader chose.
+#: The cookies with the preferences of a reader.
 ZONE_COOKIE, THEME_COOKIE = "redisbeater_zone", "redisbeater_theme"
 
 #: The cookie in which the script of the page names the zone of the browser.

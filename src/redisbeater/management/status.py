@@ -83,7 +83,7 @@ def read_last_hour(context: Context, now: datetime) -> LastHour:
     )
 
 
-#: What is said of facts that the server keeps to itself.
+#: The text for facts that the server does not tell.
 UNKNOWN = "unknown: the user of Redis may not ask (+info, +config|get), or this server does not say"
 
 #: What a crash loses, by when the append-only file is written to the disk.

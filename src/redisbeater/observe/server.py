@@ -185,7 +185,7 @@ class Ping:
             return False
 
     def _report(self, error: Exception) -> None:
-        # Only the host: who knows the path can silence the alarm.
+        # Log only the host: whoever knows the path can silence the alarm.
         problem = f"{type(error).__name__}: {error}"
         if problem != self._problem:
             self._problem = problem

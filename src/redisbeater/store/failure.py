@@ -67,7 +67,7 @@ _TLS_HINTS = {
 }
 
 
-#: What errors are counted as.
+#: The kinds by which errors are counted.
 KINDS = ("timeout", "connection", "refused", "readonly")
 
 

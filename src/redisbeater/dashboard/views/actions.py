@@ -30,7 +30,7 @@ MOST_SECONDS = 10.0
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
 
-#: What undoes a change.
+#: The verb that undoes another one.
 UNDO = {"enable": "disable", "disable": "enable", "delete": "restore", "skip-next": "skip-next"}
 
 DONE = {"enable": "enabled", "disable": "disabled", "delete": "deleted", "restore": "restored", "trigger": "triggered",

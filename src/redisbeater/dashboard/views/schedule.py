@@ -260,10 +260,10 @@ class _Streaming(StreamingResponse):
 async def _is_known(visit: Visit, *, is_by_header: bool) -> bool:
     """Return whether the person may still see the page: sessions end, and people lose their rights."""
     if is_by_header:
-        return True  # what is in a header expires never, and takes long to check
+        return True  # credentials in a header never expire, and take long to check
     try:
         user = await visit.site.user(visit.request)
-    except StoreError:  # nobody has logged out because Redis is away
+    except StoreError:  # an outage of Redis logs nobody out
         return True
     return user is not None and Right.VIEW in user.rights
 

@@ -83,7 +83,7 @@ class Source(Protocol):
 #: How often an engine may be asked without a fire time before it is given up: it asks to be asked again at once.
 MOST_LOOKS = 10_000
 
-#: What time moves by at least: an engine that rounds may ask for no delay although it is not due.
+#: The least step of the clock: an engine that rounds may ask for no delay although it is not due.
 _TICK = timedelta(microseconds=1)
 
 
