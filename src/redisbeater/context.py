@@ -32,7 +32,7 @@ _OTHERS = "_redisbeater_other_schedules"
 
 
 def with_prefix(app: Celery, prefix: str | None) -> Celery:
-    """Return an app that is the passed one in all but its schedule, whose keys begin with ``prefix``.
+    """Return the app with another schedule, whose keys begin with ``prefix``.
 
     It is the same object each time, so each schedule has one connection pool. With its own prefix, or None, it is the
     app itself.
@@ -66,7 +66,7 @@ class _OtherSchedule(Proxy):
 
 
 def task_options(app: Celery) -> TaskOptions:
-    """Return what an app knows about the options of its tasks."""
+    """Return the task options of an app."""
     return TaskOptions(app=app, names=Context.of(app).config.task_options)
 
 

@@ -131,7 +131,7 @@ class _Quotes(reprlib.Repr):
         return super().repr_dict({key: BLANK if _names_secret(key) else item for key, item in items}, level)
 
     def repr_instance(self, value: Any, level: int) -> str:
-        """Return what the class of a value says of it, begin and end."""
+        """Return the first and last part of a value's own repr."""
         text, half = without_secrets(text_of(value, repr)), self.maxother // 2 - 2
         return text if len(text) <= self.maxother else f"{text[:half]}...{text[-half:]}"
 

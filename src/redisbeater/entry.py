@@ -231,7 +231,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def rank(self) -> int | None:
-        """How many entries of the schedule come before this one, dormant ones included; asks Redis. None: not in it."""
+        """How many entries of the schedule come before this one, dormant ones included, or None; asks Redis."""
         return self._context.redis.rank(check_name(self.name))
 
     def save(self, *, note: str = "", by: str = "") -> RedisScheduleEntry:
@@ -402,7 +402,7 @@ class RedisScheduleEntry(ScheduleEntry):
 
     @property
     def failing(self) -> Failing | None:
-        """What is known of its run that cannot be sent, as of the last read or save; None: nothing failed.
+        """The run that cannot be sent, as of the last read or save, or None if nothing failed.
 
         It has ``error``, ``tries``, ``since``, the ``fire_time`` that is owed, and ``retry_at``.
         """

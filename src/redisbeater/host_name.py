@@ -10,7 +10,7 @@ _HEADER = re.compile(r"(?:\[([0-9a-f:.]+(?:%[\w.-]+)?)\]|([\w.-]+))(?::\d*)?", r
 
 
 def named_host(header: str) -> str:
-    """Return the name or address in a header ``Host``, in lower case and without its port; empty: it is neither."""
+    """Return the name or address in a ``Host`` header, in lower case and without port, or an empty text."""
     found = _HEADER.fullmatch(header)
     return (found[1] or found[2]).lower().rstrip(".") if found else ""
 

@@ -62,7 +62,7 @@ class Mute(logging.Filter):
         return False
 
     def pop_error(self) -> BaseException | None:
-        """Return and forget the error of the last line of this thread that was dropped; None: it had none."""
+        """Return and forget the error of this thread's last dropped line, or None."""
         return self._errors.pop(threading.get_ident(), None)
 
 

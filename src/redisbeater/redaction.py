@@ -177,7 +177,7 @@ def _level(slashes: str) -> int:
 
 
 def _end_of_value(key: re.Match[str]) -> int:
-    """Return where the value of a key ends; 0: it is blank already, or the two texts are no pair."""
+    """Return where the value of a key ends, or 0 if it is blank already or the two texts are no pair."""
     text, place = key.string, key.end()
     if _BLANKED.match(text, place):
         return 0

@@ -213,7 +213,7 @@ class RedisScheduler(Scheduler):
     # Lead, or stand by
 
     def _when_lock_lost(self) -> str:
-        """Return what to do when another beat took the lock: ``exit`` or ``standby``."""
+        """Return the action for a lost lock: ``exit`` or ``standby``."""
         return self._context.config.lock_lost or ("standby" if self.is_embedded else "exit")
 
     def _begin_to_lead(self) -> None:

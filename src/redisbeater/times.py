@@ -51,7 +51,7 @@ def from_unix(seconds: str | float) -> datetime:
 
 
 def from_iso(text: object) -> datetime | None:
-    """Return the instant of a text in ISO 8601 with an offset, which anybody may have written; None: it is none."""
+    """Return the instant of a text in ISO 8601 with an offset, or None if it is none."""
     try:
         moment = datetime.fromisoformat(str(text))
         instant = moment.astimezone(timezone.utc)

@@ -194,7 +194,7 @@ def record_declared(context: Context, digest: str, count: int) -> None:
 
 
 def _sets(text: str | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return what was declared last and before that; nothing where another program wrote something else."""
+    """Return the last declared set and the one before; both are empty if the text is not ours."""
     try:
         now, before = json.loads(text or "[{}, {}]")
         return dict(now), dict(before)

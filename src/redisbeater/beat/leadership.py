@@ -46,17 +46,17 @@ class ScheduleLog:
             logger.debug("log of the schedule: %s is not recorded: %s", what, exc)
 
     def redis_returned(self, seconds: float, error: str) -> None:
-        """Add that Redis did not answer, or refused, until now."""
+        """Log for how long Redis did not answer, or refused."""
         self.add("redis_away", seconds=seconds, error=error)
         redis_back.send(self._sender, seconds=seconds, error=error)
 
     def held_back(self, seconds: float | None) -> None:
-        """Add that ``redisbeater_max_rate`` held due runs back until now; None: it did not, or still does."""
+        """Log for how long ``redisbeater_max_rate`` held due runs back, if it did."""
         if seconds is not None:
             self.add("held_back", seconds=seconds)
 
     def broker_returned(self, seconds: float, error: str) -> None:
-        """Add that the broker was unavailable until now."""
+        """Log for how long the broker was unavailable."""
         self.add("broker_away", seconds=seconds, error=error)
         broker_back.send(self._sender, seconds=seconds, error=error)
 

@@ -44,7 +44,7 @@ class LeftRuns:
         self._look_at = time.monotonic() + FIRST_LOOK_SECONDS
 
     def step(self) -> None:
-        """End those that are left, if it is time; one page of them, and the next with the next step."""
+        """End one page of such runs, if it is time; the next step ends the next page."""
         if time.monotonic() < self._look_at:
             return
         try:
@@ -107,7 +107,7 @@ class Monitor:
         self._has_warned = False
 
     def step(self) -> None:
-        """Judge the runs that are overdue, if it is time; one page of them, and the next with the next step."""
+        """Judge one page of overdue runs, if it is time; the next step judges the next page."""
         if not self._context.config.track_runs:
             self._report_ignored()
             self._left.step()

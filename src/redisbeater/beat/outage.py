@@ -42,7 +42,7 @@ class Fault:
 
     @property
     def retry_in(self) -> float:
-        """Seconds until the next pass may begin; 0 or less: now."""
+        """Seconds until the next pass may begin; not positive if it may begin now."""
         return self._retry_at - time.monotonic()
 
     def failed(self, error: Exception) -> None:

@@ -267,7 +267,7 @@ _sent: ContextVar[tuple[RedisScheduleEntry, Claim] | None] = ContextVar("redisbe
 
 
 def complete_next_line(run: RedisScheduleEntry | None, claim: Claim | None = None) -> None:
-    """Complete the next line that Celery logs with this run of a claim; without both, leave that line as it is."""
+    """Complete the next line that Celery logs, with this run of a claim; without both, leave it as it is."""
     _sent.set(None if run is None or claim is None else (run, claim))
 
 
@@ -278,7 +278,7 @@ def complete_lines(logger: logging.Logger) -> logging.Logger:
 
 
 class _Completing(logging.Filter):
-    """Lets every line through. A filter costs less than a second line, and nothing where the line is not logged."""
+    """A filter that completes the line about a run, and lets all lines through: that costs less than a second line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Complete the line about a run; nothing that is added needs escapes."""

@@ -74,7 +74,7 @@ def forecast_line(forecast: Forecast) -> str:
 
 
 def changes_as_dict(changes: Changes, context: Context) -> dict[str, Any]:
-    """Return what JSON has of a plan."""
+    """Return a plan as a JSON object."""
     entries = [
         {
             "name": each.name,

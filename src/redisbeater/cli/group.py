@@ -55,7 +55,7 @@ def complete_file(_ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
 
 def _within_time(ctx: click.Context, find: Callable[[Celery], list[str]]) -> list[str]:
-    """Return the plain words among what is found in time; none when anything fails: a shell would show the error."""
+    """Return the plain words found in time, or none if anything fails: a shell would show the error."""
     found: list[str] = []
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):  # the application may print
@@ -76,7 +76,7 @@ def _quietly(work: Callable[[], None]) -> None:
 
 
 def _app(ctx: click.Context) -> Celery:
-    """Return the app of the command line; while a shell completes, it is the text of ``-A`` still."""
+    """Return the app of the command line; while a shell completes, that is still the text of ``-A``."""
     given: Any = ctx.find_root().params.get("app")
     app = find_app(given) if isinstance(given, str) else given or ctx.find_root().obj.app
     return with_prefix(app, ctx.parent.params.get("key_prefix") if ctx.parent else None)
@@ -168,7 +168,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_address(app: Celery, error: Exception) -> str:
-    """Return the text of an error; of one of Redis also what to do about it, and the address that was asked."""
+    """Return the text of an error; to one of Redis, add the address and why it refuses changes."""
     text = error_text(app, error)
     if not isinstance(error, StoreError) or isinstance(error, SourceError):
         return text

@@ -108,14 +108,14 @@ def history(
 
 
 def _nothing(name: str | None, *, is_filtered: bool) -> str:
-    """Return what is printed where there is neither a run nor a line: often there are others than those asked for."""
+    """Return the message for an empty history."""
     if is_filtered:
         return "nothing is kept that --state and --since select; without them all that is kept is shown"
     return "nothing is kept of the runs of any entry" if name is None else "nothing is kept of its runs"
 
 
 def item_dict(item: Run | LogLine) -> dict[str, object]:
-    """Return what JSON has of a run, or of a line of a log."""
+    """Return a run or a log line as a JSON object."""
     if isinstance(item, Run):
         return {"type": "run", **item.as_dict()}
     times_of = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}

@@ -233,7 +233,7 @@ class _Progress:
 
 
 def _duration(text: str | None) -> float | None:
-    """Return the seconds of ``--wait``; None: however long it takes."""
+    """Return the seconds of ``--wait``, or None for no limit."""
     if text is None or text == FOR_EVER:
         return None
     try:

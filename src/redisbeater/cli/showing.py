@@ -84,7 +84,7 @@ def _entry_facts(row: Row, view: View, defaults: Defaults, recorded: Recorded | 
 
 
 def _changed(row: Row, view: View) -> str:
-    """Return when it was changed last, what, by whom and why."""
+    """Return the last change of the entry: when, what, by whom and why."""
     line = row.changed
     if line is None or line.last is None:
         return ""
@@ -131,7 +131,7 @@ def _arguments(row: Row) -> str:
 
 
 def _tries(row: Row, view: View) -> str:
-    """Return how often beat has tried to send what a failing entry owes, since when, and when it tries again."""
+    """Return the failed tries of an entry: how many, since when, and when the next one is."""
     if not row.tries:
         return ""
     since = f"the first {relative_words(row.failing_since, view.now, units=2)}" if row.failing_since else ""
@@ -273,7 +273,7 @@ def _listing(context: Context, found: Sequence[Row], view: View) -> list[str]:
 
 
 def _nothing(context: Context) -> str:
-    """Return where there is no entry: often it is the wrong database, prefix or app."""
+    """Return the message for an empty listing, with the address: often it is the wrong one."""
     total = context.redis.contents.count()
     if total:
         return f"none of {total:,} entries is selected"

@@ -89,7 +89,7 @@ def _status_facts(found: Status, view: View) -> Iterator[tuple[str, str]]:
 
 
 def _application(beat: BeatLine, found: Status) -> str:
-    """Return whose beat it is, where several applications have beats in the schedule."""
+    """Return the application of a beat, if several applications share the schedule."""
     is_shared = len({each.application for each in found.beats if each.application}) > 1
     return f" of application {beat.application}" if is_shared and beat.application else ""
 
@@ -141,7 +141,7 @@ def _milliseconds(number: float) -> str:
 
 
 def _server(leaders: Sequence[BeatLine]) -> str:
-    """Return what the server of the schedule is, and how far the leader's clock is ahead of it, as the leader says."""
+    """Return the server and the clock offset that the leader reports."""
     if not leaders:
         return ""
     offset = leaders[0].clock_offset_ms
@@ -200,7 +200,7 @@ def health(
         raise click.exceptions.Exit(1)
 
 
-#: What happens to what comes up during a pause.
+#: What happens to fire times that come during a pause.
 POLICIES = "each by its misfire_grace_time and coalesce"
 
 _note = click.option("--note", default="", help="Why; it is stored in the log of the schedule.")

@@ -51,7 +51,7 @@ class View:
         return moment.astimezone(self.zone if self.is_utc else zone)
 
     def now_in(self, zone: tzinfo) -> datetime:
-        """Return the present as local time of an entry's zone."""
+        """Return the current time in an entry's zone."""
         return self.local(self.now, zone)
 
 

@@ -136,7 +136,7 @@ def upcoming(
 
 
 def _none(name: str | None, is_bounded: bool) -> str:
-    """Return what is printed where there is no run."""
+    """Return the message for an empty list of runs."""
     if is_bounded:
         return "none in that time"
     return "none: no entry is enabled and has a fire time left" if name is None else _NONE_NEXT_OF_ENTRY

@@ -220,7 +220,7 @@ def create(
 def _from_file(
     store: OperatorStore, name: str | None, task: str | None, path: str, options: dict[str, Any]
 ) -> RedisScheduleEntry:
-    """Return the entry of a file, which holds all of the definition, perhaps but its name."""
+    """Return the entry of a file that holds its whole definition, perhaps without a name."""
     if task is not None or any(value is not None for value in options.values()):
         raise BadInput("--json-file has the whole definition; pass no other part of it but the name")
     return store.read_definition(read_at(path, "--json-file"), name or "")

@@ -304,7 +304,7 @@ def given_settings(app: Celery, prefix: str = PREFIX) -> Iterator[tuple[str, Any
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
-    """Refuse the name of a setting that there is not, and name the nearest one.
+    """Refuse an unknown setting, and name the nearest known one.
 
     Raises:
         ImproperlyConfigured: there is such a name.
@@ -317,7 +317,7 @@ def refuse_unknown(given: Iterable[str], known: Sequence[str]) -> None:
 
 
 def read_setting(setting: Field[Any], value: Any) -> Any:
-    """Return what the user set, checked and converted; without the value in the error where it may hold a password.
+    """Check and convert a setting; the error shows no value that may hold a password.
 
     Raises:
         ImproperlyConfigured: the value cannot be used.

@@ -129,7 +129,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def endpoint(site: Site, action: Action, *, as_json: bool = False) -> Endpoint:
-    """Return what answers the requests of a route, for those who have its right."""
+    """Return the handler of a route, for users who have its right."""
 
     async def answer(request: Request) -> Response:
         user = await _user_within_attempts(site, request)
@@ -169,7 +169,7 @@ async def _mark(site: Site, request: Request, *, as_json: bool) -> str:
 
 
 async def _user_within_attempts(site: Site, request: Request) -> User | None:
-    """Return who sent a request; credentials in a header count as an attempt to log in."""
+    """Return the user who sent a request; credentials in a header count as an attempt to log in."""
     given = request.headers.get("Authorization")
     if given is None:
         return await site.user(request)
@@ -244,11 +244,11 @@ def local_path(request: Request, target: str) -> str:
 async def _attempt(
     site: Site, request: Request, name: str, secret: str, check: Callable[[], Awaitable[User | None]]
 ) -> User | None:
-    """Return whose credentials these are, or None. Count failures, and refuse to check after too many.
+    """Return the user with these credentials, or None; count failures, and refuse after too many.
 
     A token is checked all the same: nobody can guess it, and a stranger keeps nobody out who has it.
     """
-    # Of any length, a digest keeps it short; a bearer is who has the token.
+    # A digest, because the text may be of any length; a bearer has no name, only the token.
     who = hashlib.sha256((name or secret).encode()).hexdigest()
     address = network_of(client_of(request, site.trusted_proxies))
     async with site.attempts.one_by_one:

@@ -23,7 +23,7 @@ def read_networks(texts: Iterable[str]) -> Networks:
 
 
 def client_of(request: Request, proxies: Networks) -> str:
-    """Return the address of a client: that of the peer, or what the outermost of our proxies has seen.
+    """Return the address of a client: the peer's, or the one that the outermost of our proxies has seen.
 
     Each proxy adds its peer at the end of ``X-Forwarded-For``; what stands before that anybody may write.
     """
@@ -42,7 +42,7 @@ def is_within(host: str, networks: Networks) -> bool:
 
 
 def network_of(host: str) -> str:
-    """Return what an address counts as: itself; of IPv6 the network of 64 bits that one person has."""
+    """Return the address itself, or for IPv6 its /64 network, which one person has."""
     address = _address(host)
     if address is None or address.version == 4 or address.ipv4_mapped:
         return str(address or host)

@@ -53,7 +53,7 @@ class User:
     rights: frozenset[Right]
 
 
-#: Recognizes who sent a request; None: nobody that it knows.
+#: An authenticator: returns the user who sent a request, or None.
 Auth = Callable[[Request], Awaitable["User | None"]]
 
 
@@ -132,7 +132,7 @@ class Login:
 
     #: What the page asks for: a token, or a name and a password.
     asks_name = False
-    #: Whether tries without end find nothing, and cost nothing.
+    #: Whether nobody can guess the secret, and checking one is cheap.
     is_unguessable = False
 
     def __init__(self, *secrets: str) -> None:
@@ -140,7 +140,7 @@ class Login:
         self.key = hashlib.sha256("\0".join(("redisbeater dashboard", *secrets)).encode()).digest()
 
     async def __call__(self, request: Request) -> User | None:
-        """Return who sent a request, by its header ``Authorization``."""
+        """Return the user who sent a request, by its header ``Authorization``."""
         given = credentials(request.headers.get("Authorization", ""))
         return None if given is None else await self.check(*given)
 
@@ -149,7 +149,7 @@ class Login:
         raise NotImplementedError
 
     async def check(self, name: str, secret: str) -> User | None:
-        """Return who has these credentials; None: nobody."""
+        """Return the user with these credentials, or None."""
         raise NotImplementedError
 
 

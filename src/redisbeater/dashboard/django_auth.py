@@ -39,7 +39,7 @@ class Django:
 
     @property
     def login_url(self) -> str:
-        """Where people log in: the setting LOGIN_URL; empty: it names no path of the project."""
+        """The log-in page by the setting LOGIN_URL, or an empty text if that names no path of the project."""
         from django.conf import settings
         from django.shortcuts import resolve_url
         from django.urls import NoReverseMatch
@@ -50,7 +50,7 @@ class Django:
             return ""
 
     async def __call__(self, request: Request) -> User | None:
-        """Return who sent a request; None: nobody who has logged in."""
+        """Return the user who sent a request, or None if nobody has logged in."""
         return await run_in_threadpool(self._user, request)
 
     def _user(self, request: Request) -> User | None:

@@ -25,7 +25,7 @@ logger = get_logger(__name__)
 #: How many are kept.
 MOST_KEPT = 64
 
-#: What pages hear where nobody knows what has changed.
+#: Tells pages to read everything again, if it is not known what has changed.
 EVERYTHING = LiveChanges(names=None, status=True)
 
 
@@ -33,23 +33,23 @@ class RecentChanges:
     """The changes since a hub began to listen, of which the newest are kept."""
 
     def __init__(self) -> None:
-        #: Marks of another process, or of another time of listening, are none.
+        #: Begins each mark, so that those of another process, or from before the last start, are not taken for ours.
         self._name = secrets.token_hex(4)
         self._kept: deque[LiveChanges] = deque(maxlen=MOST_KEPT)
         self._number = 0
 
     def add(self, changes: LiveChanges) -> None:
-        """Add what has just changed."""
+        """Add changes."""
         self._kept.append(changes)
         self._number += 1
 
     @property
     def mark(self) -> str:
-        """The present, for :meth:`since`."""
+        """A mark of the present, for :meth:`since`."""
         return f"{self._name}-{self._number}"
 
     def since(self, mark: str) -> LiveChanges:
-        """Return what has changed since a mark; everything, where nobody knows."""
+        """Return the changes since a mark, or everything if they are not known."""
         name, _, number = mark.partition("-")
         is_known = name == self._name and number.isascii() and number.isdigit() and len(number) < 19
         missed = self._number - int(number) if is_known else -1
@@ -89,7 +89,7 @@ async def _always() -> bool:
 
 
 class _Stream:
-    """One open page: what it has not been sent yet, and whether its session has ended."""
+    """One open page: its unsent changes, and whether its session has ended."""
 
     def __init__(self, session: str = "") -> None:
         self.loop = asyncio.get_running_loop()
@@ -104,7 +104,7 @@ class _Stream:
         self.ready.set()
 
     def take(self) -> LiveChanges:
-        """Return what is to be sent, and begin again."""
+        """Return the pending changes and clear them."""
         taken, self.pending = self.pending, LiveChanges()
         self.ready.clear()
         return taken
@@ -115,7 +115,7 @@ class _Stream:
         self.ready.set()
 
     async def heard(self, is_known: Callable[[], Awaitable[bool]]) -> AsyncIterator[LiveChanges]:
-        """Yield what is to be sent until the session ends; nothing, now and then, where nothing changes."""
+        """Yield changes until the session ends, and an empty one now and then if nothing changes."""
         sent_at = checked_at = time.monotonic()
         while not self.has_ended:
             with suppress(asyncio.TimeoutError):
@@ -142,7 +142,7 @@ class Events:
         return self._events.__anext__()
 
     async def aclose(self) -> None:
-        """Leave the place to others."""
+        """Free the place for another page."""
         self._leave()
         await self._events.aclose()
 
@@ -160,7 +160,7 @@ class Hub:
         self._recent = RecentChanges()
 
     async def mark(self, *, is_opened: bool) -> str:
-        """Return a mark to open a stream with: it begins with what has changed since; empty: that is not known.
+        """Return a mark to open a stream from, or an empty text if the hub does not listen.
 
         ``is_opened``: a browser opens a page, so that a stream will begin soon: the hub begins to listen.
         """
@@ -176,7 +176,7 @@ class Hub:
     def open(
         self, since: str | None = None, session: str = "", is_known: Callable[[], Awaitable[bool]] = _always
     ) -> Events:
-        """Return the events of one page, to be closed by who asks for them.
+        """Return the events of one page; the caller closes them.
 
         Arguments:
             since: the mark of the page; None: it has none, and asks for nothing that happened before.
@@ -235,7 +235,7 @@ class Hub:
             self._streams.discard(stream)
 
     def _listen(self) -> None:
-        """Listen until nobody does any more; the thread of the hub."""
+        """Run the thread of the hub: listen as long as a page is open."""
         store = self._store()
         watcher, looks, outage = store.watch(), StatusPoller(store), _Outage()
         try:
@@ -288,7 +288,7 @@ def encoded(changes: LiveChanges) -> bytes:
 
 
 def _gathered(watcher: Watcher, looks: StatusPoller) -> LiveChanges | None:
-    """Wait for a change, and gather those that follow it at once; None: Redis is away."""
+    """Wait for a change and gather those that follow it at once; return None if Redis is away."""
     try:
         found = watcher.wait(WAIT_SECONDS)
         until = time.monotonic() + GATHER_SECONDS
@@ -309,7 +309,7 @@ class _Outage:
         self._tell_at: float | None = None
 
     def told(self, found: LiveChanges | None) -> LiveChanges:
-        """Return what pages hear; ``found`` is what has changed, None while Redis is away."""
+        """Return the changes to tell pages; ``found`` is None while Redis is away."""
         if found is not None:
             is_over, self._tell_at = self._tell_at is not None, None
             return EVERYTHING if is_over else found
@@ -320,7 +320,7 @@ class _Outage:
 
 
 class StatusPoller:
-    """What no message tells: looked at every few seconds, and told where it has changed."""
+    """Polls every few seconds for changes that no message reports."""
 
     def __init__(self, store: OperatorStore) -> None:
         self._store = store
@@ -328,7 +328,7 @@ class StatusPoller:
         self._known: tuple[Hashable, int] | None = None
 
     def changes(self) -> LiveChanges:
-        """Return what has changed since the last look; nothing, if that was just now."""
+        """Return the changes since the last look, or none if that was just now."""
         if time.monotonic() < self._next:
             return LiveChanges()
         self._next = time.monotonic() + LOOK_SECONDS

@@ -81,7 +81,7 @@ class PageRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """A route: its path, its method, the right it needs, what answers it, and whether it has a twin in JSON.
+    """A route: its path, its method, the right it needs, its handler, and whether it has a twin in JSON.
 
     ``is_heavy`` tells from a query whether many entries are read for its answer, which waits for its turn then.
     """
@@ -100,13 +100,13 @@ SECONDS, UNDO_SECONDS = 30, 3600
 #: Entries that are undone together at most, and the bytes that Redis keeps for it.
 MOST_UNDONE, MOST_BYTES = 10_000, 1_000_000
 
-#: What is said where that would be more.
+#: The remark on a change that is too large to be undone.
 TOO_MUCH = " This cannot be undone: it was too much to keep."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Undo:
-    """What undoes a change.
+    """How to undo a change.
 
     Attributes:
         verb: the change of entries that does, or ``edit``.
@@ -119,14 +119,14 @@ class Undo:
 
 @dataclass(frozen=True, kw_only=True)
 class Flash:
-    """A sentence about what a person has done, and the id of what undoes it; empty: it cannot be undone."""
+    """A sentence about what a person has done, and the id of its undo, if there is one."""
 
     text: str
     undo_id: str = ""
 
 
 async def flash(req: PageRequest, response: Response, text: str, undo: Undo | None = None) -> None:
-    """Let the next page say a sentence, and offer to undo the change for an hour."""
+    """Set a flash message for the next page, which offers to undo the change for an hour."""
     record = _record(req, text, undo)
     if undo is not None and (len(undo.former) > MOST_UNDONE or len(record) > MOST_BYTES):
         undo, record = None, _record(req, text + TOO_MUCH, None)
@@ -141,7 +141,7 @@ async def flash(req: PageRequest, response: Response, text: str, undo: Undo | No
 
 
 async def read_flash(req: PageRequest) -> Flash | None:
-    """Return the message for a page, or None; an open page that draws itself again need not be that of the change."""
+    """Return the flash message for a page, or None; an open page that draws itself again gets none."""
     headers, flash_id = req.request.headers, req.request.cookies.get(_cookie(req), "")
     if not flash_id or headers.get("X-Redisbeater-Live") == "1" or headers.get("HX-Request") == "true":
         return None
@@ -150,18 +150,18 @@ async def read_flash(req: PageRequest) -> Flash | None:
 
 
 def delete_flash(req: PageRequest, response: Response) -> None:
-    """Delete the cookie of a message that was shown."""
+    """Delete the cookie of a flash message that was shown."""
     response.delete_cookie(_cookie(req), **_attributes(req.request))
 
 
 async def read_undo(req: PageRequest, undo_id: str) -> Undo | None:
-    """Return what undoes a change of this person; None: it was undone, or its hour is over."""
+    """Return the undo of a change of this person, or None if it was used or its hour is over."""
     found = await _read(req, undo_id)
     return Undo(**found["undo"]) if found and found["undo"] else None
 
 
 async def keep_undo(req: PageRequest, undo_id: str, undo: Undo | None) -> None:
-    """Keep what is left of an undo; None: nothing is."""
+    """Keep the rest of an undo, or forget the undo if nothing is left."""
     if undo is None:
         await run_in_threadpool(req.site.page_keys.forget_undo, undo_id)
     else:
@@ -177,7 +177,7 @@ async def _keep(req: PageRequest, flash_id: str, record: str, seconds: int) -> N
 
 
 async def _read(req: PageRequest, flash_id: str) -> dict[str, Any] | None:
-    """Return what is kept under an id for this person; nobody else's."""
+    """Return the record with an id, if it is this person's."""
     text = await run_in_threadpool(req.site.page_keys.undo, flash_id)
     found: dict[str, Any] = json.loads(text) if text else {}
     return found if found.get("by") == req.user.name else None

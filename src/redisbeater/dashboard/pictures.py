@@ -145,7 +145,7 @@ def history_bars(runs: Sequence[RunBrief], zone: tzinfo) -> Bars:
 
 
 def quarters_of(found: Simulation) -> Quarters:
-    """Return what the forecast shows of a simulation, in quarters of an hour from the one in which it begins."""
+    """Return a simulation in quarters of an hour, from the one in which it begins."""
     start = EPOCH + (found.start - EPOCH) // QUARTER * QUARTER
     first, length = int(start.timestamp()), int(QUARTER.total_seconds())
     counts: Counter[int] = Counter()
@@ -337,7 +337,7 @@ class Forecasts:
             return kept.found
 
     async def known(self, selection: Mapping[str, Any]) -> Quarters | None:
-        """Return a forecast that is fresh, or that was made last and is replaced soon; None: there is none.
+        """Return a fresh forecast, or the last one while it is replaced, or None.
 
         Nobody waits for one that takes long.
         """

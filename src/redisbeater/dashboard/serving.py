@@ -129,7 +129,7 @@ class BoundedProtocol(H11Protocol):
             self.deadline = self.loop.call_later(seconds, self._end_wait)
 
     def _end_wait(self) -> None:
-        """Close the connection, unless its client reads, if slowly."""
+        """Close the connection, unless its client is reading, however slowly."""
         if self._owed is Owed.READING and self._left - self.transport.get_write_buffer_size() >= LEAST_BYTES:
             self._wait(Owed.READING)
         else:
@@ -166,7 +166,7 @@ PATH = re.compile(r"(/[\w.~-]+)+")
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """What the command line says about the page.
+    """The options of the command line for the web page.
 
     Attributes:
         bind, port: where it listens.
@@ -207,7 +207,7 @@ class Serving:
         return bool(self.token_file or self.basic_file or self.auth_header)
 
     def check(self) -> None:
-        """Refuse what would be open, or cannot work.
+        """Refuse options that would let anybody in, or that cannot work.
 
         Raises:
             ValueError: what is wrong, and what to pass instead.
@@ -226,7 +226,7 @@ class Serving:
             raise ValueError(f"--path {self.path}: expected a path such as /schedule")
 
     def auth(self) -> Auth:
-        """Return what recognizes people.
+        """Return the authenticator.
 
         Raises:
             ValueError: a file cannot be read, or has nothing of the kind, or a network is none; it names the option.
@@ -306,7 +306,7 @@ def serve(celery_app: Celery, serving: Serving, ready: Callable[[], object] = la
 
 
 def configuration(page: Starlette) -> uvicorn.Config:
-    """Return how the page is served."""
+    """Return uvicorn's configuration for the page."""
     return uvicorn.Config(
         page,
         http=BoundedProtocol,
@@ -321,7 +321,7 @@ def configuration(page: Starlette) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Says when it accepts connections."""
+    """uvicorn's server, with a callback for when it accepts connections."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], object]) -> None:
         super().__init__(config)

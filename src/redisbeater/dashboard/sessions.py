@@ -47,7 +47,7 @@ class Sessions:
         self._store = store
 
     def begin(self, request: Request, response: Response, name: str) -> None:
-        """Set the cookie of somebody who has just logged in. It is a new one: nothing of a former one is kept."""
+        """Set a new session cookie for somebody who has just logged in; keep nothing of a former one."""
         session = Session(secrets.token_urlsafe(16), name, int(time.time()) + SECONDS)
         content = base64.urlsafe_b64encode(json.dumps(session).encode()).decode()
         signed = f"{content}.{self._signature(request, content)}"

@@ -132,7 +132,7 @@ def _choices(field: str, kind: type[TextEnum], inherited: str) -> list[Choice]:
 
 
 def inherited_words(config: Config) -> dict[str, str]:
-    """Return what counts for the fields of the form that take a duration or a number, where they are empty."""
+    """Return the defaults, in words, of the form's fields that take a duration or a number."""
     grace = config.misfire_grace_time
     values = {
         "grace": ("misfire_grace_time", "none" if grace is None else duration_words(timedelta(seconds=grace), units=2)),
@@ -253,7 +253,7 @@ class RecentHeld:
         self._read_at = 0.0
 
     async def get(self, status: Status) -> HeldRuns:
-        """Return how many there are: up to five seconds old while as many entries are due."""
+        """Return how many there are, read again after five seconds, or when another number of entries is due."""
         key = status.due, status.pause and status.pause.since
         async with self._lock:
             if self._found is None or self._key != key or time.monotonic() - self._read_at >= FRESH_SECONDS:
@@ -262,7 +262,7 @@ class RecentHeld:
             return self._found
 
 
-#: The cookies of what a reader chose.
+#: The cookies with the preferences of a reader.
 ZONE_COOKIE, THEME_COOKIE = "redisbeater_zone", "redisbeater_theme"
 
 #: The cookie in which the script of the page names the zone of the browser.
@@ -317,7 +317,7 @@ class Site:
     inherited: Mapping[str, str]
 
     async def user(self, request: Request) -> User | None:
-        """Return who sent a request, with the rights that this site leaves."""
+        """Return the user who sent a request, with the rights that this site leaves."""
         user = await self._recognized(request)
         if user is None or not self.read_only:
             return user
@@ -331,7 +331,7 @@ class Site:
         return self.auth.user(session.name)
 
     def session(self, request: Request) -> Session | None:
-        """Return the session that the cookie of a request names, ended or not; None: it has none."""
+        """Return the session that the cookie of a request names, ended or not, or None."""
         return None if self.sessions is None else self.sessions.of(request)
 
     @property
@@ -353,7 +353,7 @@ class Site:
     def render(
         self, request: Request, template: str, values: Mapping[str, Any], *, status: int = 200, fragment: str = ""
     ) -> Response:
-        """Draw a template; the fragment of it that htmx asked for, where it did."""
+        """Render a template, or only the fragment that htmx asked for."""
         root = root_of(request)
         common = {
             "site": self,

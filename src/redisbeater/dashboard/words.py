@@ -20,25 +20,25 @@ end, note, outcome, span = end_words, note_words, outcome_words, span_words
 
 
 def late(run: Run) -> str:
-    """Return how late a run was sent; empty: nobody knows."""
+    """Return how late a run was sent, or an empty text if that is unknown."""
     length = lateness(run)
     return "" if length is None else late_words(length)
 
 
 def took(run: Run, now: datetime) -> str:
-    """Return how long a run took, or takes so far; empty: it has not started."""
+    """Return how long a run took, or has taken so far, or an empty text if it has not started."""
     length: timedelta | None = length_of(run, now)
     return "" if length is None else span_words(length)
 
 
 def line(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
-    """Return what a line of a log says besides its word, with local times."""
+    """Return a log line without its first word, with local times."""
     words = line_words(found, lambda moment: clock.words(moment, zone))
     return words.removeprefix(found.what).lstrip(": ")
 
 
 def moved(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
-    """Return the next run before and after a change, as a line of a log has them; empty: it moved none."""
+    """Return the next run before and after a change, or an empty text if the change did not move it."""
     if "next" not in found.details:
         return ""
     only = LogLine(what="", details={"next": found.details["next"]})
@@ -46,7 +46,7 @@ def moved(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
 
 
 def what(found: LogLine, clock: Clock, zone: tzinfo | None) -> str:
-    """Return a line of a log without what has columns of its own: who, why, and the next run before and after."""
+    """Return a log line without what has columns of its own: who, why, and the next run before and after."""
     details = {name: value for name, value in found.details.items() if name not in ("by", "note", "next")}
     plain = LogLine(what=found.what, first=found.first, last=found.last, count=found.count, details=details)
     return line_words(plain, lambda moment: clock.words(moment, zone))

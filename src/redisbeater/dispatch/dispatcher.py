@@ -265,7 +265,7 @@ class ClaimDispatch:
 
 
 def _commitment(job: Job) -> Commitment:
-    """Return what to commit of a job; if that cannot be computed, its next score alone: its runs were sent."""
+    """Return the commitment of a job; if that fails, its next score alone, as its runs were sent."""
     try:
         return job.commitment()
     except Exception:  # of the handler of a signal, it does not come again

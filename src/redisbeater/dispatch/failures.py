@@ -96,7 +96,7 @@ class Failures:
 
 
 def summary_of(error: Exception) -> str:
-    """Return what tells an error from another one; not what differs each time it is raised."""
+    """Return a fingerprint of the error, without addresses and ids."""
     *_, first = causes(error)
     return _VARIABLE.sub("#", f"{type(first).__name__}: {text_of(error)}")
 

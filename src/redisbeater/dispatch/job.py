@@ -250,7 +250,7 @@ class Job(NamedTuple):
         return self._replace(plan=plan._replace(next=plan.next._replace(look_at=look_at)))
 
     def commitment(self) -> Commitment:
-        """Return what to commit once all runs of the job are sent."""
+        """Return the commitment to make once all runs of the job are sent."""
         plan, meta, gives_up = self.plan, self._meta_after(), self.gives_up
         ending = self.definition.on_finish if plan.next.is_finished else OnFinish.KEEP
         tracking = self.tracking

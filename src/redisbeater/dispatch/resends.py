@@ -134,7 +134,7 @@ class Resends:
         return self._resources.broker.is_ready() and self._resources.renew_lock()
 
     def _send(self, run: Run, now: datetime) -> RedisScheduleEntry | None:
-        """Send a run, and return what the broker has accepted; None: it has not."""
+        """Send a run, and return its entry, or None if the broker has not accepted it."""
         try:
             again = self._rebuilt(run, now)
         except InvalidEntry as exc:

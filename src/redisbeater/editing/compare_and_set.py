@@ -87,12 +87,12 @@ def preview(context: Context, change: EntryChange) -> StoredEntry:
 
 
 def preview_edit(context: Context, change: EntryChange) -> Edit:
-    """Return what :func:`write_edit` would do to the entry; write nothing, and raise what :func:`preview` raises."""
+    """Return the edit that :func:`write_edit` would write; raise what :func:`preview` raises."""
     return applied(change, context.redis.load(change.name), context)
 
 
 def applied(change: EntryChange, snapshot: Snapshot, context: Context, codec: ScheduleCodec | None = None) -> Edit:
-    """Return the edit that a change makes of what was read, if beat can read the result; write nothing.
+    """Return the edit that a change makes of a snapshot, if beat can read the result; write nothing.
 
     ``codec`` reads the stored schedule. For many entries it may share equal schedules, which nobody must change then.
 

@@ -140,7 +140,7 @@ class Edit:
 
     @property
     def kind(self) -> str:
-        """``created``, ``changed``, ``enabled`` or ``disabled``; empty: it changes only what beat records."""
+        """``created``, ``changed``, ``enabled`` or ``disabled``, or an empty text if only beat's records change."""
         before = self.snapshot
         if not before.exists:
             return "created"
@@ -156,7 +156,7 @@ class Edit:
 
     @property
     def _switched_by_person(self) -> str:
-        """``enabled`` or ``disabled``, if a person changes that, whatever else changes; empty: nobody does."""
+        """``enabled`` or ``disabled`` if a person changes that, whatever else changes, or an empty text."""
         is_switched = self.author is not None and bool(_SWITCHING.intersection(self.changed_fields))
         return self._switched_to if is_switched else ""
 
@@ -166,7 +166,7 @@ class Edit:
 
     @property
     def _until(self) -> str | None:
-        """Until when it is disabled; None: until it is enabled."""
+        """Until when it is disabled, or None if that has no end."""
         until = self.definition.disabled_until
         return until.isoformat() if until and self.definition.enabled else None
 
@@ -241,7 +241,7 @@ def announce(
 
 
 def log_edit(edit: Edit, due_at: Callable[[], datetime | None]) -> None:
-    """Log an edit that was written: what it created, enabled, disabled or changed; nothing if that is nothing.
+    """Log what a written edit created, enabled, disabled or changed, if anything.
 
     Arguments:
         edit: the edit.

@@ -38,7 +38,7 @@ def score_after_edit(
     defaults: Defaults,
     codec: ScheduleCodec,
 ) -> Score | None:
-    """Return the score that an edit gives an entry; None: the stored one stays.
+    """Return the score that an edit gives an entry, or None to keep the stored one.
 
     ``before`` is the stored definition, None when there is none that can be read.
 
@@ -79,7 +79,7 @@ def score_of_new(definition: Definition, meta: Meta, now: datetime, defaults: De
 
 
 def score_of_executed(definition: Definition, meta: Meta, snapshot: Snapshot, defaults: Defaults) -> Score | None:
-    """Return the score of an entry that was executed at the last run of its meta; None: the stored one stays."""
+    """Return the score of an entry after the last run of its meta, or None to keep the stored one."""
     score = snapshot.score
     if score is None:
         return score_of_new(definition, meta, snapshot.now, defaults)
@@ -118,7 +118,7 @@ def _resumed(score: Score, meta: Meta, now: datetime, policy: ResolvedPolicy) ->
 
 
 def _moved_by_pause(score: Score, now: datetime, before: ResolvedPolicy, after: ResolvedPolicy) -> Score | None:
-    """Return the score of an entry whose ``disabled_until`` was changed, in its phase; None: the stored one stays."""
+    """Return the score after ``disabled_until`` was changed, in phase, or None to keep the stored one."""
     fire_time = _without_pause(score.fire_time, now, before, after)
     if fire_time is None:
         return None

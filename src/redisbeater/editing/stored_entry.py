@@ -90,7 +90,7 @@ class StoredEntry:
         return None if fire_time is None else policy.due_at(fire_time)
 
     def fire_time(self, policy: ResolvedPolicy) -> datetime | None:
-        """Return the fire time that its score means, or the next one that is not left out; None: it has none.
+        """Return the fire time that its score means, or the next one that is not left out, or None.
 
         A score after ``end_at`` or ``max_runs`` is none: beat looks then only to find that the entry has finished. That
         of a disabled entry is none either; RedBeat and other programs leave it in place.
@@ -118,7 +118,7 @@ def load(context: Context, name: str) -> StoredEntry:
 
 
 def failing_of(snapshot: Snapshot) -> Failing | None:
-    """Return what is known of the run of an entry that cannot be sent; None: the entry is not failing."""
+    """Return the error and the tries of a failing entry, or None if it is not failing."""
     fire_time = snapshot.score.fire_time if snapshot.score else None
     if not snapshot.is_failing or fire_time is None:
         return None

@@ -1,4 +1,4 @@
-"""Runs and lines of logs with secrets blanked; blanked ones that come back: refused, or replaced by what they mean."""
+"""Blank secrets in runs and log lines; refuse blanked values that come back, or restore them."""
 
 from __future__ import annotations
 

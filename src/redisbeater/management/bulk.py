@@ -123,7 +123,7 @@ class EntryTemplates:
 
 
 def checked_entry(given: object) -> RedisScheduleEntry:
-    """Return what was passed as an entry.
+    """Return an argument that must be an entry.
 
     Raises:
         InvalidEntry: it is none, such as a name.

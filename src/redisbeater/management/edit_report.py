@@ -66,7 +66,7 @@ class EditReport:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of the report."""
+        """Return the report as a JSON object."""
         return {
             "name": self.entry.name,
             "changed": {field: list(values) for field, values in self.changed.items()},

@@ -1,4 +1,4 @@
-"""The runs to come, as far as schedules and policies decide them: of one entry, of all, held, moved by clocks."""
+"""The runs to come: of one entry, of all, held by a pause, moved by clock changes."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class FutureRuns(NamedTuple):
 
 
 def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> FutureRuns | None:
-    """Return the future of a stored entry, also of one that is disabled until a time; None: it will not run."""
+    """Return the future of a stored entry, also of one disabled until a time, or None if it will not run."""
     if not stored.definition.enabled:
         return None
     policy, count = ResolvedPolicy.of(stored.definition, defaults).afresh(_STEPS), stored.meta.total_run_count
@@ -105,7 +105,7 @@ def course_of(stored: StoredEntry, defaults: Defaults, codec: ScheduleCodec) -> 
 
 
 def new_course(definition: Definition, now: datetime, defaults: Defaults, codec: ScheduleCodec) -> FutureRuns | None:
-    """Return the future of an entry that is created now; None: it will not run."""
+    """Return the future of an entry that is created now, or None if it will not run."""
     if not definition.enabled:
         return None
     policy = ResolvedPolicy.of(definition, defaults).afresh(_STEPS)

@@ -76,7 +76,7 @@ _MOST_NAMES = 3
 
 
 class Linter:
-    """Goes through entries once and collects what is to be said of them."""
+    """Goes through entries once and collects findings."""
 
     def __init__(self, app: Celery, progress: Callable[[int], None] | None = None, *, for_sentry: bool = False) -> None:
         self._app, self._for_sentry = app, for_sentry
@@ -91,7 +91,7 @@ class Linter:
         self._known_changes: dict[tuple[object, ...], list[tuple[str, str]]] = {}
 
     def schedule(self) -> list[Finding]:
-        """Return what is found in the schedule, the worst first."""
+        """Return the findings in the schedule, the worst first."""
         context = self._context
         reports: Mapping[str, Mapping[str, str]] = context.redis.broken.reports()
         for name, report in reports.items():
@@ -109,7 +109,7 @@ class Linter:
         return self._finished()
 
     def file(self, export: Export) -> list[Finding]:
-        """Return what is found in a file, the worst first."""
+        """Return the findings in a file, the worst first."""
         context, rules = self._context, task_options(self._app)
         for number, (name, entry) in enumerate(export.entries.items(), 1):
             if self._progress is not None:
@@ -169,7 +169,7 @@ class Linter:
             self._findings += [Finding.of(rule, definition.name, text) for rule, text in found]
 
     def _clock_changes(self, definition: Definition) -> list[tuple[str, str]]:
-        """Return what clock changes do to an entry; thousands of entries share a few schedules."""
+        """Return how clock changes affect an entry; thousands of entries share a few schedules."""
         if definition.is_interval:
             return []
         stored = json_text.to_text(self._context.codec.encode(definition.schedule))
@@ -247,7 +247,7 @@ class Preview:
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         return {
             "schedule": self.schedule,
             "runs": [run.as_dict() for run in self.runs],
@@ -257,7 +257,7 @@ class Preview:
 
 
 def preview_entry(context: Context, entry: RedisScheduleEntry, n: int) -> Preview:
-    """Return what an entry would do; find its ``n`` next runs with the engine steps of one plan, some 30 ms.
+    """Return a preview of an entry; find its ``n`` next runs with the engine steps of one plan, some 30 ms.
 
     Raises:
         InvalidEntry: it could not be stored.

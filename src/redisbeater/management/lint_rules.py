@@ -88,7 +88,7 @@ class Finding:
 
 
 def of_stored(stored: StoredEntry, defaults: Defaults) -> Iterator[Finding]:
-    """Yield what is to be said of an entry that is stored, besides its definition."""
+    """Yield the findings on a stored entry, its definition aside."""
     definition, name = stored.definition, stored.definition.name
     if stored.failing is not None:
         yield Finding.of("failing", name, f"{stored.failing.error} ({stored.failing.tries:,} tries)")
@@ -104,7 +104,7 @@ def of_stored(stored: StoredEntry, defaults: Defaults) -> Iterator[Finding]:
 def of_definition(
     definition: Definition, now: datetime, defaults: Defaults, lock_timeout: float | None
 ) -> Iterator[Finding]:
-    """Yield what is to be said of a definition, clock changes aside.
+    """Yield the findings on a definition, clock changes aside.
 
     Arguments:
         definition: the definition.
@@ -125,13 +125,13 @@ def of_definition(
 
 
 def of_arguments(definition: Definition, app: Celery) -> Iterator[Finding]:
-    """Yield what its task says against the arguments, as the app has it."""
+    """Yield a finding if the task, as the app has it, refuses the arguments."""
     if refusal := refused_arguments(app, definition.task, definition.args, definition.kwargs):
         yield Finding.of("wrong-arguments", definition.name, refusal)
 
 
 def of_sentry(definition: Definition) -> Iterator[Finding]:
-    """Yield what Sentry's monitors cannot say of an entry: they know crontabs, and intervals of whole minutes."""
+    """Yield the findings on what Sentry cannot monitor: it knows crontabs, and intervals of whole minutes."""
     name, when = definition.name, definition.schedule
     if definition.is_interval:
         seconds = cast(schedule, when).run_every.total_seconds()
@@ -167,7 +167,7 @@ def clock_changes(definition: Definition, now: datetime, default_zone: tzinfo) -
 
 
 def redbeat_lacks(data: Mapping[str, Any]) -> list[str]:
-    """Return what a stored definition has that RedBeat cannot read."""
+    """Return the parts of a stored definition that RedBeat cannot read."""
     schedule = data.get("schedule")
     fields = schedule if isinstance(schedule, dict) else {}
     kind = fields.get("__type__")
@@ -219,7 +219,7 @@ _FIRE_TIMES = 10
 
 
 def of_policies(definition: Definition, defaults: Defaults) -> Iterator[Finding]:
-    """Yield what is to be said of the fields of an entry that concern its runs."""
+    """Yield the findings on the fields of an entry that concern its runs."""
     if not defaults.track_runs:
         if fields := tracked_fields(definition):
             text = f"{', '.join(fields)}: no effect without redisbeater_track_runs = True"
@@ -232,7 +232,7 @@ def of_policies(definition: Definition, defaults: Defaults) -> Iterator[Finding]
 
 
 def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) -> Iterator[Finding]:
-    """Yield whether the runs of an entry take longer than the time between two of its fire times."""
+    """Yield a finding if the runs of an entry take longer than the time between two of its fire times."""
     longest, policy = usual_most(runs), ResolvedPolicy.of(stored.definition, defaults).afresh()
     if longest is None or stored.state not in ("enabled", "failing"):
         return
@@ -250,7 +250,7 @@ def overlapping(stored: StoredEntry, defaults: Defaults, runs: Sequence[Run]) ->
 
 
 def usual_most(runs: Sequence[Run]) -> timedelta | None:
-    """Return the duration that 95 % of runs do not exceed; None: too few have ended."""
+    """Return the duration that 95 % of runs do not exceed, or None if too few have ended."""
     known = sorted(run.took for run in runs if run.took is not None and run.finished_at is not None)
     if len(known) < FEWEST_RUNS:
         return None
@@ -258,7 +258,7 @@ def usual_most(runs: Sequence[Run]) -> timedelta | None:
 
 
 def memory(config: Config, entries: int) -> Iterator[Finding]:
-    """Yield whether the records of runs may take much memory of Redis."""
+    """Yield a finding if the records of runs may take much memory of Redis."""
     most = entries * config.run_history_limit * BYTES_OF_RUN
     if config.track_runs and most > MOST_BYTES:
         text = (
@@ -269,7 +269,7 @@ def memory(config: Config, entries: int) -> Iterator[Finding]:
 
 
 def _shortest_gap(stored: StoredEntry, policy: ResolvedPolicy) -> timedelta | None:
-    """Return the shortest time between the next fire times of an entry; None: there are no two."""
+    """Return the shortest time between the next fire times of an entry, or None if it is unknown."""
     try:
         first = stored.fire_time(policy)
         if first is None:

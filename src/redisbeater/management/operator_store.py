@@ -90,19 +90,19 @@ class OperatorStore(ScheduleStore):
         return task_names(self._app)
 
     def is_registered(self, task: TaskLike) -> bool | None:
-        """Tell whether the app has that task, or one of that name; imports its modules. None: it cannot."""
+        """Tell whether the app has that task, or None if it cannot tell; import its modules if need be."""
         return is_registered(self._app, as_task(task))
 
     def held(self) -> HeldRuns:
-        """Return how many fire times have come and have not run: while the schedule is paused, they wait."""
+        """Return how many fire times have come and not run, as they wait while the schedule is paused."""
         return read_held(self._context)
 
     def recorded(self, name: str) -> Recorded | None:
-        """Return the newest run of an entry, and how many of its runs came to what; None: runs are not recorded."""
+        """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
         return read_recorded(self._context, check_name(name))
 
     def watch(self) -> Watcher:
-        """Return what waits for changes of the schedule and of its runs."""
+        """Return a watcher for changes of the schedule and of its runs."""
         return Watcher(self._context)
 
     def words(self, words: Mapping[str, Any], name: str = "") -> EntryWords:
@@ -139,7 +139,7 @@ class OperatorStore(ScheduleStore):
         return drafted(self._app, name, task, words)
 
     def preview(self, entry: RedisScheduleEntry, n: int = 5) -> Preview:
-        """Return what an entry would do that is created now: its schedule in words, its next runs, what lint says.
+        """Return a preview of an entry created now: its schedule in words, its next runs, lint findings.
 
         Raises:
             InvalidEntry: it could not be stored.

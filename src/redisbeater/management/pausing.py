@@ -33,7 +33,7 @@ def read_beats(context: Context) -> list[BeatLine]:
 
 
 def warning_of_lock(held: HeldLock, beats: Sequence[BeatLine]) -> str:
-    """Return why the lock may keep every beat from leading; empty: its holder has just written that it runs."""
+    """Return why the lock may keep every beat from leading, or an empty text if its holder is running."""
     return "" if held.holder in [beat.token for beat in beats] else held.warning
 
 
@@ -62,7 +62,7 @@ class Resumption:
 
 
 def read_pause(context: Context) -> Pause | None:
-    """Return the pause of the schedule; None: it is not paused."""
+    """Return the pause of the schedule, or None if it is not paused."""
     found = context.redis.pause.read()
     if found is None:
         return None

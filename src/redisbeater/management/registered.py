@@ -25,7 +25,7 @@ def is_registered(app: Celery, task: str) -> bool | None:
 
 
 def refused_arguments(app: Celery, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return why Celery would refuse to send arguments to a task that the app has imported; empty: it would not.
+    """Return why Celery would refuse these arguments of a task, or an empty text.
 
     It checks none where the task is not known, has ``typing=False``, or has its own ``apply_async``, which may change
     them.

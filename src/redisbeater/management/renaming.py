@@ -107,7 +107,7 @@ def _elsewhere(snapshot: Snapshot) -> str:
 
 
 def _score(renamed: Definition, snapshot: Snapshot, defaults: Defaults) -> Score | None:
-    """Return the score by the new name, if the fire time or its jitter depends on that; None: the stored one stays."""
+    """Return the score under the new name, or None to keep the stored one if the name does not matter."""
     score, policy = snapshot.score, ResolvedPolicy.of(renamed, defaults)
     fire_time = None if score is None or score.dormant else score.fire_time
     if fire_time is None or fire_time == EPOCH:

@@ -194,7 +194,7 @@ class Row:
 
     @property
     def cron(self) -> str:
-        """Its cron text, and that with the numbers that the name of the entry decides; empty: it has none."""
+        """Its cron text, and that with the numbers that its name decides, or an empty text if it has none."""
         schedule = self.fields.schedule if self.fields else None
         if type(schedule) is crontab:
             return cron_text(schedule)
@@ -205,7 +205,7 @@ class Row:
         )
 
     def last_late(self, newest: Iterable[RunBrief]) -> timedelta | None:
-        """Return how late the last run was sent, by the newest runs of the entry; None: it is not among them."""
+        """Return how late the last run was sent, or None if it is not among the newest runs."""
         if self.last_due_at is None:
             return None
         sent = [run.sent_at for run in newest if run.sent_at is not None and self._is_last(run)]
@@ -217,7 +217,7 @@ class Row:
         return abs(run.moment - self.last_run_at) < timedelta(milliseconds=1)  # one is stored as text, one as a number
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of the entry in a listing."""
+        """Return the entry as a JSON object in a listing."""
         return {name: _iso(getattr(self, name)) for name in LISTED}
 
     def details(self) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def page_of_rows(
 def _count(
     context: Context, wanted: Filter, states: frozenset[str], text: str, names: Sequence[str] | None
 ) -> int | None:
-    """Return how many entries are wanted, where Redis counts them; None: they have to be read."""
+    """Return how many entries are wanted, or None if Redis cannot count them."""
     if names is not None:
         if not states and not text and wanted.is_by_name:
             return len(names)

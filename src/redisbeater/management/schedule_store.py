@@ -348,7 +348,7 @@ class ScheduleStore:
         return RedisScheduleEntry(name, app=self._app).executed(at, note=note, by=by)
 
     def definition(self, name: str) -> dict[str, Any]:
-        """Return all that makes an entry what it is, as JSON values: :meth:`read_definition` reads them.
+        """Return the definition of an entry as JSON values, which :meth:`read_definition` reads.
 
         Raises:
             EntryNotFound, InvalidEntry: as for :meth:`get`.
@@ -429,7 +429,7 @@ class ScheduleStore:
         return [shown_run(context, run) for run in context.redis.runs.active(check_name(name), limit)]
 
     def run_counts(self, name: str) -> RunCounts:
-        """Return how many runs of an entry came to what since it was created; all are 0 if runs are not recorded."""
+        """Return the counts of an entry's runs by outcome, since it was created; all 0 if runs are not recorded."""
         return self._context.redis.runs.counts(check_name(name))
 
     def wait(
@@ -520,7 +520,7 @@ class ScheduleStore:
 
     @property
     def _caller(self) -> RunSender:
-        """What sends runs from this process, of the app that is current."""
+        """The sender of runs from this process, of the app that is current."""
         app = self._app
         if self._run_caller is None or self._run_caller.app is not app:
             self._run_caller = RunSender(app)
@@ -529,7 +529,7 @@ class ScheduleStore:
     # The schedule
 
     def log(self, name: str | None = None, limit: int = 100) -> list[LogLine]:
-        """Return what happened to an entry, or to the schedule without a name: the newest line first.
+        """Return the log of an entry, or without a name that of the schedule, the newest line first.
 
         An ordinary run is no line; the log says what was changed, by whom and why, what was skipped and what failed.
 
@@ -571,7 +571,7 @@ class ScheduleStore:
 
     @property
     def is_paused(self) -> Pause | None:
-        """The pause of the schedule; None: it is not paused."""
+        """The pause of the schedule, or None if it is not paused."""
         return pausing.read_pause(self._context)
 
     def status(self, *, details: bool = False) -> Status:
@@ -712,7 +712,7 @@ class ScheduleStore:
         return {name: report["reason"] for name, report in self._context.redis.broken.reports().items()}
 
     def failing(self) -> dict[str, Failing]:
-        """Return the entries whose runs cannot be sent, name -> what is known, those that owe the oldest runs first.
+        """Return the entries whose runs cannot be sent, name -> failure, those that owe the oldest runs first.
 
         Beat tries them again, at the latest after half a minute, and at once when they are edited. A broker that is
         unavailable makes those entries fail that it was to get when the outage began.
@@ -768,7 +768,7 @@ class ScheduleStore:
         by: str = "",
         progress: Callable[[int], None] | None = None,
     ) -> Changes:
-        """Return what :meth:`apply` would change to make the entries of an owner those of a file; write nothing.
+        """Return the changes that :meth:`apply` would make to the entries of an owner; write nothing.
 
         What operators changed stays until the file's own field changes.
 
@@ -851,7 +851,7 @@ class ScheduleStore:
     def lint(
         self, file: Export | None = None, progress: Callable[[int], None] | None = None, sentry: bool = False
     ) -> Findings:
-        """Return what will not run as its author means, in the schedule or in a file, the worst first.
+        """Return lint findings: what will not run as its author means, the worst first.
 
         Workers are asked which tasks they have registered, for a second; without an answer no task is unknown.
 

@@ -250,7 +250,7 @@ class SearchReader:
         return True
 
     def found(self, snapshot: Snapshot) -> FoundEntry | None:
-        """Return what was read as an entry; None: it is not wanted."""
+        """Return the found entry of a snapshot, or None if it is not wanted."""
         found = self._found(snapshot)
         if found is None or not self._states or found.state in self._states:
             return found
@@ -331,7 +331,7 @@ class Filter:
         return self.lets_definition_through(stored.definition, is_disabled_for_now=stored.is_disabled_for_now)
 
     def lets_definition_through(self, definition: Definition, *, is_disabled_for_now: bool = False) -> bool:
-        """Tell whether a definition is one of an entry that is wanted; ``is_disabled_for_now``: until a time."""
+        """Tell whether an entry with this definition is wanted; ``is_disabled_for_now``: until a time."""
         if self.labels and not self.labels.items() <= definition.labels.items():
             return False
         is_in_queue = self.queue is None or definition.options.get("queue") == self.queue
@@ -344,7 +344,7 @@ class Filter:
         return self.task is None and self.enabled is None and self.queue is None and not self.labels
 
     def terms(self, text: str = "", *, is_disabled: bool = False) -> dict[str, Any] | None:
-        """Return how Redis tells most entries that are not selected, as ``find_entries.lua`` takes it; None: it cannot.
+        """Return the terms by which ``find_entries.lua`` leaves out most other entries, or None if it cannot.
 
         Arguments:
             text: only entries with this text in their name, task or description, in any case.
@@ -387,7 +387,7 @@ _INDEXED = frozenset(("finished", "failing", "late"))
 def candidates(
     context: Context, wanted: Filter, states: Collection[str], text: str, progress: Progress | None = None
 ) -> Sequence[str] | None:
-    """Return the names of the entries that may be wanted, the next to run first; None: Redis cannot tell.
+    """Return the names of the entries that may be wanted, the next to run first, or None if Redis cannot tell.
 
     Redis looks through names and definitions. Entries in a state that Redis has a list of may be missing if ``states``
     names it.

@@ -85,12 +85,12 @@ class Simulation:
 
     @property
     def busiest_second(self) -> Peak | None:
-        """The second with the most runs, the first of several; None: there is no run."""
+        """The second with the most runs, the first of several, or None if there is no run."""
         return _busiest(self.per_second)
 
     @property
     def busiest_minute(self) -> Peak | None:
-        """The minute with the most runs, the first of several; None: there is no run."""
+        """The minute with the most runs, the first of several, or None if there is no run."""
         return _busiest(_by(60, self.per_second))
 
     def counts(self, per: str) -> list[Peak]:
@@ -313,7 +313,7 @@ class Forecast:
 
 
 def forecast(app: Celery, changes: Changes, progress: Progress | None = None) -> Forecast | None:
-    """Return how applying changes moves the runs of the next week; None: they are too many to tell at once.
+    """Return how changes move the runs of the next week, or None if there are no changes, or too many.
 
     ``progress`` is called with the number of changed entries that were looked at.
     """

@@ -60,7 +60,7 @@ class LastHour:
     is_at_least: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         return {**vars(self), "since": self.since.isoformat()}
 
 
@@ -83,7 +83,7 @@ def read_last_hour(context: Context, now: datetime) -> LastHour:
     )
 
 
-#: What is said of facts that the server keeps to itself.
+#: The text for facts that the server does not tell.
 UNKNOWN = "unknown: the user of Redis may not ask (+info, +config|get), or this server does not say"
 
 #: What a crash loses, by when the append-only file is written to the disk.
@@ -105,7 +105,7 @@ def memory_words(facts: ServerFacts) -> str:
 
 
 def eviction_words(facts: ServerFacts) -> str:
-    """Return what the server does when its memory is full, and whether the schedule can be lost by that."""
+    """Describe what the server does when its memory is full, and whether that can lose the schedule."""
     policy = facts.policy
     if not policy:
         return "no limit of memory: nothing is evicted" if facts.max_memory == 0 else UNKNOWN
@@ -119,7 +119,7 @@ def eviction_words(facts: ServerFacts) -> str:
 
 
 def persistence_words(facts: ServerFacts, now: datetime) -> str:
-    """Return what the server writes to its disk, and what a crash loses."""
+    """Describe what the server writes to its disk, and what a crash loses."""
     problems = "".join(f"; {problem}" for problem in facts.problems)
     if facts.has_log:
         loss = f", fsync {facts.fsync}: {_LOSSES[facts.fsync]}" if facts.fsync in _LOSSES else ""
@@ -179,7 +179,7 @@ class Server:
         return persistence_words(self.facts, self.now)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it; null or empty is what the server does not say."""
+        """Return it as a JSON object, with null or empty for what the server does not say."""
         facts = self.facts
         return {
             "server": facts.name,
@@ -264,13 +264,13 @@ class Status:
 
     @property
     def leader_name(self) -> str:
-        """Host and process of the leader, or ``RedBeat``; empty: none leads."""
+        """Host and process of the leader, or ``RedBeat``, or an empty text if none leads."""
         if is_of_redbeat(self.lock):
             return "RedBeat"
         return name_of(self.lock) if self.lock else ", ".join(beat.name for beat in self.leaders)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         return {
             "now": self.now.isoformat(),
             **{name: getattr(self, name) for name in ("address", "prefix", "id", "entries", "broken", "failing")},
@@ -387,7 +387,7 @@ class Health:
         return f"unhealthy: {'; '.join(self.problems)}" if self.problems else f"ok: {', '.join(self.facts)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         status = self.status.as_dict() if self.status else None
         found = {"problems": list(self.problems), "failed": list(self.failed)}
         return {"healthy": self.is_healthy, **found, "status": status}

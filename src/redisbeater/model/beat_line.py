@@ -65,7 +65,7 @@ class BeatLine:
 
     @classmethod
     def from_text(cls, token: str, text: str) -> BeatLine | None:
-        """Read a stored line; None: another program wrote it, or it is not complete."""
+        """Read a stored line, or return None if it is incomplete or of another program."""
         try:
             stored: dict[str, Any] = json_text.from_text(text, "line")
             return cls(
@@ -97,7 +97,7 @@ class BeatLine:
             return None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it: names, times as ISO 8601, durations in seconds."""
+        """Return it as a JSON object: times as ISO 8601, durations in seconds."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         values.update(since=self.since.isoformat(), last_pass=self.last_pass.isoformat())
         return {**values, "broker_away": self.broker_away.total_seconds()}
@@ -164,6 +164,6 @@ class Pause:
         return json.dumps({"since": since, "by": self.by, "note": self.note})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         times = {"since": self.since, "until": self.until}
         return {**{name: time and time.isoformat() for name, time in times.items()}, "by": self.by, "note": self.note}

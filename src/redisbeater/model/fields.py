@@ -59,7 +59,7 @@ class _Field:
     read: Callable[[Any], Any] = lambda value: value
 
     def stored(self, value: Any) -> Any:
-        """Return what a stored value stands for, unchecked."""
+        """Read a stored value, unchecked."""
         return self.null if value is None else self.read(value)
 
 

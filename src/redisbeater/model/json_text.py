@@ -147,7 +147,7 @@ def from_person(text: str, path: str) -> Any:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of its keys and values.
+    """Return these pairs as an object.
 
     Raises:
         ValueError: a key is there twice.

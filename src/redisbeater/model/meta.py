@@ -118,7 +118,7 @@ def application_of(origin: str) -> str:
 
 
 def file_owner(origin: str) -> str:
-    """Return the owner of the file that declares an entry of this origin; empty: it is no origin of a file."""
+    """Return the owner of the file that declares an entry, or an empty text if no file does."""
     return origin.removeprefix(_PREFIX).rpartition(" ")[0] if origin.startswith(_PREFIX) else ""
 
 

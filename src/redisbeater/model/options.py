@@ -77,7 +77,7 @@ def check_options(options: Mapping[str, Any], task: str, rules: OptionRules) -> 
 
 
 def owner_of_header(name: Any) -> str:
-    """Return who sets a header of messages, ``Celery`` or ``beat``; empty: it is the application's."""
+    """Return who sets a header of messages, ``Celery`` or ``beat``, or an empty text for the application."""
     if name in _HEADERS_OF_BEAT or str(name).startswith("redisbeater_"):
         return "beat"
     return "Celery" if name in _HEADERS_OF_CELERY else ""
@@ -147,7 +147,7 @@ def decoded_options(options: Any) -> Any:
 
 
 def option_instant(value: Any, now: datetime) -> datetime | None:
-    """Return the instant that an option such as ``expires`` or ``countdown`` means; None: it means none.
+    """Return the instant that an option such as ``expires`` or ``countdown`` means, or None.
 
     A naive datetime is left to Celery, which reads it in the zone of its app.
     """

@@ -191,7 +191,7 @@ def args_advice(given: Any) -> str:
 
 
 def _signature_advice(given: Mapping[str, Any]) -> str:
-    """Return what a signature is, and how to schedule what it does: Celery's chains and the like are no tasks."""
+    """Name a signature, and say how to schedule it: Celery's chains and the like are no tasks."""
     if kind := given.get("subtask_type"):
         return f"a {kind}; schedule a task of yours that builds the {kind} and calls its apply_async()"
     return "a signature; pass its parts: task=s.task, args=s.args, kwargs=s.kwargs, options=s.options"

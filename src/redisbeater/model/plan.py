@@ -71,7 +71,7 @@ def _too_early(policy: ResolvedPolicy, fire_time: datetime, until: datetime) -> 
 
 
 def meant_fire_time(policy: ResolvedPolicy, score: datetime, meta: Meta) -> datetime | None:
-    """Return the fire time that a score means: itself, or the first one after the last run; None: there is none.
+    """Return the fire time that a score means: itself, or the first one after the last run, or None.
 
     A score only says when to look if it is a whole second at which the entry does not fire, or at which it has run. It
     is a fire time itself if the entry never ran, because there is no run to count from, or if it is 0, which means now.
@@ -289,7 +289,7 @@ def _plan_due(policy: ResolvedPolicy, fire_time: datetime, now: datetime, run_co
 
 
 def _after_execution(policy: ResolvedPolicy, now: datetime, activity: Activity) -> Score | None:
-    """Return the score of an interval that counts from the end of a run and is not due yet; None: it is due."""
+    """Return the score of an interval that counts from the end of a run, or None if it is due."""
     if activity.active:
         following = policy.timetable.next(now)
         return Score(fire_time=now + ANCHOR_LOOK if following is None else min(now + ANCHOR_LOOK, following))

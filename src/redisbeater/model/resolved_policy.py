@@ -93,7 +93,7 @@ class ResolvedPolicy(NamedTuple):
         return self.score_at(self.resumed(self.timetable.next(fire_time)), run_count)
 
     def score_at(self, following: datetime | None, run_count: int) -> Score:
-        """Return the score of the entry when its next fire time is known; None: it has none left."""
+        """Return the score of the entry; ``following`` is its next fire time, or None if it has none left."""
         return FINISHED if self.is_spent(run_count) else Score.planned(following, enabled=self.enabled)
 
     @property

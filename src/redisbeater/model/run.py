@@ -78,7 +78,7 @@ class Kind(TextEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """What is needed to send a run: task, arguments and options, as they were sent, of values that JSON has."""
+    """What is needed to send a run: task, arguments and options as they were sent, as JSON values."""
 
     task: str
     args: list[Any]
@@ -140,7 +140,7 @@ class NewRun:
     is_alone: bool = False
 
     def to_row(self) -> dict[str, Any]:
-        """Return it as the scripts take it: what is the rule is left out."""
+        """Return it as the scripts take it, without defaults."""
         stored = {"task": self.task, "fire_time": stored_time(self.fire_time)}
         if self.expires:
             stored["expires"] = to_unix(self.expires)
@@ -216,7 +216,7 @@ class Run:
 
     @classmethod
     def from_fields(cls, run_id: str, stored: Mapping[str, Any]) -> Run | None:
-        """Read the fields of a stored run, whatever other programs wrote; None: it is no run."""
+        """Read the fields of a stored run, whatever other programs wrote, or return None if it is no run."""
         state = _member(State, stored.get("state"))
         name = stored.get("name")
         if state is None or not isinstance(name, str) or not name:
@@ -248,14 +248,14 @@ class Run:
 
     @property
     def took(self) -> float | None:
-        """Seconds from its start to its end, or to the last renewal of its lease; None: it has not started."""
+        """Seconds from its start to its end, or to the last renewal of its lease, or None before it starts."""
         end = self.finished_at or self.seen_at
         if self.started_at is None or end is None:
             return None
         return max((end - self.started_at).total_seconds(), 0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it: times as ISO 8601; without holder and payload, which may hold secrets."""
+        """Return it as a JSON object, without holder and payload, which may hold secrets; times as ISO 8601."""
         hidden = {"holder", "payload", "seen_lease"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in hidden}
         times = {name: value.isoformat() for name, value in values.items() if isinstance(value, datetime)}
@@ -264,7 +264,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class RunCounts:
-    """How many runs of an entry came to what, since it was created.
+    """The counts of an entry's runs by outcome, since it was created.
 
     Attributes:
         lost: how often one was lost, also where it was sent again, or reported later.
@@ -296,7 +296,7 @@ def result_text(result: object, secrets: Iterable[str] = ()) -> str:
 
 
 def process_of(holder: str) -> tuple[str, int]:
-    """Return the worker of a holder, if it has Celery's name for its host, and the process; empty and 0: unknown."""
+    """Return the worker of a holder, as Celery names it by default, and the process; empty and 0 if unknown."""
     host, _, rest = holder.rpartition(":")[0].rpartition(":")
     return (f"celery@{host}", _count(rest)) if host else ("", 0)
 
@@ -351,7 +351,7 @@ class RunBrief(NamedTuple):
 
     @classmethod
     def from_row(cls, run_id: str, row: Sequence[str]) -> RunBrief | None:
-        """Read state and times of a stored run, whatever other programs wrote; None: it is no run."""
+        """Read state and times of a stored run, whatever other programs wrote, or return None if it is no run."""
         state = _STATES.get(row[0])
         if state is None:
             return None

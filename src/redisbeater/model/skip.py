@@ -79,7 +79,7 @@ class Skipped:
 
 
 def read_skipped(text: str) -> dict[str, Skipped]:
-    """Return what was skipped of an entry so far, by reason.
+    """Return the skips of an entry so far, by reason.
 
     An unreadable record counts as empty, and a count or a time that cannot be right is left out.
     """

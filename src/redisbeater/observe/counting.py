@@ -55,7 +55,7 @@ class BeatParts(NamedTuple):
 
     @property
     def clock_offset(self) -> float | None:
-        """Seconds by which the clock of this host is ahead of the server's; None: only claims compare them."""
+        """Seconds by which this host's clock is ahead of the server's, or None unless this beat leads."""
         return self.clock.offset if self.leads else None
 
     @property
@@ -165,5 +165,5 @@ def has_metrics() -> bool:
 
 
 def counts_for(config: Config) -> Counts:
-    """Return what counts for a beat: everything where metrics are served, else what its heartbeat shows."""
+    """Return the counters of a beat: all where metrics are served, else those of its heartbeat."""
     return Meter() if config.http is not None and has_metrics() else Counts()

@@ -294,7 +294,7 @@ def create_schedule_registry(context: Context) -> CollectorRegistry:
 
 
 def exposition_of(registry: CollectorRegistry) -> HTTPAnswer:
-    """Return what a registry has now as the answer to a scrape."""
+    """Return the metrics of a registry as the answer to a scrape."""
     return HTTPAnswer(status=HTTPStatus.OK, body=generate_latest(registry), content_type=CONTENT_TYPE)
 
 

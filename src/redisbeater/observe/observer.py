@@ -145,7 +145,7 @@ class Observer:
         return answer_of(self._verdicts.health(strict=query.get("strict") == "1"), query)
 
     def _metrics(self) -> Route:
-        """Return what answers ``/metrics``; without the package that writes them, what to install."""
+        """Return the handler of ``/metrics``, or one that says which package to install."""
         if not isinstance(self._beat.counts, Meter):
             return lambda query: _NO_METRICS
         from redisbeater.observe.metrics import create_registry, exposition_of

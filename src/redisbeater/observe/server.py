@@ -60,7 +60,7 @@ class Verdict:
         return f"unhealthy: {'; '.join(self.problems.values())}" if self.problems else f"ok: {self.facts}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it: each check with ``ok``, or with what is wrong."""
+        """Return it as a JSON object: each check with ``ok`` or its problem."""
         return {
             "healthy": self.is_good,
             "answer": self.sentence,
@@ -185,7 +185,7 @@ class Ping:
             return False
 
     def _report(self, error: Exception) -> None:
-        # Only the host: who knows the path can silence the alarm.
+        # Log only the host: whoever knows the path can silence the alarm.
         problem = f"{type(error).__name__}: {error}"
         if problem != self._problem:
             self._problem = problem

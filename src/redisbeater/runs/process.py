@@ -56,7 +56,7 @@ def announce_end(execution: Execution, state: State, *, seconds: float | None = 
 
 
 def _run_of(execution: Execution, state: State, *, error: str = "", result: str = "", note: str = "", **_: Any) -> Run:
-    """Return what this process knows of a run."""
+    """Return a run as this process knows it."""
     return Run(
         id=execution.run_id,
         name=execution.name,
@@ -165,7 +165,7 @@ class Process:
 
     @classmethod
     def of(cls, app: Celery) -> Process | None:
-        """Return what this process reports for an app; None: its settings cannot be used, which is logged once."""
+        """Return the process that reports for an app, or None if its settings cannot be used, which is logged once."""
         by_pid = _PROCESSES.setdefault(app, {})
         pid = os.getpid()
         if pid not in by_pid:
@@ -273,12 +273,12 @@ class Process:
     # The main process, which knows only in which process an execution was
 
     def request_of(self, task_id: str) -> Any:
-        """Return the ``celery.app.task.Context`` of a tracked run that this worker has received; None: it has not."""
+        """Return the ``celery.app.task.Context`` of a tracked run that this worker has received, or None."""
         received = self.received.get(task_id)
         return None if received is None else Request(received.request_dict)
 
     def seen_from_outside(self, task: Any, request: Any) -> Execution | None:
-        """Return an execution by the process that executed it, as known here; None: that process is unknown."""
+        """Return an execution by the process that executed it, or None if that process is unknown."""
         received = self.received.get(request.id)
         pid = os.getpid() if self.executes else getattr(received, "worker_pid", None)
         if not isinstance(pid, int):

@@ -35,7 +35,7 @@ def is_tracked(request: Any) -> bool:
 
 
 def is_tracked_request(request: Any) -> bool:
-    """Return the same of a ``celery.worker.request.Request``, as the main process of a worker has it."""
+    """Tell whether a ``celery.worker.request.Request``, as a worker's main process has it, is tracked."""
     headers = request.request_dict
     own = headers.get("headers")
     is_marked = ATTEMPT_HEADER in headers or (isinstance(own, dict) and ATTEMPT_HEADER in own)
@@ -234,7 +234,7 @@ class RunningTable:
         return [each for each in self.holding() if each is not running and each.execution.run_id == run_id]
 
     def renew_at(self) -> float:
-        """Return when to look for leases to renew, by the clock of this host; infinite: there are none."""
+        """Return when to look for leases to renew, by the clock of this host, or infinity if there are none."""
         return self._renew_at
 
     def to_renew(self) -> list[Running]:
@@ -248,5 +248,5 @@ class RunningTable:
         return [each for each in holding if each.renew_at <= now + each.lease / RENEWALS / 2][:RENEWAL_PAGE]
 
     def first_cut_off(self) -> float:
-        """Return when the first lease ends, by the clock of this host; infinite: nothing is executed."""
+        """Return when the first lease ends, by the clock of this host, or infinity if nothing is executed."""
         return min((running.lease_end for running in self.holding()), default=math.inf)

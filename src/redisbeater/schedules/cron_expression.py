@@ -82,7 +82,7 @@ def read_hashed(name: str, part: str) -> Hashed:
 
 
 def resolved(name: str, hashed: Hashed, entry_name: str) -> str:
-    """Return what a part with ``H`` stands for in an entry: a number or, with a step, a range with that step."""
+    """Return the value of a part with ``H`` in an entry: a number or, with a step, a range with that step."""
     digest = hashlib.sha256(f"{entry_name}@{name}".encode("utf-8", "surrogatepass")).digest()
     number = int.from_bytes(digest[:6], "big")
     if hashed.step is None:

@@ -144,7 +144,7 @@ def _ask(asked: BaseSchedule, local: datetime) -> timedelta | None:
 
 
 def _ask_solar(asked: solar, local: datetime) -> timedelta | None:
-    """Return how long a solar schedule waits; None: its event does not happen within a year.
+    """Return how long a solar schedule waits, or None if its event does not happen within a year.
 
     Celery before 5.7 looks at one day, and raises TypeError where the event does not happen on it: near a pole.
     """

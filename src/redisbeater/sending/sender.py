@@ -176,7 +176,7 @@ class Sender:
         return recording
 
     def _unlogged_error(self) -> Exception | None:
-        """Return that nothing was sent, where Celery met an error before that and its logger is switched off."""
+        """Return an error that Celery met before it sent anything and did not log, as its logger is off."""
         if self._has_begun or not is_from(celery.beat, self._scheduler.apply_entry):
             return None
         return RuntimeError("an error before it was sent, which the logger celery.beat is set not to show")

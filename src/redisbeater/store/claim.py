@@ -108,7 +108,7 @@ class Claim:
         return self.asked_at + (self.trusted_until - self.asked_at) / TRUSTED_SHARE
 
     def server_time(self) -> datetime:
-        """Return what the server's clock shows now, reckoned from this claim's reply."""
+        """Return the server's time now, reckoned from this claim's reply."""
         return self.now + timedelta(seconds=host_seconds() - self.asked_at)
 
     def look_again_at(self, longest: float, not_before: float = 0.0) -> float:
@@ -161,7 +161,7 @@ class Commitment(NamedTuple):
     skipped_count: int = 0
 
     def essentials(self) -> Commitment:
-        """Return what the entry needs to go on: its next score and meta, without its log and records of runs."""
+        """Return the commitment of the next score and meta alone, without log and records of runs."""
         return self._replace(log=(), runs=(), skipped_count=0)
 
 
@@ -180,7 +180,7 @@ class CommitResult:
     reduced: dict[str, StoreError] = field(default_factory=dict)
 
     def add(self, commitments: Sequence[Commitment], reply: Mapping[str, Any]) -> None:
-        """Add what the commit script answered: of which of these entries nothing was written, by their places."""
+        """Add the reply of the commit script: the places of those commitments that were not written."""
         for place, stored in reply.items():
             name = commitments[int(place)].entry.name
             if "fenced" in stored:
@@ -234,7 +234,7 @@ def _runs(item: Commitment) -> dict[str, Any]:
 
 
 def _later_look(score: Score | None, entry: ClaimedEntry) -> dict[str, str]:
-    """Return the fields for what the score itself does not say: the fire time of a later look, and that it is now."""
+    """Return the fields that the score cannot hold: the fire time of a later look, and that it is due now."""
     if score is None or score.fire_time is None or score.dormant:
         return {}
     if entry.is_due_now and score.fire_time == entry.fire_time:

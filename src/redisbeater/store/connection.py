@@ -55,7 +55,7 @@ class Script:
         return cls(text=text, sha=hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), absent=absent)
 
     def at(self, now: str) -> Script:
-        """Return the script as it takes UNIX seconds with six decimals for the server's time; empty: it asks it."""
+        """Return the script with a fixed time, UNIX seconds with six decimals, or itself if that is empty."""
         seconds, _, microseconds = now.partition(".")
         fixed = f"{{'{seconds}', '{microseconds}'}}"
         return Script.of(self.text.replace("redis.call('TIME')", fixed), self.absent) if now else self

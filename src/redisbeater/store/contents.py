@@ -185,7 +185,7 @@ class Contents:
         self._connection.call(delete)
 
     def fix_clock(self, now: datetime | None) -> datetime | None:
-        """Let the server's clock stand still for this process; None: let it go on. Return at what time it stood.
+        """Stop the server's clock for this process, or let it go on for None; return the time at which it stood.
 
         For tests.
         """

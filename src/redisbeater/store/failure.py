@@ -67,7 +67,7 @@ _TLS_HINTS = {
 }
 
 
-#: What errors are counted as.
+#: The kinds by which errors are counted.
 KINDS = ("timeout", "connection", "refused", "readonly")
 
 
@@ -123,7 +123,7 @@ def right_hint(problem: str, commands: Collection[str] = ()) -> str:
 
 
 def _tls_hint(error: BaseException) -> str:
-    """Return what to do if TLS has failed; empty if it has not, or nobody knows."""
+    """Return a hint on how to fix TLS, or an empty text if TLS has not failed."""
     problem = " ".join(str(cause) for cause in causes(error) if isinstance(cause, ssl.SSLError))
     return next((f" ({hint})" for pattern, hint in _TLS_HINTS.items() if re.search(pattern, problem)), "")
 

@@ -177,7 +177,7 @@ class Keys:
         return f"{self.prefix}:run:{run_id}"
 
     def payload_of(self, run_id: str) -> str:
-        """Return the key of what is needed to send a run again."""
+        """Return the key of a run's payload, which is needed to send it again."""
         return f"{self.prefix}:payload:{run_id}"
 
     def runs_of(self, name: str) -> str:
@@ -193,7 +193,7 @@ class Keys:
         return f"{self.prefix}:logout:{session_id}"
 
     def undo(self, undo_id: str) -> str:
-        """Return the key of what undoes a change that was made on the web page."""
+        """Return the key of the undo of a change that was made on the web page."""
         return f"{self.prefix}:undo:{undo_id}"
 
     def run_id(self, run_key: str) -> str:

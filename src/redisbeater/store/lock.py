@@ -173,7 +173,7 @@ class Lock:
         return host_seconds() > hold.seen_at + limit
 
     def _watch(self, ends_at: float | None) -> None:
-        """Record when another beat's lock ends; None: no other beat holds it."""
+        """Record when another beat's lock ends, or None if no other beat holds it."""
         hold = None
         if ends_at is not None and not self.is_endless:
             hold = Hold(holder=self.holder, ends_at=ends_at, seen_at=host_seconds(), seconds_left=self.free_in)

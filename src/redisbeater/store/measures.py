@@ -59,7 +59,7 @@ class FailingEntries:
         return int(unless_wrong_type(self._connection, lambda client: client.zcard(self._keys.failing)) or 0)
 
     def oldest(self) -> str:
-        """Return the name of the entry that waits longest for its run; empty: none is scheduled."""
+        """Return the name of the entry that waits longest for its run, or an empty text if none is scheduled."""
         waiting = [
             (score, member)
             for key in (self._keys.schedule, self._keys.failing)

@@ -123,7 +123,7 @@ class DeletedEntries:
         return {name: from_unix(str(at)) for page in pages(newest, PAGE) for name, at in self._existing(page)}
 
     def load(self, name: str, now: datetime, zone: str) -> Snapshot | None:
-        """Return what is kept of a deleted entry; None: nothing is."""
+        """Return a deleted entry, or None if it is not kept."""
         fields = unless_wrong_type(self._connection, lambda client: client.hgetall(self._keys.deleted + name))
         if not fields or "definition" not in fields:
             return None

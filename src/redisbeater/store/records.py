@@ -65,7 +65,7 @@ class PauseKey:
         self.lease = lease
 
     def read(self) -> tuple[str, float | None] | None:
-        """Return the JSON of the pause, and the seconds until it ends by itself, if it does; None: there is none."""
+        """Return the JSON of the pause and the seconds to its end, if it has one, or None if there is no pause."""
         text = self._get(lambda client: client.get(self._keys.pause))
         if text is None:
             return None
@@ -78,11 +78,11 @@ class PauseKey:
         self._run("pause", text, str(left), line_text("paused", **details), str(MOST_LINES))
 
     def end(self, **details: object) -> bool:
-        """Delete the pause, record that in the log with these details, and wake beats; False: there was none."""
+        """Delete the pause, record that in the log with these details, and wake beats; tell if there was one."""
         return bool(self._run("resume", line_text("resumed", **details), str(MOST_LINES)) == "RESUMED")
 
     def let_pass(self, seconds: float) -> None:
-        """Let a pause that ends by itself end so much sooner.
+        """End a pause with a time limit so many seconds sooner.
 
         For tests, whose clock moves while that of the server, which ends it, does not.
         """
@@ -116,7 +116,7 @@ class Beats:
         self._keys = keys
 
     def lines(self) -> dict[str, str]:
-        """Return what is stored: token -> JSON."""
+        """Return the stored lines: token -> JSON."""
         found = unless_wrong_type(self._connection, lambda client: client.hscan(self._keys.beats, count=MOST_BEATS))
         return dict(list(found[1].items())[:MOST_BEATS]) if found else {}
 
@@ -141,11 +141,11 @@ class PageKeys:
         return self._read(self._keys.logout(session_id)) is not None
 
     def keep_undo(self, undo_id: str, text: str, seconds: int) -> None:
-        """Store the JSON of what a change was, and what undoes it."""
+        """Store the JSON of a change and its undo."""
         self._keep(self._keys.undo(undo_id), text, seconds)
 
     def undo(self, undo_id: str) -> str | None:
-        """Return the JSON that was stored, or None: it was deleted, or its time is over."""
+        """Return the stored JSON, or None if it was deleted or its time is over."""
         return self._read(self._keys.undo(undo_id))
 
     def forget_undo(self, undo_id: str) -> None:

@@ -39,7 +39,7 @@ def new_holder(host: str, pid: int) -> str:
 
 
 def holder_prefix(host: str, pid: int) -> str:
-    """Return what the tokens of all executions in one process begin with; it fences where the token is not known."""
+    """Return the prefix of the tokens of all executions in a process; it fences where the token is unknown."""
     return f"{host}:{pid}:"
 
 
@@ -92,7 +92,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """What became of leases that were to be renewed, as ids of runs.
+    """The outcome of renewing leases, as ids of runs.
 
     Attributes:
         to_stop: somebody asked to stop them.
@@ -156,7 +156,7 @@ RENEW_PAGE = 250
 
 @dataclass(frozen=True, kw_only=True)
 class Reservation:
-    """What became of a run that a program wants to send.
+    """The outcome of reserving a run that a program wants to send.
 
     ``outcome``: ``RESERVED``, send it; ``BUFFERED``, beat sends it when its turn comes; ``CLAIMED``, a beat has claimed
     the entry, ask again; ``BUSY``, ``active`` has the ids of the runs in its way. With ``cancel_other`` these are to be
@@ -318,7 +318,7 @@ class RunStore:
     # What programs do
 
     def stop(self, run_id: str, *, by: str = "", note: str = "") -> Run | None:
-        """Ask to stop a run, and return it as it is then; None: there is none.
+        """Ask to stop a run, and return it as it is then, or None if there is none.
 
         One that waits for beat (BUFFERED, or LOST and to be sent again) is REVOKED at once. A final one is left alone.
         """
@@ -396,7 +396,7 @@ class RunStore:
     # Records, read
 
     def run(self, run_id: str) -> Run | None:
-        """Return a run with its payload; None: there is none, or not any more."""
+        """Return a run with its payload, if it is stored."""
         return next(self._load([self._keys.run(run_id)], with_payload=True), None)
 
     def many(self, run_ids: Sequence[str]) -> dict[str, Run]:
@@ -526,7 +526,7 @@ class RunStore:
         return [self._keys.run_id(key) for key in page or []]
 
     def counts(self, name: str) -> RunCounts:
-        """Return how many runs of an entry came to what."""
+        """Return the counts of an entry's runs by outcome."""
         key, fields = self._keys.entry(name), [*(f"n.{word}" for word in COUNTED), "failures", "buffered"]
 
         def read(client: Any) -> list[str | None]:

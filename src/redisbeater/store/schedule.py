@@ -71,7 +71,7 @@ class Identity:
         return self._known if self._is_stand_in else str(uuid.uuid4())
 
     def read(self, stored: str) -> str:
-        """Return the identity for a claim that found this text; empty: the key holds another type, or no text."""
+        """Return the identity for a claim; ``stored`` is empty if the key holds another type or no text."""
         self._is_stand_in = not stored
         self._known = stored or self._known or self._fallback
         return self._known
@@ -226,7 +226,7 @@ class RedisSchedule:
         return result
 
     def _commit_page(self, claim: Claim, page: Sequence[Commitment], result: CommitResult, runs: Sequence[str]) -> None:
-        """Commit one page; of an entry whose commit Redis refuses, what it needs to go on."""
+        """Commit one page; of an entry whose commit Redis refuses, only its essentials."""
         is_retry = chain([""], repeat("1"))
 
         def write(items: Sequence[Commitment]) -> None:
@@ -333,7 +333,7 @@ class RedisSchedule:
         return [Snapshot.from_reply(name, now, fields or {}, zone) for name, fields in zip(names, entries)]
 
     def clock(self) -> tuple[datetime, str]:
-        """Return the time of the server's clock, and the zone of entries without their own; empty: none is stored."""
+        """Return the server's time, and the zone of entries without their own, which may be empty."""
         now, zone, _ = self._read(())
         return now, zone
 
@@ -474,15 +474,15 @@ class RedisSchedule:
         return self._connection.call(_eviction_policy)
 
     def server(self) -> str:
-        """Return what the server is, such as ``valkey 9.1.0``; empty when it forbids the question."""
+        """Return program and version of the server, such as ``valkey 9.1.0``, or an empty text if it hides them."""
         return self._connection.call(_server)
 
     def server_facts(self) -> ServerFacts:
-        """Return what the server that holds the schedule says about itself, as far as it does."""
+        """Return the facts that the server of the schedule tells about itself."""
         return self._connection.call(partial(read_server, key=self.keys.schedule))
 
     def refusal(self) -> str:
-        """Return why the server refuses changes, and what to do; empty: it takes them, or does not say."""
+        """Return why the server refuses changes and what to do, or an empty text."""
         return self._connection.call(partial(read_refusal, key=self.keys.schedule))
 
     def restore_identity(self, identity: str) -> None:
@@ -490,7 +490,7 @@ class RedisSchedule:
         self._connection.call(lambda client: client.set(self.keys.id, identity))
 
     def leader(self) -> str:
-        """Return the token of the beat that holds the lock; empty: none does, or what the key holds is no token."""
+        """Return the token of the beat that holds the lock, or an empty text if none does."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.lock)) or ""
 
     def held_lock(self) -> HeldLock:
@@ -504,7 +504,7 @@ class RedisSchedule:
         return HeldLock(holder=holder, seconds_left=seconds, warning=warning)
 
     def identity(self) -> str:
-        """Return the identity of the schedule; empty: there is none yet, or the key holds another type."""
+        """Return the identity of the schedule, or an empty text if it has none."""
         return unless_wrong_type(self._connection, lambda client: client.get(self.keys.id)) or ""
 
 

@@ -49,7 +49,7 @@ class ServerFacts:
 
     @property
     def may_evict(self) -> bool | None:
-        """Whether it evicts entries when its memory is full; None: it does not say."""
+        """Whether it evicts entries when its memory is full, or None if it does not say."""
         if self.max_memory == 0 or (self.policy and not self.policy.startswith("allkeys")):
             return False
         return True if self.policy else None
@@ -81,7 +81,7 @@ def read_server(client: Any, key: str) -> ServerFacts:
 
 
 def read_refusal(client: Any, key: str) -> str:
-    """Return why the server that holds a key refuses changes, and what to do; empty: it takes them, or does not say."""
+    """Return why the server that holds a key refuses changes and what to do, or an empty text."""
     about = _allowed(partial(client.info, **_node(client, key)))
     if str(about.get("role")) == "slave":
         return "it is a replica; use the address of the master in redisbeater_redis_url, or Sentinel"
@@ -115,7 +115,7 @@ def _setting(client: Any, key: str, name: str) -> Mapping[str, Any]:
 
 
 def name_of_server(about: Mapping[str, Any]) -> str:
-    """Return program and version of what ``INFO`` says; empty: it does not."""
+    """Return program and version of an ``INFO`` reply, or an empty text if it has none."""
     name = about.get("server_name", "redis")
     version = about.get(f"{name}_version") or about.get("redis_version", "")
     return f"{name} {version}" if version else ""
@@ -129,7 +129,7 @@ _PROBLEMS = {
 
 
 def _node(client: Any, key: str) -> dict[str, Any]:
-    """Return what makes the client of a cluster ask the node that holds a key."""
+    """Return the arguments that make the client of a cluster ask the node that holds a key."""
     find = getattr(client, "get_node_from_key", None)
     return {} if find is None else {"target_nodes": find(key)}
 

@@ -217,7 +217,7 @@ def _executed(app: Celery, run: DueRun) -> EagerResult:
     return result
 
 
-#: What of an app's own settings would not fit the server of the tests.
+#: Settings of an app that do not fit the server of the tests.
 _OF_ANOTHER_SERVER = {"redisbeater_redis_options": {}, "redisbeater_redis_use_ssl": False}
 
 #: How often a server is started, and how long each start may take on a busy machine.

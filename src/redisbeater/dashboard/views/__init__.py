@@ -1,1 +1,1 @@
-"""The pages, each an action with what answers it."""
+"""The pages: actions and their handlers."""

@@ -30,7 +30,7 @@ MOST_SECONDS = 10.0
 #: Entries that are changed in one step, where one step changes several.
 PIECE = 100
 
-#: What undoes a change.
+#: The verb that undoes another one.
 UNDO = {"enable": "disable", "disable": "enable", "delete": "restore", "skip-next": "skip-next"}
 
 DONE = {"enable": "enabled", "disable": "disabled", "delete": "deleted", "restore": "restored", "trigger": "triggered",
@@ -63,14 +63,14 @@ Change = Callable[[PageRequest, Chosen, Sequence[str], EntriesOutcome], Awaitabl
 
 
 async def act(verb: str, change: Change, req: PageRequest) -> Page | Response:
-    """Do what a form says to the entries that it names; ask first where that is much."""
+    """Do what a form says to the entries that it names; ask first if they are many."""
     return await act_on(verb, change, req, await read_chosen(req))
 
 
 async def act_on(
     verb: str, change: Change, req: PageRequest, chosen: Chosen, work: EntriesOutcome | None = None
 ) -> Page | Response:
-    """Change entries, and say what became of each; ``work`` has that, too, for a caller who passes one."""
+    """Change entries, and report each outcome on a page, and in ``work`` for a caller who passes one."""
     work = work or EntriesOutcome()
     if len(chosen.names) > ASKS[verb] and not chosen.is_confirmed and not req.wants_json:
         back = local_path(req.request, chosen.form["next"])
@@ -121,7 +121,7 @@ def _said(verb: str, chosen: Chosen, work: EntriesOutcome) -> str:
 
 
 def _undo(verb: str, work: EntriesOutcome) -> Undo | None:
-    """Return what undoes a change, or None: nothing does, or it changed nothing."""
+    """Return the undo of a change, or None if there is nothing to undo."""
     return Undo(verb=UNDO[verb], former=work.changed) if verb in UNDO and work.changed else None
 
 

@@ -34,10 +34,10 @@ WORDS = (
 #: Those in which secrets may be blanked.
 _WITH_SECRETS = ("args", "kwargs", "options", "labels")
 
-#: What an error of a field is shown beside, where the field has another name.
+#: The field of the form beside which an error is shown, if the field of the entry has another name.
 _PLACES = {"misfire_grace_time": "grace", "schedule": "kind"}
 
-#: What a form says whose entry is not there any more.
+#: The message of a form whose entry is gone.
 GONE = "it was deleted meanwhile: restore it, and save again"
 
 #: Runs in the preview.
@@ -69,7 +69,7 @@ class Draft:
 
     @classmethod
     def of_form(cls, form: Form) -> Draft:
-        """Return what was filled in; fields that the form has not are missing, for programs that change a few."""
+        """Return a draft of the fields in the form; programs may send only those that they change."""
         names = [name for name in ("task", *SCHEDULE_WORDS, *WORDS) if name in form]
         words = {name: form[name].replace("\r\n", "\n") for name in names}
         kind = form["kind"] or next((word for word in SCHEDULE_WORDS if words.get(word, "").strip()), "")
@@ -286,7 +286,7 @@ async def preview(req: PageRequest) -> Page:
     found: Preview | None = None
     try:
         texts, task = draft.given, draft.words.get("task", "").strip()
-        if draft.was:  # an unchanged secret is blank, and of no account here
+        if draft.was:  # an unchanged secret is blank, which does not matter here
             texts = {name: text for name, text in texts.items() if name not in _WITH_SECRETS}
             task = ""
         entry = await req.store.draft(draft.name or "new", task or "preview", await req.store.words(texts))

@@ -66,7 +66,7 @@ async def entry(req: PageRequest) -> Page:
 
 
 def lateness_data(row: Row, runs: Sequence[RunBrief]) -> dict[str, float | None]:
-    """Return what JSON has of how late the last run of an entry was sent."""
+    """Return how late the last run of an entry was sent, as a JSON object."""
     late = row.last_late(runs)
     return {"last_late": None if late is None else round(late.total_seconds(), 3)}
 
@@ -128,7 +128,7 @@ async def why(req: PageRequest) -> Page:
 
 
 async def zone_of(req: PageRequest, name: str) -> tzinfo | None:
-    """Return the zone of the local times of an entry; None: that of the schedule, as there is no such entry."""
+    """Return the zone of an entry's local times, or None if there is no such entry."""
     with suppress(EntryNotFound, InvalidEntry):  # it was deleted, or no entry has such a name
         return (await req.store.row(name)).zone
     return None

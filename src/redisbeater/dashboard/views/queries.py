@@ -45,7 +45,7 @@ class EntryQuery:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> EntryQuery:
-        """Read it from an address or a form; what is no such value is left out."""
+        """Read the query from an address or a form, without values that are invalid."""
         texts = {name: given.get(name, "").strip() for name in FILTERS}
         sort, page = given.get("sort", ""), whole(given.get("page", ""), 1, MOST_PAGES)
         if texts["state"] not in (*STATES, "deleted"):
@@ -96,7 +96,7 @@ class EntryQuery:
 
 
 def whole(text: str, least: int, most: int, default: int | None = None) -> int:
-    """Return the number of a text within bounds; the default, or the least, for what is none."""
+    """Read a number within bounds; return the default, or the least, if the text is no number."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
     return (least if default is None else default) if number is None else min(max(number, least), most)
 
@@ -154,7 +154,7 @@ class Chosen:
         )  # fmt: skip
 
     def until(self, name: str) -> str:
-        """Return until when an entry is to be disabled; empty: until it is enabled."""
+        """Return until when to disable an entry, or an empty text for no end."""
         return self.former[name].until if name in self.former else self.form["until"].strip()
 
     @property
@@ -206,7 +206,7 @@ def _versions(form: Form, names: list[str]) -> dict[str, str]:
 
 
 def _query(form: Form) -> EntryQuery:
-    """Return the filters of a form. What is no state would select all entries: it is refused."""
+    """Return the filters of a form; refuse an unknown state, which would select all entries."""
     state = form["state"].strip()
     try:
         checked_states([state] if state not in ("", "deleted") else [])
@@ -230,7 +230,7 @@ RUN_STATES = (*map(str, State), "skipped")
 
 @dataclass(frozen=True, kw_only=True)
 class FoundHistory:
-    """Runs and lines of a log, the newest first, and what gets the next page; None: there is none."""
+    """Runs and log lines, the newest first, and the ``before`` of the next page, if there is one."""
 
     items: list[Run | LogLine]
     before: datetime | None
@@ -310,7 +310,7 @@ class HistoryQuery:
 
 
 def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems: dict[str, str]) -> Any:
-    """Return what a text in the address means; None: there is none, or it cannot be read, which is a problem then."""
+    """Read a query parameter, if there is one; add a problem if it cannot be read."""
     text = req.query(name).strip()
     try:
         return read(text) if text else None
@@ -320,7 +320,7 @@ def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems
 
 
 def item_data(item: Run | LogLine) -> dict[str, object]:
-    """Return what JSON has of a run, or of a line of a log."""
+    """Return a run or a log line as a JSON object."""
     if isinstance(item, Run):
         return {"type": "run", **item.as_dict()}
     times = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}

@@ -63,7 +63,7 @@ async def findings(req: PageRequest) -> Page:
 
 
 async def pause(req: PageRequest) -> Page | Response:
-    """Pause the whole schedule; show the form again where its end is none."""
+    """Pause the whole schedule; show the form again if its end cannot be read."""
     form = await read_form(req.request)
     try:
         begun = await req.store.pause(form["note"], req.user.name, _until(req, form["until"]))
@@ -259,10 +259,10 @@ class _Streaming(StreamingResponse):
 async def _is_known(req: PageRequest, *, is_by_header: bool) -> bool:
     """Return whether the person may still see the page: sessions end, and people lose their rights."""
     if is_by_header:
-        return True  # what is in a header expires never, and takes long to check
+        return True  # credentials in a header never expire, and take long to check
     try:
         user = await req.site.user(req.request)
-    except StoreError:  # nobody has logged out because Redis is away
+    except StoreError:  # an outage of Redis logs nobody out
         return True
     return user is not None and Right.VIEW in user.rights
 

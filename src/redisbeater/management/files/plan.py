@@ -200,7 +200,7 @@ class ApplyOptions:
 def plan_changes(
     context: Context, export: Export, terms: ApplyOptions, progress: Callable[[int], None] | None = None
 ) -> Changes:
-    """Return what applying the entries of a file changes; ``progress`` is called with the number of planned entries.
+    """Return the changes that applying a file makes; call ``progress`` with the number of planned entries.
 
     Raises:
         InvalidEntry: an entry cannot be stored, or belongs to someone else; the message names file, entry and field.
@@ -241,7 +241,7 @@ class _Planner:
         self._asked = 0
 
     def plan(self, entry: FileEntry, declared: Definition, snapshot: Snapshot) -> PlannedChange:
-        """Return what becomes of an entry of the file."""
+        """Return the planned change of an entry of the file."""
         data = declared.to_data(self._context.codec)
         origin = self._origin(entry, data)
         is_ours = snapshot.exists and self._is_ours(entry, snapshot, origin)
@@ -366,7 +366,7 @@ def _override(field: str, lines: Iterable[LogLine]) -> Override:
 
 
 def _stored(snapshot: Snapshot, context: Context) -> StoredEntry | None:
-    """Return the entry that is stored; None: there is none that can be read."""
+    """Return the stored entry, or None if there is none that can be read."""
     try:
         return StoredEntry.from_snapshot(snapshot, context.reader.codec) if snapshot.exists else None
     except InvalidEntry:

@@ -83,7 +83,7 @@ class Source(Protocol):
 #: How often an engine may be asked without a fire time before it is given up: it asks to be asked again at once.
 MOST_LOOKS = 10_000
 
-#: What time moves by at least: an engine that rounds may ask for no delay although it is not due.
+#: The least step of the clock: an engine that rounds may ask for no delay although it is not due.
 _TICK = timedelta(microseconds=1)
 
 
@@ -151,7 +151,7 @@ def on_clock(schedule: Any, app: Celery, clock: SimulatedClock) -> BaseSchedule:
 
 
 def engine_of(make: Callable[..., ScheduleEntry], app: Celery) -> Callable[[datetime], Iterator[datetime]]:
-    """Return what runs the entries that a class of Celery's kind makes.
+    """Return a function that simulates entries of a class of Celery's kind.
 
     Arguments:
         make: makes the entry; it takes an app and the last run.

@@ -217,7 +217,7 @@ class Comparisons:
         return self._known[key]
 
     def _key(self, candidate: Candidate) -> object:
-        """Return all that a comparison depends on; None: that is not known."""
+        """Return a key of all that a comparison depends on, or None if that is unknown."""
         definition = candidate.definition
         if definition is None or not candidate.engine_key or type(definition.schedule) not in _NAMELESS:
             return None

@@ -58,7 +58,7 @@ class Backfill:
         return tuple(each for each in self.fire_times if each not in self.done)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         return {
             "name": self.name,
             "fire_times": [each.isoformat() for each in self.fire_times],

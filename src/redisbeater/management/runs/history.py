@@ -33,18 +33,18 @@ NO_REPORTS = "workers do not report: is redisbeater.runs installed there?"
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """The newest run of an entry, and how many of its runs came to what."""
+    """The newest run of an entry, and the counts of its runs by outcome."""
 
     last: Run | None
     counts: RunCounts
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         return {"last_run": self.last and self.last.as_dict(), "counts": vars(self.counts)}
 
 
 def read_recorded(context: Context, name: str) -> Recorded | None:
-    """Return what is recorded of the runs of an entry; None: runs are not recorded."""
+    """Return the newest run of an entry and its counts by outcome, or None if runs are not recorded."""
     if not context.config.track_runs:
         return None
     runs = context.redis.runs
@@ -65,7 +65,7 @@ FEWEST_FOR_USUAL = 3
 
 
 def lateness(run: Run) -> timedelta | None:
-    """Return how long after its fire time a run was sent; None: not known, or it has no fire time of its schedule."""
+    """Return how long after its fire time a run was sent, or None if that is unknown or it has none."""
     if run.kind is not Kind.SCHEDULE or run.sent_at is None or run.fire_time is None:
         return None
     return max(run.sent_at - run.fire_time, timedelta(0))
@@ -77,7 +77,7 @@ def late_words(late: timedelta) -> str:
 
 
 def took(run: Run, now: datetime) -> timedelta | None:
-    """Return how long a run took, or how long it has been executed so far; None: it has not started."""
+    """Return how long a run took, or has taken so far, or None if it has not started."""
     if run.started_at is None:
         return None
     end = run.finished_at or (now if run.state is State.STARTED else run.seen_at)
@@ -103,7 +103,7 @@ def end_words(run: Run, now: datetime) -> str:
 
 
 def note_words(run: Run, now: datetime) -> str:
-    """Return what a table of runs says of one besides its states and times."""
+    """Return the notes on a run for a table that has its states and times."""
     return ", ".join(filter(None, _notes(run, now)))
 
 
@@ -234,7 +234,7 @@ def check_states(states: Collection[str]) -> frozenset[str]:
 
 
 def moment_of(item: Run | LogLine) -> datetime:
-    """Return by which time an item is in order: when a run was sent, or the end of what a line is about."""
+    """Return the time to sort an item by: when a run was sent, or when a log line happened last."""
     if isinstance(item, LogLine):
         return item.last or EPOCH
     return item.sent_at or item.started_at or item.finished_at or item.fire_time or EPOCH
@@ -315,7 +315,7 @@ LONGEST_LOOK_SECONDS, SHORTEST_LOOK_SECONDS = 1.0, 0.05
 
 
 def deadline_of(timeout: float | timedelta | None) -> float:
-    """Return when a time-out, in seconds or as a timedelta, is over, by the monotonic clock; None: never."""
+    """Return when a time-out is over by the monotonic clock, or infinity for None."""
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     return math.inf if seconds is None else time.monotonic() + seconds
 

@@ -95,7 +95,7 @@ _DONE = {Kind.TRIGGER: "triggered", Kind.RESTART: "restarted", Kind.BACKFILL: "b
 
 @dataclass(frozen=True, kw_only=True)
 class SendRequest:
-    """Why a run is sent, by whom, and what it must not meet.
+    """Why a run is sent and by whom, and what it must not overlap.
 
     Attributes:
         author: who wants it, and why.
@@ -261,7 +261,7 @@ def triggered_run(app: Celery, stored: StoredEntry, definition: Definition, fire
 
 
 def read_overlap(given: OverlapWord | Overlap | None) -> Overlap | None:
-    """Return the overlap that a caller asks for; None: the entry's own.
+    """Return the overlap that a caller asks for, or None for the entry's own.
 
     Raises:
         InvalidEntry: it is none.

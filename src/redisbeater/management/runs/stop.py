@@ -52,7 +52,7 @@ class Stopped:
     run: Run
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON has of it."""
+        """Return it as a JSON object."""
         return {"outcome": self.outcome, "sentence": self.sentence, "run": self.run.as_dict()}
 
 
@@ -81,7 +81,7 @@ def stop_run(app: Celery, run_id: str, author: Author) -> Stopped:
 
 
 def _revoke(app: Celery, run: Run, stop_signal: str | None) -> str:
-    """Tell the workers. Return why the one that executes it cannot end it; empty: nothing is known against it."""
+    """Tell the workers, and return why the run's worker cannot end it, or an empty text."""
     is_known = run.state is State.STARTED and bool(run.worker)
     options: dict[str, Any] = {"reply": True, "timeout": REPLY_SECONDS} if is_known else {}
     try:

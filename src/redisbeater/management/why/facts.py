@@ -269,7 +269,7 @@ def since_nobody_leads(facts: Facts) -> str:
 
 
 def lead_ended(lines: Iterable[LogLine]) -> datetime | None:
-    """Return when the last beat ceased to lead; None: the lines of the schedule's log, the newest first, do not say."""
+    """Return when the last beat ceased to lead, or None if the log, the newest line first, does not say."""
     line = next((line for line in lines if line.what in _WORDS), None)
     return line.last if line is not None and line.what in _ENDS else None
 
@@ -281,7 +281,7 @@ def evidence_of_leaders(facts: Facts) -> tuple[Evidence, ...]:
 
 
 def without_leader(facts: Facts, fire_time: datetime) -> str:
-    """Return the sentence that nobody led at a fire time, from when to when; empty: the log does not prove it."""
+    """Return a sentence that nobody led at a fire time, from when to when, or an empty text without proof."""
     following = None
     for line in facts.schedule_lines:
         if line.what not in ("leading", *_ENDS) or line.last is None:

@@ -243,7 +243,7 @@ class _Case:
         return f"Missed: it was later than its misfire_grace_time allowed{now}."
 
     def _coalesced(self, line: LogLine, place: int) -> str:
-        """Return into which run it was coalesced, where only one can be meant."""
+        """Return the run into which it was coalesced, if only one can be meant."""
         policy = self.facts.policy
         following = None
         if policy and line.last and policy.coalesce.value == "latest" and self._has_all(line, place):
@@ -344,7 +344,7 @@ class _Case:
 
 
 def _until(line: LogLine | None) -> datetime | None:
-    """Return until when a line disables its entry; None: for good, or it is about something else."""
+    """Return until when a log line disables its entry, or None if it does not, or for good."""
     return from_iso(line.details.get("until")) if line is not None and line.what == "disabled" else None
 
 

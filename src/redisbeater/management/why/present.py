@@ -53,7 +53,7 @@ def absence(facts: Facts) -> Answer:
 
 
 def owed_run(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answer | None:
-    """Return why a run that is due was not sent yet; None: it is not due."""
+    """Return why a due run was not sent yet, or None if it is not due."""
     failing = facts.stored.failing if facts.stored else None
     due_at = policy.due_at(failing.fire_time if failing else fire_time)
     if due_at > facts.now and not failing:
@@ -72,7 +72,7 @@ def owed_run(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
 
 
 def _held(facts: Facts, since: str) -> Answer | None:
-    """Return what keeps every run from leaving, not this one alone; None: nothing is known that does."""
+    """Return the schedule-wide reason, if one is known."""
     if facts.pause:
         return Answer(verdict="paused", sentence=f"{_pause_words(facts, facts.pause)}: {since}.")
     if facts.refusal:
@@ -97,7 +97,7 @@ def _with_error(held: Answer, failing: Failing) -> Answer:
 
 
 def _problem_of_beats(facts: Facts, since: str) -> Answer | None:
-    """Return what keeps the beats that may send a run from that, by their own lines; None: they say nothing of it."""
+    """Return why the beats that may send a run do not, by their own lines, or None."""
     leaders = [beat for beat in facts.beats if (beat.token == facts.leader if facts.leader else beat.leads)]
     if not leaders:
         return None
@@ -200,7 +200,7 @@ def _waiting(facts: Facts, policy: ResolvedPolicy, fire_time: datetime) -> Answe
 
 
 def _disabled_until(facts: Facts) -> datetime | None:
-    """Return until when the entry is disabled; None: it is not, or for good."""
+    """Return until when the entry is disabled, or None if it is not, or for good."""
     stored = facts.stored
     if stored is None or not stored.is_disabled_for_now or stored.definition.disabled_until is None:
         return None

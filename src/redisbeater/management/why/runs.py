@@ -18,7 +18,7 @@ SOON = timedelta(seconds=5)
 
 
 def of_run(facts: Facts, run: Run) -> Answer:
-    """Return what became of a run that was sent."""
+    """Explain what became of a run that was sent."""
     verdict, sentence = _ANSWERS[run.state](facts, run)
     tries = f" It is attempt {run.attempt}: it was LOST before, and sent again." if run.attempt > 1 else ""
     return Answer(verdict=verdict, sentence=sentence + tries, evidence=(run_evidence(facts, run),))

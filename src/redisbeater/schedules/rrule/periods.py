@@ -149,7 +149,7 @@ def matching_days(parts: DayFilter, year: int, month: int, steps: Steps) -> Sequ
 
 
 def _pattern(parts: DayFilter, year: int, month: int) -> Hashable:
-    """Return what decides which days match; the weeks at the ends of a year depend on the years around it."""
+    """Return a key of the days that match; weeks at the ends of a year depend on the years around it."""
     if parts.byweekno:
         return _year_pattern(year)
     return _year_pattern(year)[:2] if parts.freq == YEARLY or parts.byyearday else _month_pattern(year, month)

@@ -206,7 +206,7 @@ class rrule(BaseSchedule):
         return {"dtstart": self.dtstart, "until": self.until, **self._parts()}
 
     def _identity(self) -> dict[str, Any]:
-        """Return what equal rules have in common: datetimes of one zone would be equal whatever their fold is."""
+        """Return the values that equal rules share: datetimes of one zone would be equal whatever their fold is."""
         until = self.until and self.until.astimezone(timezone.utc)
         dtstart = (self.recurrence.clock.starts_at, self.recurrence.clock.local_start)
         zone = zone_name(self.zone) or self.dtstart.utcoffset()
