@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -100,6 +101,22 @@ IMPURE_CALLS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today
 #: The most lines of code of a function and of a module. They stop accidents; a person reads what comes near before it
 #: is cut.
 LONGEST_FUNCTION, LONGEST_MODULE = 60, 500
+
+#: The most files, and the most in one room with the rooms inside it left out.
+MOST_FILES, MOST_IN_A_ROOM = 200, 25
+
+#: The fewest lines of a file, ``__init__`` and ``__main__`` aside, and of a room inside a room the fewest files.
+FEWEST_LINES, FEWEST_FILES = 60, 4
+
+#: Shorter files, and why they stand alone.
+SHORT = {
+    "broker.task_options": "definitions are checked by it where no broker is reached",
+    "clock": "every floor above reads this clock and waits by these delays",
+    "host_name": "the page and the server of a beat both ask, and neither knows the other",
+    "management.registered": "lint, triggers and the command line ask which tasks there are",
+    "serving": "every process imports it with the package",
+    "testing.pytest_plugin": "pytest loads it by its name",
+}
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "base", "types", "misc"}
 
 
@@ -109,7 +126,8 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-SOURCES = {_name(path): path.read_text() for path in sorted(ROOT.rglob("*.py"))}
+PATHS = {_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+SOURCES = {module: path.read_text() for module, path in PATHS.items()}
 TREES = {name: ast.parse(source) for name, source in SOURCES.items()}
 
 
@@ -232,6 +250,21 @@ def test_modules_are_short() -> None:
     lengths = {module: _code_lines(SOURCES[module], tree.body) for module, tree in TREES.items()}
 
     assert not {module: length for module, length in lengths.items() if length > LONGEST_MODULE}
+
+
+def test_the_house_has_few_files_and_none_is_a_fragment() -> None:
+    inner = [module for module, path in PATHS.items() if path.name not in ("__init__.py", "__main__.py")]
+    in_room = Counter(path.parent for path in PATHS.values() if path.name != "__init__.py")
+
+    assert len(PATHS) <= MOST_FILES
+    assert not {str(room): files for room, files in in_room.items() if files > MOST_IN_A_ROOM}
+    assert not {
+        str(room): files
+        for room, files in in_room.items()
+        if room.parent not in (ROOT, ROOT.parent) and files < FEWEST_FILES
+    }
+    short = {module for module in inner if len(SOURCES[module].splitlines()) < FEWEST_LINES}
+    assert short == SHORT.keys(), "merge it with its neighbour, or say here why not"
 
 
 def _code_lines(source: str, statements: list[ast.stmt]) -> int:
