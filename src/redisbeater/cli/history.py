@@ -30,6 +30,7 @@ from redisbeater.exceptions import EntryNotFound, StoreError
 from redisbeater.management.runs.history import (
     MOST_RUNS,
     end_words,
+    item_dict,
     lateness,
     note_words,
     read_history,
@@ -112,14 +113,6 @@ def _nothing(name: str | None, *, is_filtered: bool) -> str:
     if is_filtered:
         return "nothing is kept that --state and --since select; without them all that is kept is shown"
     return "nothing is kept of the runs of any entry" if name is None else "nothing is kept of its runs"
-
-
-def item_dict(item: Run | LogLine) -> dict[str, object]:
-    """Return a run or a log line as a JSON object."""
-    if isinstance(item, Run):
-        return {"type": "run", **item.as_dict()}
-    times_of = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}
-    return {"type": "log", "what": item.what, "count": item.count, **times_of, "details": dict(item.details)}
 
 
 def table_of_runs(

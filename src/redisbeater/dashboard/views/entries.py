@@ -13,10 +13,11 @@ from starlette.exceptions import HTTPException
 from redisbeater.dashboard.auth import Right
 from redisbeater.dashboard.pages import Action, Page, PageRequest
 from redisbeater.dashboard.pictures import Strip, two_weeks
-from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, item_data, past_time
+from redisbeater.dashboard.views.queries import RUN_STATES, EntryQuery, HistoryQuery, past_time
 from redisbeater.editing.upcoming import UpcomingRun
 from redisbeater.exceptions import EntryNotFound, InvalidEntry
 from redisbeater.management.rows import Row, RowPage
+from redisbeater.management.runs.history import item_dict
 from redisbeater.management.search import STATES
 from redisbeater.model.log_line import LogLine
 from redisbeater.model.run import RunBrief
@@ -43,7 +44,7 @@ async def entry(req: PageRequest) -> Page:
     data = {
         **row.details(), **lateness_data(row, runs), **(recorded.as_dict() if recorded else {}),
         "why": answer.as_dict(),
-        "history": [item_data(item) for item in history.items],
+        "history": [item_dict(item) for item in history.items],
         **({"errors": query.problems} if query.problems else {}),
     }  # fmt: skip
     values = {

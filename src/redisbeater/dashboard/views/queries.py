@@ -319,14 +319,6 @@ def read_value(req: PageRequest, name: str, read: Callable[[str], Any], problems
         return None
 
 
-def item_data(item: Run | LogLine) -> dict[str, object]:
-    """Return a run or a log line as a JSON object."""
-    if isinstance(item, Run):
-        return {"type": "run", **item.as_dict()}
-    times = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}
-    return {"type": "log", "what": item.what, "count": item.count, **times, "details": dict(item.details)}
-
-
 def past_time(req: PageRequest, text: str, zone: tzinfo | None = None) -> datetime:
     """Return the time that a text means in a zone, that of the schedule by default: the newest one that has passed.
 

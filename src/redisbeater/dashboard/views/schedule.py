@@ -21,9 +21,10 @@ from redisbeater.dashboard.pages import Action, Page, PageRequest, flash
 from redisbeater.dashboard.pictures import QUARTERS, band_strip, forecast_strip
 from redisbeater.dashboard.site import CHOICES, THEME_COOKIE, ZONE_COOKIE, JSONAnswer
 from redisbeater.dashboard.views.entries import zone_of
-from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, item_data, read_value, whole
+from redisbeater.dashboard.views.queries import MOST, RUN_STATES, EntryQuery, HistoryQuery, read_value, whole
 from redisbeater.editing.upcoming import MOST_RUNS, UpcomingRun
 from redisbeater.exceptions import InvalidEntry, StoreError
+from redisbeater.management.runs.history import item_dict
 from redisbeater.management.search import STATES
 from redisbeater.model.run import Run, State
 from redisbeater.times import read_duration, read_time
@@ -154,7 +155,7 @@ async def history(req: PageRequest) -> Page:
         "errors": errors, "states": RUN_STATES, "tracks_runs": await req.store.tracks_runs(),
     }  # fmt: skip
     data = {
-        "items": [item_data(item) for item in found.items],
+        "items": [item_dict(item) for item in found.items],
         "before": found.before and found.before.isoformat(),
         **({"errors": query.problems} if query.problems else {}),
     }

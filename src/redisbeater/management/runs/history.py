@@ -173,6 +173,14 @@ class HistoryPage:
         return len(self.items)
 
 
+def item_dict(item: Run | LogLine) -> dict[str, object]:
+    """Return a run or a log line as a JSON object."""
+    if isinstance(item, Run):
+        return {"type": "run", **item.as_dict()}
+    times = {name: moment and moment.isoformat() for name, moment in (("first", item.first), ("last", item.last))}
+    return {"type": "log", "what": item.what, "count": item.count, **times, "details": dict(item.details)}
+
+
 def read_history(
     context: Context,
     name: str | None,
